@@ -1,0 +1,1 @@
+"""How documents are made: one file a family."""

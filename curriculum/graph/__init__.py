@@ -1,0 +1,1 @@
+"""Syntax and call graphs of C and C++."""

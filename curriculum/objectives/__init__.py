@@ -1,0 +1,1 @@
+"""How a document becomes tokens and targets: one file an objective."""

@@ -1,0 +1,1 @@
+"""Packed rows on disk: write, read, check."""

@@ -1,0 +1,1 @@
+"""The training job, a process of its own."""

@@ -1,0 +1,1 @@
+"""Pages that read artefacts, never the code."""

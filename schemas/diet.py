@@ -1,0 +1,127 @@
+"""The diet: what one specialist is trained on, phase by phase."""
+
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from schemas.corpus import Name
+from schemas.phase import Family, RowLength
+from schemas.text import Strict
+
+Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]
+BUILDABLE_OBJECTIVES = ("causal",)
+"""The objectives whose producers exist; the others are read, checked and said to be missing."""
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMBT]?)")
+
+
+def token_count(value: object) -> object:
+    """Tokens from `10B`, `500M`, `1.5K` or a whole number; anything else is a ValueError.
+
+    >>> token_count("500M"), token_count("1.5K"), token_count(17)
+    (500000000, 1500, 17)
+    """
+    if isinstance(value, str) and (match := _COUNT.fullmatch(value.strip().replace("_", ""))):
+        return int(float(match[1]) * _UNITS[match[2]])
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("this is no number of tokens. Write 10B, 500M or 10_000_000_000")
+
+
+TokenCount = Annotated[int, BeforeValidator(token_count), Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Serving(Strict):
+    """One line of a diet: a family, an objective and its share of the phase's tokens."""
+
+    family: Family
+    objective: Objective = "causal"
+    share: Share
+    row_length: RowLength | None = None
+    """The phase's by default; required where the phase has several."""
+    domains: dict[str, Annotated[float, Field(ge=0)]] | None = None
+    """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
+    repositories: tuple[Name, ...] | None = None
+
+
+class StopsImproving(Strict):
+    """val_bpb fell by less than `stops_improving_by` over the last `over_evaluations` evaluations."""
+
+    stops_improving_by: Annotated[float, Field(gt=0)]
+    over_evaluations: Annotated[int, Field(ge=1)] = 3
+
+
+class AdvanceWhen(Strict):
+    """The gate: the phase ends before its budget when all of this holds."""
+
+    min_tokens: TokenCount | None = None
+    val_bpb: StopsImproving | None = None
+
+
+class DietPhase(Strict):
+    """What a specialist eats in one phase, and when it may go on."""
+
+    phase: Name
+    portion: Share
+    servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
+    max_repetition: Annotated[float, Field(ge=1)] = 4.0
+    on_shortage: Literal["stop", "renormalise"] = "stop"
+    advance_when: AdvanceWhen | None = None
+    on_budget: Literal["advance", "hold"] = "advance"
+    require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
+    why: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> "DietPhase":
+        total = math.fsum(serving.share for serving in self.servings)
+        if abs(total - 1) > 1e-6:
+            raise ValueError(
+                f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}"
+            )
+        return self
+
+
+class Anneal(Strict):
+    """The decay: a tail job of its own over the last phase's servings."""
+
+    portion: Share
+
+
+class Diet(Strict):
+    """A diet file; `diets/*.yaml`."""
+
+    specialist: Name
+    why: str = ""
+    corpus: str
+    tokenizer: str = "corpus"
+    """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
+    vocab_size: Annotated[int, Field(ge=300, le=1 << 20)] = 32_768
+    """Of a tokenizer trained on the corpus; ignored for a given one."""
+    model: str
+    token_budget: TokenCount
+    tokens_per_step: TokenCount | None = None
+    """Row positions per optimizer step; by default the model's preset says."""
+    max_source_repetition: Annotated[float, Field(ge=1)] = 16.0
+    seed: int = 17
+    branch: Name | None = None
+    phases: Annotated[tuple[DietPhase, ...], Field(min_length=1)]
+    anneal: Anneal | None = None
+
+    @model_validator(mode="after")
+    def _portions(self) -> "Diet":
+        names = [phase.phase for phase in self.phases]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"the phase {twice} is listed twice. Merge its servings")
+        portions = [phase.portion for phase in self.phases]
+        total = math.fsum(portions + ([self.anneal.portion] if self.anneal else []))
+        if abs(total - 1) > 1e-6:
+            raise ValueError(
+                f"the portions sum to {total:.6g}, not to 1 (anneal counts). "
+                f"Change one by {1 - total:+.6g}"
+            )
+        return self

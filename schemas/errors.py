@@ -1,0 +1,72 @@
+"""The mistakes of users, each with a name, a value, a cause and a cure.
+
+    CurriculumError
+    ├── CorpusError      a pin, a repository or a rule of a corpus
+    ├── SchemaError      a file, a row or a document that breaks its contract
+    ├── DietError        a diet or a phase
+    ├── TokenizerError   a tokenizer that cannot keep a promise
+    ├── PackError        a document that cannot be fitted or packed
+    ├── MixtureError     a diet that its rows cannot serve
+    ├── JobError         a training job
+    └── StoreError       an artefact that is not what its manifest says
+
+Mistakes of programmers are asserts. Nothing is caught to be swallowed.
+"""
+
+
+class CurriculumError(Exception):
+    """What went wrong, why, and what to do about it, on one line.
+
+    >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
+    't.yaml:4: share = 2; a share is at most 1. Lower it'
+    """
+
+    def __init__(self, name: str, value: object = None, *, cause: str, cure: str) -> None:
+        self.name = name
+        self.value = value
+        self.cause = cause
+        self.cure = cure
+        found = cause if value is None else f"{value}; {cause}"
+        super().__init__(f"{name}: {found}. {cure}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle whole, so that an error crosses from a worker process with all its parts."""
+        return _rebuild, (type(self), self.name, self.value, self.cause, self.cure)
+
+
+def _rebuild(
+    kind: type[CurriculumError], name: str, value: object, cause: str, cure: str
+) -> CurriculumError:
+    return kind(name, value, cause=cause, cure=cure)
+
+
+class CorpusError(CurriculumError):
+    """A pin, a repository or a rule of a corpus is wrong."""
+
+
+class SchemaError(CurriculumError):
+    """A file, a row or a document breaks its contract."""
+
+
+class DietError(CurriculumError):
+    """A diet or a phase is wrong."""
+
+
+class TokenizerError(CurriculumError):
+    """A tokenizer cannot keep a promise that rows rest on."""
+
+
+class PackError(CurriculumError):
+    """A document cannot be fitted or packed."""
+
+
+class MixtureError(CurriculumError):
+    """The rows cannot serve what the diet asks for."""
+
+
+class JobError(CurriculumError):
+    """A training job cannot start, go on or end."""
+
+
+class StoreError(CurriculumError):
+    """An artefact is not what its manifest says."""

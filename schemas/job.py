@@ -1,0 +1,213 @@
+"""A job: one training run of one specialist through one phase; and what the run leaves.
+
+Every path is relative to the workspace, so that a workspace can be moved or mounted elsewhere.
+"""
+
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from schemas.arrow import required
+from schemas.diet import AdvanceWhen
+from schemas.document import SCHEMA_VERSION
+from schemas.text import Strict
+
+Stopped = Literal["gate", "budget", "failed", "cancelled"]
+Backend = Literal["math", "sdpa", "documents", "flex"]
+
+
+class ModelSpec(Strict):
+    """A decoder; sizes are in units of features, `vocab_size` in ids."""
+
+    name: str
+    vocab_size: Annotated[int, Field(ge=1)]
+    layers: Annotated[int, Field(ge=1)]
+    width: Annotated[int, Field(ge=1)]
+    heads: Annotated[int, Field(ge=1)]
+    kv_heads: Annotated[int, Field(ge=1)]
+    mlp_width: Annotated[int, Field(ge=1)]
+    softcap: float | None = None
+
+
+class OptimizerSpec(Strict):
+    """AdamW and its schedule; steps are optimizer steps."""
+
+    learning_rate: float
+    beta1: float = 0.9
+    beta2: float = 0.95
+    weight_decay: float = 0.1
+    gradient_clip: float = 1.0
+    z_loss: float = 1e-5
+    warmup_steps: int
+    """From 0 in the first phase; from a tenth of the rate where T changes."""
+    schedule: Literal["stable", "decay"] = "stable"
+    """stable: warm up and hold; decay: fall linearly to a tenth over the whole job (anneal)."""
+
+
+class RowsSource(Strict):
+    """A rows artefact that the plan or an evaluation reads."""
+
+    key: str
+    content: str
+    path: str
+    row_length: int
+
+
+class EvaluationStratum(Strict):
+    """One stratum of an evaluation: rows of a directory, and its weight in the mean."""
+
+    family: str
+    domain: str
+    weight: float
+    rows: RowsSource
+
+
+class Evaluation(Strict):
+    """A set of validation rows: `phase` for each phase so far, and the one `anchor` of the curriculum."""
+
+    kind: Literal["phase", "anchor"]
+    phase: str
+    """The phase whose strata these are; `anchor` for the anchor."""
+    rope_base: float
+    max_positions: int
+    """Row positions read per stratum, from its first row on."""
+    strata: tuple[EvaluationStratum, ...]
+
+
+class TokenizerRef(Strict):
+    """The tokenizer artefact; the trainer reads its token_bytes.parquet only."""
+
+    key: str
+    content: str
+    path: str
+    vocab_size: int
+
+
+class CheckpointRef(Strict):
+    """A checkpoint to start from: the run's key and content, and where it lies."""
+
+    run_key: str
+    run_content: str
+    path: str
+
+
+class Job(Strict):
+    """All that a trainer needs; frozen in job.json before the first step."""
+
+    schema_version: str = SCHEMA_VERSION
+    specialist: str
+    branch: str | None
+    phase: str
+    run_key: str
+    attempt: int
+    seed: int
+    model: ModelSpec
+    backend: Backend
+    device: Literal["cpu", "cuda"]
+    tokenizer: TokenizerRef
+    plan: str
+    """Path of plan.parquet."""
+    plan_content: str
+    rows: tuple[RowsSource, ...]
+    rope_base: float
+    micro_positions: int
+    """Row positions of one micro-batch: at least the largest row length."""
+    tokens_per_step: int
+    """Row positions of one optimizer step, a multiple of the plan's slot."""
+    steps: int
+    """Budget: whole steps."""
+    optimizer: OptimizerSpec
+    start_from: CheckpointRef | None
+    evaluations: tuple[Evaluation, ...]
+    evaluate_every: int
+    """Steps; the phases' and the anchor's figures are taken before, every so many steps and after."""
+    checkpoint_every: int
+    """Steps; the last two and the end are kept."""
+    advance_when: AdvanceWhen | None
+    require: tuple[str, ...]
+    overrides: dict[str, str]
+    """What the command line changed of the diet: corpus, model, token_budget, max_repetition …"""
+
+
+class Figure(Strict):
+    """val_bpb of one evaluation at one step, with the interval of a bootstrap over documents."""
+
+    kind: Literal["phase", "anchor"]
+    phase: str
+    family: str
+    """`*` for the weighted mean over the strata."""
+    domain: str
+    step: int
+    val_bpb: float
+    low: float
+    high: float
+    scored_tokens: int
+    scored_bytes: int
+
+
+class TokenCounts(Strict):
+    """What a run consumed."""
+
+    positions: int
+    valid: int
+    scored: int
+    bytes: int
+    """Bytes of the scored target tokens."""
+
+
+class Report(Strict):
+    """report.json: what a run leaves, and what the flow reads of it."""
+
+    specialist: str
+    phase: str
+    attempt: int
+    stopped: Stopped
+    reason: str
+    steps: int
+    tokens: TokenCounts
+    before: tuple[Figure, ...]
+    after: tuple[Figure, ...]
+    history: tuple[Figure, ...]
+    """The weighted means at every evaluation."""
+    tokens_per_second: float
+    seconds: float
+    gpu_seconds: float
+    device: str
+    backend: str
+    leakcheck: Literal["passed", "not run"]
+    checkpoint: str
+    """Path of the checkpoint that the next phase starts from, relative to the workspace."""
+
+
+class RunState(Strict):
+    """state.json of an open run: its owner. A pid alone is not enough, pids come again."""
+
+    host: str
+    pid: int
+    process_started: float
+    boot_id: str
+
+
+METRICS_SCHEMA = pa.schema(
+    [
+        required("step", pa.int64()),
+        required("position", pa.int64()),
+        required("valid_tokens", pa.int64()),
+        required("scored_tokens", pa.int64()),
+        required("loss", pa.float64()),
+        required("z_loss", pa.float64()),
+        required("gradient_norm", pa.float64()),
+        required("learning_rate", pa.float64()),
+        required("attention_density", pa.float64()),
+        required("padding_share", pa.float64()),
+        required("seconds", pa.float64()),
+        required("tokens_per_second", pa.float64()),
+        required("scored_tokens_per_second", pa.float64()),
+        required("memory_bytes", pa.int64()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""metrics/<first step>.parquet, a row a step. The last four columns measure the machine; all others
+are the same in a resumed run as in an uninterrupted one."""
+CLOCK_COLUMNS = ("seconds", "tokens_per_second", "scored_tokens_per_second", "memory_bytes")

@@ -1,0 +1,45 @@
+"""A phase: one stage of the curriculum, data in phases.yaml."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, RootModel, model_validator
+
+from schemas.corpus import Name
+from schemas.packed_row import ROW_MULTIPLE
+from schemas.text import Strict
+
+Family = Literal[
+    "v2_simple",
+    "v2_doxygen",
+    "v3_simple",
+    "v3_doxygen",
+    "v4_context_graph",
+    "v5_clang_graph",
+    "v6_enriched",
+]
+RowLength = Annotated[int, Field(ge=ROW_MULTIPLE, le=1 << 20, multiple_of=ROW_MULTIPLE)]
+
+
+class PhaseSpec(Strict):
+    """The defaults of a phase; a serving may name any family and its own row length."""
+
+    row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
+    rope_base: Annotated[float, Field(gt=1)] = 500_000.0
+    families: Annotated[tuple[Family, ...], Field(min_length=1)]
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        """The row lengths of the phase, as a tuple also where there is one."""
+        return self.row_length if isinstance(self.row_length, tuple) else (self.row_length,)
+
+
+class PhasesSpec(RootModel[dict[Name, PhaseSpec]]):
+    """A phases file: names to phases, in the order of the curriculum."""
+
+    @model_validator(mode="after")
+    def _some(self) -> "PhasesSpec":
+        if not self.root:
+            raise ValueError("there is no phase. Define at least one")
+        if "anneal" in self.root:
+            raise ValueError("anneal is the name of the tail job. Name the phase otherwise")
+        return self
