@@ -1,0 +1,27 @@
+"""Everything is an artefact: a directory with its files and a manifest that is written last.
+
+recipe.py    what an artefact is made from, and the key that follows
+store.py     find, make, publish, verify
+explain.py   why something is made again
+collect.py   what nothing refers to any more
+"""
+
+from curriculum.store.collect import collect, garbage
+from curriculum.store.explain import Difference, Explanation, explain
+from curriculum.store.recipe import Input, Recipe, digest
+from curriculum.store.store import Artefact, Draft, Step, Store
+
+__all__ = [
+    "Artefact",
+    "Difference",
+    "Draft",
+    "Explanation",
+    "Input",
+    "Recipe",
+    "Step",
+    "Store",
+    "collect",
+    "digest",
+    "explain",
+    "garbage",
+]

@@ -1,0 +1,116 @@
+"""Why something is made again: what differs from the last version on the same shelf, as a tree."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from curriculum.store.recipe import Recipe
+from curriculum.store.store import Store
+from schemas.manifest import InputRecord, Manifest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """One ingredient that changed; None where it wasn't there."""
+
+    name: str
+    before: JsonValue
+    now: JsonValue
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What differs, and for each input that differs, why that one does."""
+
+    shelf: str
+    first: bool
+    """Whether there is no earlier version to compare with."""
+    differences: tuple[Difference, ...]
+    because: tuple["Explanation", ...]
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """The tree as text, two spaces a level."""
+        indent = "  " * depth
+        yield f"{indent}{self.shelf}{' (first version)' if self.first else ''}"
+        for difference in self.differences:
+            yield f"{indent}  {difference.name}: {difference.before} -> {difference.now}"
+        for cause in self.because:
+            yield from cause.lines(depth + 1)
+
+
+def explain(store: Store, recipe: Recipe) -> Explanation:
+    """Compare a recipe with the newest other version on its shelf, down to the inputs that differ."""
+    manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
+    for step in store.steps:
+        manifests.setdefault(step.recipe.key, _as_manifest(step.recipe))
+    return _compare(_as_manifest(recipe), manifests)
+
+
+def _compare(now: Manifest, manifests: Mapping[str, Manifest]) -> Explanation:
+    shelf = _shelf(now)
+    others = [each for each in manifests.values() if _shelf(each) == shelf and each.key != now.key]
+    others = [each for each in others if each.created]
+    before = max(others, key=lambda each: each.created, default=None)
+    if before is None:
+        return Explanation(shelf=shelf, first=True, differences=(), because=())
+    changed = tuple(_differences(before, now))
+    names = {difference.name for difference in changed}
+    because = tuple(
+        _compare(manifests[each.key], manifests)
+        for each in now.inputs
+        if f"input {each.name}" in names and each.key in manifests
+    )
+    return Explanation(shelf=shelf, first=False, differences=changed, because=because)
+
+
+def _differences(before: Manifest, now: Manifest) -> Iterator[Difference]:
+    old, new = _ingredients(before), _ingredients(now)
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) != new.get(name):
+            yield Difference(name=name, before=old.get(name), now=new.get(name))
+
+
+def _ingredients(manifest: Manifest) -> dict[str, JsonValue]:
+    return {
+        "revision": manifest.revision,
+        **dict(_flat("", dict(manifest.config))),
+        **{f"input {each.name}": _version(each) for each in manifest.inputs},
+        **{f"tool {name}": version for name, version in manifest.tools.items()},
+    }
+
+
+def _version(record: InputRecord) -> str:
+    return f"{record.key[:12]} {record.content[:12]}"
+
+
+def _flat(prefix: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+    else:
+        yield prefix, value
+
+
+def _shelf(manifest: Manifest) -> str:
+    labels = (f"{label}={value}" for label, value in manifest.labels.items())
+    return "/".join((manifest.stage, *labels))
+
+
+def _as_manifest(recipe: Recipe) -> Manifest:
+    return Manifest(
+        stage=recipe.stage,
+        labels=dict(recipe.labels),
+        key=recipe.key,
+        content="",
+        revision=recipe.revision,
+        config=dict(recipe.config),
+        inputs=tuple(
+            InputRecord(name=each.name, key=each.key, content=each.content)
+            for each in recipe.inputs
+        ),
+        tools=dict(recipe.tools),
+        files=(),
+        report={},
+        created="",
+    )

@@ -1,0 +1,99 @@
+"""What an artefact is made from, and the key that follows from it."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pydantic import JsonValue
+
+from schemas.document import SCHEMA_VERSION
+
+KEY_DIGITS = 12
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def digest(value: JsonValue) -> str:
+    """sha256 of the canonical JSON of a value: sorted keys, no spaces, UTF-8; 64 hex digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Input:
+    """An input by its role, and the key and content that it has."""
+
+    name: str
+    key: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """What an artefact is made from.
+
+    `config` holds the fields that change bytes and no others: never paths, hosts, numbers of workers.
+    `labels` say where it lies (`family=v3_simple`) and are no part of the key.
+    """
+
+    stage: str
+    labels: tuple[tuple[str, str], ...]
+    revision: int
+    """Raised by hand when the producer's code changes the bytes it writes."""
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    inputs: tuple[Input, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """sha256 over all that can change the bytes; 64 hex digits."""
+        return key_of(
+            stage=self.stage,
+            revision=self.revision,
+            config=self.config,
+            inputs=self.inputs,
+            tools=self.tools,
+        )
+
+    @property
+    def shelf(self) -> PurePosixPath:
+        """The folder, relative to the workspace, in which all versions of this artefact lie."""
+        for label, value in self.labels:
+            assert _SAFE.fullmatch(label), label
+            assert _SAFE.fullmatch(value), f"{label}={value} is no safe path"
+        return PurePosixPath(self.stage, *(f"{label}={value}" for label, value in self.labels))
+
+    @property
+    def directory(self) -> PurePosixPath:
+        """The artefact's directory, relative to the workspace."""
+        return self.shelf / self.key[:KEY_DIGITS]
+
+
+def key_of(
+    *,
+    stage: str,
+    revision: int,
+    config: Mapping[str, JsonValue],
+    inputs: tuple[Input, ...],
+    tools: Mapping[str, str],
+) -> str:
+    """The key of these ingredients; the order of inputs and of fields doesn't matter."""
+    listed: list[JsonValue] = [
+        [each.name, each.key, each.content] for each in sorted(inputs, key=_order)
+    ]
+    return digest(
+        {
+            "stage": stage,
+            "revision": revision,
+            "schema": SCHEMA_VERSION.partition(".")[0],
+            "config": dict(config),
+            "inputs": listed,
+            "tools": dict(tools),
+        }
+    )
+
+
+def _order(item: Input) -> tuple[str, str, str]:
+    return item.name, item.key, item.content

@@ -1,0 +1,383 @@
+"""Find, make, publish, verify: the only writer of manifests.
+
+An artefact appears whole or not at all: it is written beside its place, flushed to disk and renamed.
+A kill at any point leaves a draft that the next writer of the same key removes.
+"""
+
+import contextlib
+import datetime
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import filelock
+from pydantic import JsonValue
+
+from curriculum.store.recipe import Input, Recipe, digest, key_of
+from schemas.errors import StoreError
+from schemas.manifest import (
+    MANIFEST_NAME,
+    FileRecord,
+    InputRecord,
+    Manifest,
+    read_manifest,
+)
+from schemas.text import Strict
+
+WORKSPACE_NAME = "workspace.json"
+PLANNED = "planned"
+"""The content of an artefact that a dry store would make."""
+
+
+class WorkspaceFile(Strict):
+    """workspace.json: lets several workspaces share one server."""
+
+    uuid: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Artefact:
+    """A published directory; `made` says whether this process made it just now."""
+
+    path: Path
+    manifest: Manifest
+    made: bool = False
+
+    @property
+    def key(self) -> str:
+        """What it was made from."""
+        return self.manifest.key
+
+    @property
+    def content(self) -> str:
+        """What it is."""
+        return self.manifest.content
+
+    @property
+    def planned(self) -> bool:
+        """Whether it is only planned, by a dry store."""
+        return self.content == PLANNED
+
+    def report_of(self, name: str) -> JsonValue:
+        """What its producer counted under a name; a KeyError where it counted no such thing."""
+        return self.manifest.report[name]
+
+    def as_input(self, name: str) -> Input:
+        """This artefact in the role `name` of another's recipe."""
+        return Input(name=name, key=self.key, content=self.content)
+
+    def files(self, suffix: str = ".parquet") -> list[Path]:
+        """Its files with a suffix, in name order."""
+        return [
+            self.path / record.name
+            for record in self.manifest.files
+            if record.name.endswith(suffix)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """An artefact in the making: write files under `path`, and what you count into `report`."""
+
+    recipe: Recipe
+    path: Path
+    report: dict[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """What became of one recipe: it was there, was made, or would be made."""
+
+    recipe: Recipe
+    outcome: Literal["there", "made", "planned"]
+
+
+class Store:
+    """A workspace on disk.
+
+    A `dry` store makes nothing: `produce` answers with planned artefacts, so that the same walk that
+    builds also tells what it would build.
+    """
+
+    def __init__(self, root: Path, *, dry: bool = False) -> None:
+        self.root = root.absolute()
+        self.dry = dry
+        self.steps: list[Step] = []
+        if not dry:
+            self._open()
+
+    @staticmethod
+    def containing(path: Path) -> "Store":
+        """The store that a path lies in.
+
+        Raises:
+            StoreError: where no folder above holds a workspace.json.
+        """
+        for folder in path.absolute().parents:
+            if (folder / WORKSPACE_NAME).is_file():
+                return Store(folder)
+        raise StoreError(
+            str(path), cause="no folder above it is a workspace", cure="Name a path inside one"
+        )
+
+    def workspace(self) -> WorkspaceFile:
+        """Who this workspace is."""
+        return WorkspaceFile.model_validate_json((self.root / WORKSPACE_NAME).read_text())
+
+    def find(self, recipe: Recipe) -> Artefact | None:
+        """The published artefact of a recipe, if it stands."""
+        path = self.root / recipe.directory
+        if not (path / MANIFEST_NAME).is_file():
+            return None
+        artefact = self.load(path)
+        if artefact.key != recipe.key:
+            raise StoreError(
+                str(path),
+                f"key {artefact.key}",
+                cause=f"the directory is named like {recipe.key}, which shares its first digits",
+                cure="Move the directory away",
+            )
+        return artefact
+
+    def load(self, path: Path) -> Artefact:
+        """The artefact at a path; its manifest is held against itself and against the files' sizes.
+
+        Raises:
+            StoreError: for a missing or changed manifest, a missing file or one of another size.
+            SchemaError: for a manifest that can't be read.
+        """
+        file = path / MANIFEST_NAME
+        if not file.is_file():
+            raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
+        manifest = read_manifest(file.read_text(), file=str(file))
+        inputs = tuple(Input(**each.model_dump()) for each in manifest.inputs)
+        key = key_of(
+            stage=manifest.stage,
+            revision=manifest.revision,
+            config=manifest.config,
+            inputs=inputs,
+            tools=manifest.tools,
+        )
+        if key != manifest.key or _content_of(manifest.files) != manifest.content:
+            raise _damaged(file, "the manifest was changed after it was published")
+        for record in manifest.files:
+            part = path / record.name
+            if not part.is_file() or part.stat().st_size != record.num_bytes:
+                found = part.stat().st_size if part.is_file() else "no"
+                raise _damaged(part, f"{found} bytes where {record.num_bytes} were published")
+        return Artefact(path=path, manifest=manifest)
+
+    def verify(self, artefact: Artefact) -> None:
+        """Read every file again and compare its digest with the manifest's.
+
+        Raises:
+            StoreError: naming the first file that differs.
+        """
+        for record in artefact.manifest.files:
+            if _sha256(artefact.path / record.name) != record.sha256:
+                raise _damaged(artefact.path / record.name, "its bytes aren't those published")
+
+    def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
+        """All published artefacts, of one stage or of every, in path order."""
+        stages = [self.root / stage] if stage else sorted(self.root.glob("[a-z]*/"))
+        for folder in stages:
+            for file in sorted(folder.rglob(MANIFEST_NAME)):
+                if "checkpoints" not in file.relative_to(folder).parts:
+                    yield self.load(file.parent)
+
+    def produce(
+        self, recipes: Sequence[Recipe], make: Callable[[Sequence[Draft]], None]
+    ) -> list[Artefact]:
+        """The artefacts of the recipes; those that are missing are made by one call of `make`.
+
+        `make` gets a draft for each missing recipe, so that one pass over an input can feed several
+        artefacts. Another process that makes one of them is waited for.
+
+        Raises:
+            StoreError: where the same key stands with other content, or the disk is full.
+        """
+        missing = [recipe for recipe in recipes if self.find(recipe) is None]
+        made: set[str] = set()
+        if missing and not self.dry:
+            made = self._make(missing, make)
+        return [self._outcome(recipe, made) for recipe in recipes]
+
+    def publish_run(
+        self, directory: Path, recipe: Recipe, report: dict[str, JsonValue]
+    ) -> Artefact:
+        """Close a run's directory: it stays where it is, and its manifest ends it."""
+        manifest = _manifest(Draft(recipe=recipe, path=directory, report=report))
+        _write_manifest(directory, manifest)
+        return Artefact(path=directory, manifest=manifest, made=True)
+
+    def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
+        """List artefacts as live, a path a line, in current/<name>.txt; gc keeps them and their inputs."""
+        file = self.root / "current" / f"{name}.txt"
+        file.parent.mkdir(exist_ok=True)
+        lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
+        draft = file.with_suffix(f".{os.getpid()}.draft")
+        draft.write_text("".join(f"{line}\n" for line in lines))
+        draft.replace(file)
+        return file
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold a name against other processes; the system lets go of it when the holder dies."""
+        folder = self.root / ".locks"
+        folder.mkdir(exist_ok=True)
+        with filelock.FileLock(folder / f"{name}.lock"):
+            yield
+
+    def _open(self) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        file = self.root / WORKSPACE_NAME
+        if not file.is_file():
+            draft = file.with_suffix(f".{os.getpid()}.draft")
+            who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
+            draft.write_text(who.model_dump_json(indent=1))
+            draft.replace(file)
+
+    def _make(self, missing: list[Recipe], make: Callable[[Sequence[Draft]], None]) -> set[str]:
+        with contextlib.ExitStack() as held:
+            for recipe in sorted(missing, key=lambda each: each.key):
+                held.enter_context(self.lock(recipe.key))
+            drafts = [self._draft(recipe) for recipe in missing if self.find(recipe) is None]
+            try:
+                if drafts:
+                    make(drafts)
+                for draft in drafts:
+                    self._publish(draft)
+            except OSError as failed:
+                raise StoreError(
+                    str(self.root),
+                    failed,
+                    cause="writing failed",
+                    cure="Free some space and run again",
+                ) from failed
+            finally:
+                for draft in drafts:
+                    shutil.rmtree(draft.path, ignore_errors=True)
+            return {draft.recipe.key for draft in drafts}
+
+    def _draft(self, recipe: Recipe) -> Draft:
+        """A fresh folder for a key whose lock we hold; what a killed writer of it left is removed."""
+        folder = self.root / ".drafts"
+        folder.mkdir(exist_ok=True)
+        path = folder / recipe.key
+        if path.exists():
+            shutil.rmtree(path)
+        path.mkdir()
+        return Draft(recipe=recipe, path=path)
+
+    def _publish(self, draft: Draft) -> None:
+        manifest = _manifest(draft)
+        _write_manifest(draft.path, manifest)
+        target = self.root / draft.recipe.directory
+        target.parent.mkdir(parents=True, exist_ok=True)
+        there = self.find(draft.recipe)
+        if there is None:
+            draft.path.rename(target)
+            _sync(target.parent)
+        elif there.content != manifest.content:
+            raise StoreError(
+                str(target),
+                f"content {there.content[:12]}, made again {manifest.content[:12]}",
+                cause="the same key gave other bytes, so its producer isn't deterministic",
+                cure="Report it with both directories",
+            )
+
+    def _outcome(self, recipe: Recipe, made: set[str]) -> Artefact:
+        artefact = self.find(recipe)
+        if artefact is None:
+            assert self.dry, f"{recipe.directory} was made but isn't there"
+            self.steps.append(Step(recipe=recipe, outcome="planned"))
+            return Artefact(path=self.root / recipe.directory, manifest=_planned(recipe), made=True)
+        fresh = recipe.key in made
+        self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
+        return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
+
+
+def _manifest(draft: Draft) -> Manifest:
+    names = sorted(
+        path.relative_to(draft.path).as_posix()
+        for path in draft.path.rglob("*")
+        if path.is_file() and path.name != MANIFEST_NAME
+    )
+    files = tuple(
+        FileRecord(
+            name=name,
+            sha256=_sha256(draft.path / name),
+            num_bytes=(draft.path / name).stat().st_size,
+        )
+        for name in names
+    )
+    return _manifest_of(draft.recipe, files=files, content=_content_of(files), report=draft.report)
+
+
+def _planned(recipe: Recipe) -> Manifest:
+    return _manifest_of(recipe, files=(), content=PLANNED, report={})
+
+
+def _manifest_of(
+    recipe: Recipe, *, files: tuple[FileRecord, ...], content: str, report: dict[str, JsonValue]
+) -> Manifest:
+    return Manifest(
+        stage=recipe.stage,
+        labels=dict(recipe.labels),
+        key=recipe.key,
+        content=content,
+        revision=recipe.revision,
+        config=dict(recipe.config),
+        inputs=tuple(
+            InputRecord(name=each.name, key=each.key, content=each.content)
+            for each in recipe.inputs
+        ),
+        tools=dict(recipe.tools),
+        files=files,
+        report=report,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
+    )
+
+
+def _content_of(files: Sequence[FileRecord]) -> str:
+    pairs = sorted((record.name, record.sha256) for record in files)
+    return digest([list(pair) for pair in pairs])
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Flush the files, then let the manifest appear in one rename."""
+    for record in manifest.files:
+        _sync(folder / record.name)
+    draft = folder / f"{MANIFEST_NAME}.draft"
+    draft.write_text(manifest.model_dump_json(indent=1))
+    _sync(draft)
+    draft.replace(folder / MANIFEST_NAME)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _damaged(path: Path, found: str) -> StoreError:
+    return StoreError(
+        str(path),
+        found,
+        cause="the artefact isn't what its manifest says",
+        cure=f"Delete {path.parent} and build again",
+    )

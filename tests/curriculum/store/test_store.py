@@ -1,0 +1,242 @@
+"""Nothing half made is ever seen, and nothing is made twice."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from curriculum.store import Draft, Input, Recipe, Store, collect, explain, garbage
+from schemas.errors import SchemaError, StoreError
+
+
+def recipe(size: int = 3, *inputs: Input, stage: str = "documents") -> Recipe:
+    return Recipe(
+        stage=stage,
+        labels=(("family", "v2_simple"),),
+        revision=1,
+        config={"size": size},
+        inputs=inputs,
+        tools={"git": "2"},
+    )
+
+
+def write(drafts: Sequence[Draft]) -> None:
+    for draft in drafts:
+        (draft.path / "part-00000.parquet").write_text("x" * 100)
+        draft.report["documents"] = 1
+
+
+def refuse(drafts: Sequence[Draft]) -> None:
+    pytest.fail(f"{len(drafts)} artefacts were made again")
+
+
+def test_same_key_is_made_once(tmp_path: Path) -> None:
+    first = Store(tmp_path).produce([recipe()], write)[0]
+    again = Store(tmp_path).produce([recipe()], refuse)[0]
+    assert first.made
+    assert not again.made
+    assert again.content == first.content
+    assert again.report_of("documents") == 1
+
+
+def test_one_pass_makes_only_what_is_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.produce([recipe(1)], write)
+    sizes: list[object] = []
+
+    def note(drafts: Sequence[Draft]) -> None:
+        sizes.extend(draft.recipe.config["size"] for draft in drafts)
+        write(drafts)
+
+    made = store.produce([recipe(1), recipe(2), recipe(3)], note)
+    assert sizes == [2, 3]
+    assert [artefact.made for artefact in made] == [False, True, True]
+
+
+def test_labels_and_order_of_inputs_are_no_part_of_the_key() -> None:
+    a, b = Input(name="a", key="1", content="2"), Input(name="b", key="3", content="4")
+    moved = Recipe(
+        stage="documents",
+        labels=(("family", "v3_simple"),),
+        revision=1,
+        config={"size": 3},
+        inputs=(b, a),
+        tools={"git": "2"},
+    )
+    assert recipe(3, a, b).key == moved.key
+    assert recipe(3, a).key != moved.key
+    assert recipe(4, a, b).key != moved.key
+
+
+def test_a_failed_maker_leaves_nothing(tmp_path: Path) -> None:
+    def fail(drafts: Sequence[Draft]) -> None:
+        write(drafts)
+        raise RuntimeError("half way")
+
+    store = Store(tmp_path)
+    with pytest.raises(RuntimeError, match="half way"):
+        store.produce([recipe()], fail)
+    assert store.find(recipe()) is None
+    assert list((tmp_path / ".drafts").iterdir()) == []
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    def fail(drafts: Sequence[Draft]) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match="No space left"):
+        store.produce([recipe()], fail)
+    assert store.find(recipe()) is None
+
+
+_KILLED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from curriculum.store import Store, Recipe
+def slow(drafts):
+    for draft in drafts:
+        for n in range(50):
+            (draft.path / f"part-{{n:05d}}.parquet").write_text("x" * 1000)
+            time.sleep(0.005)
+            print(n, flush=True)
+recipe = Recipe(stage="documents", labels=(("family", "v2_simple"),), revision=1, config={{"slow": 1}})
+Store(Path({root!r})).produce([recipe], slow)
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 25, 49])
+def test_kill_at_any_point_leaves_nothing_half_done(tmp_path: Path, moment: int) -> None:
+    slow = Recipe(
+        stage="documents", labels=(("family", "v2_simple"),), revision=1, config={"slow": 1}
+    )
+    script = _KILLED.format(root=str(tmp_path), tests=str(Path.cwd()))
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == moment:
+                process.send_signal(signal.SIGKILL)
+                break
+    store = Store(tmp_path)
+    assert store.find(slow) is None
+    assert list(store.artefacts()) == []
+    assert len(list((tmp_path / ".drafts").iterdir())) == 1, "the kill came while writing"
+    made = store.produce([slow], write)[0]
+    assert [record.name for record in made.manifest.files] == ["part-00000.parquet"]
+    assert list((tmp_path / ".drafts").iterdir()) == []
+
+
+def _produce_slowly(root: str, queue: "multiprocessing.Queue[tuple[int, bool]]") -> None:
+    def slow(drafts: Sequence[Draft]) -> None:
+        write(drafts)
+        time.sleep(0.3)
+
+    artefact = Store(Path(root)).produce([recipe()], slow)[0]
+    queue.put((os.getpid(), artefact.made))
+
+
+def test_two_writers_at_once_make_one_artefact(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    writers = [
+        context.Process(target=_produce_slowly, args=(str(tmp_path), queue)) for _ in range(2)
+    ]
+    for writer in writers:
+        writer.start()
+    made = sorted(queue.get(timeout=60)[1] for _ in writers)
+    for writer in writers:
+        writer.join()
+    queue.close()
+    queue.join_thread()
+    assert made == [False, True]
+
+
+@pytest.mark.parametrize("damage", ["truncate", "remove", "config", "files"])
+def test_a_damaged_artefact_is_named(tmp_path: Path, damage: str) -> None:
+    store = Store(tmp_path)
+    artefact = store.produce([recipe()], write)[0]
+    part, manifest = artefact.path / "part-00000.parquet", artefact.path / "manifest.json"
+    content = json.loads(manifest.read_text())
+    if damage == "truncate":
+        part.write_text("x" * 99)
+    elif damage == "remove":
+        part.unlink()
+    elif damage == "config":
+        content["config"]["size"] = 4
+        manifest.write_text(json.dumps(content))
+    else:
+        content["files"][0]["sha256"] = "0" * 64
+        manifest.write_text(json.dumps(content))
+    with pytest.raises(StoreError, match=r"Delete .* and build again"):
+        Store(tmp_path).find(recipe())
+
+
+def test_a_flipped_byte_is_found_by_verify(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    artefact = store.produce([recipe()], write)[0]
+    store.verify(artefact)
+    (artefact.path / "part-00000.parquet").write_text("x" * 99 + "y")
+    with pytest.raises(StoreError, match="aren't those published"):
+        store.verify(artefact)
+
+
+def test_a_manifest_of_another_major_version_is_refused_by_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    manifest = store.produce([recipe()], write)[0].path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"1.0"', '"2.3"'))
+    with pytest.raises(SchemaError, match=r"schema_version 2\.3"):
+        store.find(recipe())
+
+
+def test_same_key_with_other_content_is_an_error(tmp_path: Path) -> None:
+    def race(drafts: Sequence[Draft]) -> None:
+        (drafts[0].path / "part-00000.parquet").write_text("other")
+        rival = Store(tmp_path)
+        target = tmp_path / drafts[0].recipe.directory
+        target.mkdir(parents=True)
+        (target / "part-00000.parquet").write_text("x" * 100)
+        rival.publish_run(target, drafts[0].recipe, {})
+
+    with pytest.raises(StoreError, match="isn't deterministic"):
+        Store(tmp_path).produce([recipe()], race)
+
+
+def test_explain_follows_the_inputs_that_differ(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    old = store.produce([recipe(1)], write)[0]
+    store.produce([recipe(7, old.as_input("base"), stage="rows")], write)
+    new = store.produce([recipe(2)], write)[0]
+    told = explain(store, recipe(7, new.as_input("base"), stage="rows"))
+    assert [difference.name for difference in told.differences] == ["input base"]
+    assert [(each.name, each.before, each.now) for each in told.because[0].differences] == [
+        ("size", 1, 2)
+    ]
+
+
+def test_a_dry_store_says_what_it_would_make_and_makes_nothing(tmp_path: Path) -> None:
+    Store(tmp_path).produce([recipe(1)], write)
+    dry = Store(tmp_path, dry=True)
+    there, planned = dry.produce([recipe(1), recipe(2)], refuse)
+    assert not there.planned
+    assert planned.planned
+    assert [step.outcome for step in dry.steps] == ["there", "planned"]
+    assert Store(tmp_path).find(recipe(2)) is None
+
+
+def test_gc_keeps_what_is_marked_and_all_its_inputs(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    base, stray = store.produce([recipe(1), recipe(2)], write)
+    top = store.produce([recipe(3, base.as_input("base"), stage="rows")], write)[0]
+    store.mark("build-sample", [top])
+    unused = garbage(store)
+    assert [artefact.key for artefact in unused] == [stray.key]
+    assert collect(store, unused) == 100
+    assert {artefact.key for artefact in store.artefacts()} == {base.key, top.key}
