@@ -1,0 +1,53 @@
+# Everything sets itself up: each target needs only Python >= 3.11, git and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
+
+.PHONY: help setup demo test check bench serve lock clean
+
+help:
+	@echo "make demo                       build, mix and train the sample corpus in five minutes"
+	@echo "make demo REPOS=\"path path\"     the same on your own clones"
+	@echo "make test                       the default test suite"
+	@echo "make check                      format, lint, types, layers"
+	@echo "make bench                      measurements against installed peers"
+	@echo "make serve                      the Prefect UI on 127.0.0.1"
+
+# The stamp is touched last, so an interrupted installation starts again.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+setup: $(VENV)/.installed
+
+demo: setup
+	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
+
+test: setup
+	@$(BIN)/pytest -m "not slow"
+
+check: setup
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: setup
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]" -c requirements.lock
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+serve: setup
+	@$(BIN)/curriculum serve --home $(HOME_DIR)
+
+lock: setup
+	$(BIN)/pip-compile --quiet --extra dev --extra train --strip-extras --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o - pyproject.toml \
+	    | grep -v '^\#' | sed 's/+cpu//; 1i \# The exact set that CI and the demo install; made by `make lock` from pyproject.toml.' \
+	    > requirements.lock.new && mv requirements.lock.new requirements.lock
+
+clean:
+	rm -rf $(VENV) $(HOME_DIR)

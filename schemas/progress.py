@@ -1,0 +1,23 @@
+"""How far a stage is: what the doors tell, and the command line and the flows show."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """One item of a stage, `done` of `total` units; `total` None where the end isn't known."""
+
+    stage: str
+    item: str
+    done: int
+    total: int | None
+    unit: str
+    note: str = ""
+
+
+Watch = Callable[[Progress], None]
+
+
+def unwatched(_: Progress) -> None:
+    """Tell nobody."""

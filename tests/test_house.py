@@ -1,0 +1,77 @@
+"""The house stands: layers hold, names are told, nothing generated is stale."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("schemas", "curriculum", "flows", "dashboards")
+SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "base", "manager"}
+
+
+def test_layers_hold_and_no_import_circle_exists() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"Contracts: \d+ kept, 0 broken", done.stdout)
+
+
+def test_no_file_is_named_after_nothing() -> None:
+    assert SOURCES
+    assert [file for file in SOURCES if file.stem in FORBIDDEN_NAMES] == []
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_every_module_and_public_thing_says_what_it_is(file: Path) -> None:
+    tree = ast.parse(file.read_text())
+    silent = [file.name] if tree.body and not ast.get_docstring(tree) else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            lines = (node.end_lineno or node.lineno) - node.lineno
+            if lines > 4 and not ast.get_docstring(node) and not _overrides(node):
+                silent.append(f"{node.name} (line {node.lineno})")
+    assert silent == []
+
+
+def _overrides(node: ast.ClassDef | ast.FunctionDef) -> bool:
+    """Methods that a library calls by name are told by the library."""
+    return node.name in {"compose_node", "construct_mapping", "forward", "backward"}
+
+
+def test_environment_is_read_in_three_places_only() -> None:
+    allowed = {"flows/settings.py", "curriculum/train/__main__.py", "curriculum/catalog.py"}
+    readers = {
+        file.relative_to(ROOT).as_posix()
+        for file in SOURCES
+        if re.search(r"os\.environ\b(?!\.copy)|os\.getenv", file.read_text())
+    }
+    assert readers <= allowed
+
+
+def test_flow_modules_keep_their_annotations_alive() -> None:
+    """Prefect's form renders with postponed annotations, and then every run fails."""
+    flows = sorted((ROOT / "flows").glob("*.py"))
+    assert flows
+    assert [
+        file for file in flows if "from __future__ import annotations" in file.read_text()
+    ] == []
+
+
+def test_a_training_job_imports_neither_orchestrator_nor_parsers() -> None:
+    code = (
+        "import sys, curriculum.train.__main__\n"
+        "unwanted = {'prefect', 'polars', 'tree_sitter', 'duckdb', 'tokenizers', 'datasets'}\n"
+        "print(sorted(unwanted & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
