@@ -1,0 +1,296 @@
+"""A tokenizer that keeps every byte: text becomes ids whose byte lengths sum to the text's.
+
+Control tokens (bos, eos, sentinels, role markers: every added token that isn't mere whitespace) never
+come out of text: their text is encoded as plain bytes. Encoding runs on fastokens where it proves
+equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, and says why.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import fastokens
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+
+from curriculum.tokens.adversarial import adversarial_texts
+from curriculum.tokens.controls import DocumentTokens, Role, Roles, find_roles
+from schemas.errors import TokenizerError
+
+Ids = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
+Encode = Callable[[list[str]], tuple[Ids, Offsets]]
+Engine = Literal["fastokens", "tokenizers"]
+
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
+BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
+    chr(256 + index): byte for index, byte in enumerate(_HIDDEN)
+}
+"""The byte-level alphabet: which byte a character of a vocabulary entry stands for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Tokenizer:
+    """tokenizer.json, proven to keep every byte of any UTF-8 text; cheap to pickle, 0.1 s to load."""
+
+    name: str
+    json: str
+    roles: Roles
+    vocab_size: int
+    """The largest id plus one."""
+    ids_of: dict[Role, int]
+    token_bytes: npt.NDArray[np.int32]
+    """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
+    ends_line: npt.NDArray[np.bool_]
+    """[vocab_size]; whether each id's last byte is a newline."""
+    engine: Engine
+    engine_reason: str
+    """Why it is this engine; empty for fastokens."""
+    _texts: tuple[bytes, ...]
+    _controls: dict[int, str]
+    _encode: Encode
+
+    @staticmethod
+    def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":  # noqa: B008 - frozen
+        """The tokenizer of a tokenizer.json.
+
+        Raises:
+            TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as unreadable:
+            raise TokenizerError(
+                str(path), cause=f"it can't be read ({unreadable})", cure="Give a tokenizer.json"
+            ) from None
+        return Tokenizer.parse(text, roles, name=path.name)
+
+    @staticmethod
+    def parse(text: str, roles: Roles = Roles(), name: str = "tokenizer.json") -> "Tokenizer":  # noqa: B008
+        """The tokenizer that the text of a tokenizer.json describes; errors as in `load`."""
+        content = _content(text, name)
+        controls = _controls(content)
+        bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
+        texts = _token_texts(content, controls)
+        trial = adversarial_texts(sorted(controls))
+        encode, engine, reason = _choose_engine(bare, trial, name=name)
+        _check_round_trip(encode, texts, trial, content, name=name)
+        return Tokenizer(
+            name=name,
+            json=text,
+            roles=roles,
+            vocab_size=len(texts),
+            ids_of=find_roles(controls, roles, name=name),
+            token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
+            ends_line=np.array([each.endswith(b"\n") for each in texts], dtype=np.bool_),
+            engine=engine,
+            engine_reason=reason,
+            _texts=texts,
+            _controls={token: control for control, token in controls.items()},
+            _encode=encode,
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle as text: engines don't cross processes."""
+        return Tokenizer.parse, (self.json, self.roles, self.name)
+
+    @property
+    def bos_id(self) -> int | None:
+        """The token that leads every document, if there is one."""
+        return self.ids_of.get("bos")
+
+    @property
+    def eos_id(self) -> int | None:
+        """The token that ends every document, if there is one."""
+        return self.ids_of.get("eos")
+
+    @property
+    def pad_id(self) -> int:
+        """The token that fills rows: its own, else eos, else 0."""
+        return self.ids_of["pad"]
+
+    @property
+    def document_tokens(self) -> DocumentTokens:
+        """What stands around each document, of what the tokenizer has."""
+        framed = [role for role in ("bos", "eos") if role in self.ids_of]
+        return "_".join(framed) or "none"  # type: ignore[return-value]
+
+    @property
+    def special(self) -> npt.NDArray[np.bool_]:
+        """[vocab_size]; whether each id is a control token, which text never yields."""
+        special = np.zeros(self.vocab_size, dtype=np.bool_)
+        special[list(self._controls)] = True
+        return special
+
+    @property
+    def sha256(self) -> str:
+        """The digest of tokenizer.json."""
+        return hashlib.sha256(self.json.encode()).hexdigest()
+
+    def encode_batch(self, texts: list[str]) -> tuple[Ids, Offsets]:
+        """Ids [n] of all texts in a row, and offsets [len(texts) + 1] into them; no BOS, no EOS."""
+        return self._encode(texts)
+
+    def encode(self, text: str) -> Ids:
+        """The ids [n] of one text; no BOS, no EOS."""
+        return self._encode([text])[0]
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """Exactly the bytes of the text that the ids encode; control tokens have none."""
+        return b"".join([self._texts[token] for token in ids])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text for people: control tokens are shown, bytes that aren't UTF-8 become U+FFFD."""
+        shown = (
+            self._controls[token].encode() if token in self._controls else self._texts[token]
+            for token in ids
+        )  # fmt: skip
+        return b"".join(shown).decode("utf-8", errors="replace")
+
+
+def _content(text: str, name: str) -> dict[str, Any]:
+    """The parsed file, once it is known to be a BPE model that always gives the same ids."""
+    try:
+        content = json.loads(text)
+        kind, dropout = content["model"]["type"], content["model"].get("dropout")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise TokenizerError(
+            name, cause="it isn't a tokenizer.json of Hugging Face tokenizers", cure="Give one"
+        ) from None
+    if kind != "BPE" or dropout:
+        raise TokenizerError(
+            name, f"model {kind}, dropout {dropout}", cause="only BPE without dropout keeps promises",
+            cure="Give a byte-level BPE, or train one: curriculum tokenizer train",
+        )  # fmt: skip
+    parsed: dict[str, Any] = content
+    return parsed
+
+
+def _controls(content: dict[str, Any]) -> dict[str, int]:
+    """Text → id of every added token that isn't mere whitespace, whether flagged special or not.
+
+    Foreign files flag sentinels such as <|fim_prefix|> as ordinary; runs of spaces are ordinary text.
+    """
+    added = content.get("added_tokens") or ()
+    return {token["content"]: token["id"] for token in added if token["content"].strip()}
+
+
+def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
+    """The same tokenizer, blind to control tokens.
+
+    Their vocabulary entries keep their ids under names that no text spells, since NUL isn't in the
+    byte-level alphabet, and since engines want vocabularies without holes.
+    """
+    vocab = {
+        f"\0{token}" if text in controls else text: token
+        for text, token in content["model"]["vocab"].items()
+    }
+    kept = [
+        token for token in content.get("added_tokens") or () if token["content"] not in controls
+    ]
+    changed = {"added_tokens": kept, "post_processor": None, "truncation": None, "padding": None}
+    return {**content, **changed, "model": {**content["model"], "vocab": vocab}}
+
+
+def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[bytes, ...]:
+    """The bytes of each id; empty for control tokens, for holes and for what isn't byte-level."""
+    vocab: dict[str, int] = content["model"]["vocab"]
+    added = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
+    texts = [b""] * (max((*vocab.values(), *added.values()), default=-1) + 1)
+    for text, token in vocab.items():
+        if text not in controls and BYTE_OF.keys() >= set(text):
+            texts[token] = bytes(map(BYTE_OF.__getitem__, text))
+    for text, token in added.items():
+        texts[token] = b"" if text in controls else text.encode()
+    return tuple(texts)
+
+
+def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encode, Engine, str]:
+    try:
+        reference = _reference_engine(bare)
+    except Exception as refused:  # the binding raises plain Exception for all that it can't load
+        raise TokenizerError(
+            name,
+            cause=f"tokenizers can't load it ({refused})",
+            cure="Give a working tokenizer.json",
+        ) from None
+    try:
+        fast = _fast_engine(bare)
+    except ValueError as refused:
+        return reference, "tokenizers", f"fastokens can't load it ({refused})"
+    texts = list(trial)
+    (ids, offsets), (found, found_offsets) = reference(texts), fast(texts)
+    if np.array_equal(ids, found) and np.array_equal(offsets, found_offsets):
+        return fast, "fastokens", ""
+    different = next(
+        text for text in texts if not np.array_equal(reference([text])[0], fast([text])[0])
+    )
+    return reference, "tokenizers", f"fastokens differs on {different[:40]!r}"
+
+
+def _fast_engine(bare: str) -> Encode:
+    engine = fastokens.Tokenizer.from_json_str(bare)
+
+    def encode(texts: list[str]) -> tuple[Ids, Offsets]:
+        ids, offsets = engine.encode_batch_flat(texts)
+        return np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64)
+
+    return encode
+
+
+def _reference_engine(bare: str) -> Encode:
+    engine = tokenizers.Tokenizer.from_str(bare)
+
+    def encode(texts: list[str]) -> tuple[Ids, Offsets]:
+        lists = [each.ids for each in engine.encode_batch_fast(texts, add_special_tokens=False)]
+        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+        flat = np.fromiter((token for ids in lists for token in ids), np.int32, int(offsets[-1]))
+        return flat, offsets
+
+    return encode
+
+
+def _check_round_trip(
+    encode: Encode,
+    texts: tuple[bytes, ...],
+    trial: Sequence[str],
+    content: dict[str, Any],
+    *,
+    name: str,
+) -> None:
+    ids, offsets = encode(list(trial))
+    for index, text in sorted(enumerate(trial), key=lambda item: len(item[1])):
+        back = b"".join([texts[token] for token in ids[offsets[index] : offsets[index + 1]]])
+        if back != text.encode():
+            raise TokenizerError(
+                name,
+                f"{_short(text)} comes back as {_short(back.decode(errors='replace'))}",
+                cause=_why_lossy(content),
+                cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+            )
+
+
+def _short(text: str) -> str:
+    shown = ascii(text)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"
+
+
+def _why_lossy(content: dict[str, Any]) -> str:
+    """The likeliest reason, from the file."""
+    normalizer = content.get("normalizer")
+    before = json.dumps(content.get("pre_tokenizer"))
+    if normalizer is not None:
+        return (
+            f'its normalizer ({normalizer.get("type")}) changes text; "normalizer": null would not'
+        )
+    if '"add_prefix_space": true' in before or "Metaspace" in before:
+        return "its pre-tokenizer puts a space in front"
+    if "ByteLevel" not in before:
+        return "it isn't byte-level"
+    return "its vocabulary doesn't have every byte"

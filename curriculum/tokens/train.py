@@ -1,0 +1,126 @@
+"""A corpus becomes tokenizer.json: byte-level BPE, the same bytes for the same texts."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import JsonValue
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Model
+
+from curriculum.tokens.codec import BYTE_OF, Tokenizer
+from curriculum.tokens.controls import NAMES
+from schemas.arrow import required
+from schemas.errors import TokenizerError
+
+REVISION = 1
+SAMPLE_BYTES = 64_000_000
+"""Enough for 32k merges of code; more text changes few of them and costs minutes."""
+
+CONTROLS = tuple(names[0] for names in NAMES.values())
+"""What a trained tokenizer has, as ids 0, 1, 2, …, in this order."""
+
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""Merges stay inside these. A newline ends its word, so every line starts at a token border and a
+long document can be divided between lines."""
+
+TOKEN_BYTES_SCHEMA = pa.schema(
+    [required("id", pa.int32()), required("num_bytes", pa.int32()), required("special", pa.bool_())]
+)
+"""token_bytes.parquet: what a trainer needs for bits per byte."""
+
+
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
+    """tokenizer.json of at most `vocab_size` ids: control tokens, 256 bytes, then merges.
+
+    Texts too few for so many merges give fewer ids. Threads and their number don't matter, the order
+    of the texts hardly and only through ties. Memory grows with the distinct words, not the text.
+    """
+    least = len(CONTROLS) + len(BYTE_OF)
+    if vocab_size < least:
+        raise TokenizerError(
+            "vocab_size", vocab_size, cause=f"{least} ids are control tokens and bytes",
+            cure=f"Ask for more than {least}",
+        )  # fmt: skip
+    words = pre_tokenizers.Split(Regex(WORDS), "isolated")
+    model = Model(models.BPE())
+    model.pre_tokenizer = pre_tokenizers.Sequence(
+        [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    model.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        show_progress=False,
+        initial_alphabet=sorted(BYTE_OF),
+        special_tokens=[AddedToken(text, special=True, normalized=False) for text in CONTROLS],
+    )
+    model.train_from_iterator(texts, trainer)
+    return model.to_str().encode()
+
+
+def sample_texts(
+    files: Sequence[Path], *, sample_bytes: int = SAMPLE_BYTES, keep: Collection[str] | None = None
+) -> Iterator[str]:
+    """The texts of the documents with the smallest ids, in the files' order, up to `sample_bytes`.
+
+    An id is a digest, so this is a fair sample, and a document stays in it when the corpus shrinks.
+    Takes 12 bytes a document of memory.
+    """
+    cutoff = _cutoff(files, sample_bytes, keep)
+    for path in files:
+        for batch in pq.ParquetFile(path).iter_batches(256, columns=["document_id", "text"]):
+            texts = batch.column("text")
+            for row, document_id in enumerate(_strings(batch.column("document_id"))):
+                if _rank(document_id) <= cutoff and (keep is None or document_id in keep):
+                    yield str(texts[row])
+
+
+def _strings(column: "pa.Array[Any]") -> list[str]:
+    strings: list[str] = column.to_numpy(zero_copy_only=False).tolist()
+    return strings
+
+
+def _rank(document_id: str) -> int:
+    return int(document_id[:15], 16)
+
+
+def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | None) -> int:
+    """The largest rank that still fits; -1 for none."""
+    ranks: list[int] = []
+    sizes: list[int] = []
+    for path in files:
+        for batch in pq.ParquetFile(path).iter_batches(columns=["document_id", "num_bytes"]):
+            numbers = batch.column(1).to_numpy()
+            for row, document_id in enumerate(_strings(batch.column(0))):
+                if keep is None or document_id in keep:
+                    ranks.append(_rank(document_id))
+                    sizes.append(int(numbers[row]))
+    order = np.argsort(np.array(ranks, dtype=np.int64), kind="stable")
+    fits = np.cumsum(np.array(sizes, dtype=np.int64)[order]) <= sample_bytes
+    return ranks[order[int(fits.sum()) - 1]] if fits.any() else -1
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> dict[str, JsonValue]:
+    """Write tokenizer.json and token_bytes.parquet; returns the manifest's report."""
+    (folder / "tokenizer.json").write_bytes(tokenizer.json.encode())
+    table = pa.table(
+        {
+            "id": np.arange(tokenizer.vocab_size, dtype=np.int32),
+            "num_bytes": tokenizer.token_bytes,
+            "special": tokenizer.special,
+        },
+        schema=TOKEN_BYTES_SCHEMA,
+    )
+    pq.write_table(table, folder / "token_bytes.parquet")
+    return {
+        "vocab_size": tokenizer.vocab_size,
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "pad_id": tokenizer.pad_id,
+        "document_tokens": tokenizer.document_tokens,
+        "engine": tokenizer.engine,
+        "engine_reason": tokenizer.engine_reason,
+    }
