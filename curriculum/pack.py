@@ -135,7 +135,8 @@ def _rows_of(moves: list[Move]) -> Int64s:
     begins = np.cumsum(documents) - documents
     within: Int64s = np.arange(int(documents.sum()), dtype=np.int64) - np.repeat(begins, documents)
     within //= np.repeat(each, documents)
-    return within + np.repeat(first_row, documents)
+    within += np.repeat(first_row, documents)
+    return within
 
 
 def _shuffled(rows: Int64s, ties: UInt64s, seed: int) -> Int64s:
