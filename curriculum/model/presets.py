@@ -1,0 +1,103 @@
+"""Model sizes by name, with the rate and the step that suit them."""
+
+import difflib
+from dataclasses import dataclass
+
+from schemas.errors import JobError
+from schemas.job import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preset:
+    """A size of the decoder; tokens count row positions."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    mlp_width: int
+    learning_rate: float
+    tokens_per_step: int
+    warmup_steps: int
+    micro_positions: int
+
+
+PRESETS: dict[str, Preset] = {
+    "tiny": Preset(
+        layers=4,
+        width=128,
+        heads=4,
+        kv_heads=2,
+        mlp_width=384,
+        learning_rate=3e-3,
+        tokens_per_step=4096,
+        warmup_steps=20,
+        micro_positions=4096,
+    ),
+    "attention-60m": Preset(
+        layers=10,
+        width=512,
+        heads=8,
+        kv_heads=4,
+        mlp_width=1408,
+        learning_rate=1e-3,
+        tokens_per_step=1 << 18,
+        warmup_steps=200,
+        micro_positions=1 << 16,
+    ),
+    "attention-300m": Preset(
+        layers=20,
+        width=1024,
+        heads=16,
+        kv_heads=4,
+        mlp_width=2816,
+        learning_rate=6e-4,
+        tokens_per_step=1 << 19,
+        warmup_steps=500,
+        micro_positions=1 << 16,
+    ),
+    "attention-1b": Preset(
+        layers=20,
+        width=2048,
+        heads=16,
+        kv_heads=4,
+        mlp_width=5632,
+        learning_rate=4e-4,
+        tokens_per_step=1 << 20,
+        warmup_steps=1000,
+        micro_positions=1 << 16,
+    ),
+}
+"""Names say about how many weights there are with 32,768 ids."""
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name.
+
+    Raises:
+        JobError: for a name that isn't there, with the likely meant one.
+    """
+    if name in PRESETS:
+        return PRESETS[name]
+    near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.3)
+    raise JobError(
+        "model",
+        name,
+        cause="there is no such preset",
+        cure=f"Did you mean {near[0]!r}?" if near else f"Known models: {', '.join(PRESETS)}",
+    )
+
+
+def model_spec(name: str, vocab_size: int, *, softcap: float | None = None) -> ModelSpec:
+    """The model of a preset over a vocabulary."""
+    size = preset(name)
+    return ModelSpec(
+        name=name,
+        vocab_size=vocab_size,
+        layers=size.layers,
+        width=size.width,
+        heads=size.heads,
+        kv_heads=size.kv_heads,
+        mlp_width=size.mlp_width,
+        softcap=softcap,
+    )
