@@ -106,8 +106,11 @@ class Job(Strict):
     backend: Backend
     device: Literal["cpu", "cuda"]
     tokenizer: TokenizerRef
+    threads: int = 1
+    """Of the CPU; sums depend on it, so a resumed run keeps it."""
     plan: str
     """Path of plan.parquet."""
+    plan_key: str
     plan_content: str
     rows: tuple[RowsSource, ...]
     rope_base: float
