@@ -1,0 +1,45 @@
+"""An error says what, why and how to mend it, wherever it is raised."""
+
+import doctest
+import pickle
+
+import pytest
+
+import schemas.errors
+from schemas.errors import CurriculumError, SchemaError
+
+KINDS = [
+    kind
+    for kind in vars(schemas.errors).values()
+    if isinstance(kind, type) and issubclass(kind, CurriculumError)
+]
+
+
+def test_the_message_reads_name_value_cause_cure() -> None:
+    error = SchemaError("row 17", "doc_ids falls", cause="ids never fall", cure="Build again")
+    assert str(error) == "row 17: doc_ids falls; ids never fall. Build again"
+
+
+def test_a_missing_value_leaves_no_gap() -> None:
+    assert str(SchemaError("x.yaml", cause="it is empty", cure="Fill it")) == (
+        "x.yaml: it is empty. Fill it"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_cross_processes_whole(kind: type[CurriculumError]) -> None:
+    error = pickle.loads(pickle.dumps(kind("name", 3, cause="because", cure="Do that")))
+    assert type(error) is kind
+    assert (error.name, error.value, error.cause, error.cure) == ("name", 3, "because", "Do that")
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    assert schemas.errors.__doc__
+    assert len(KINDS) > 5
+    assert [kind.__name__ for kind in KINDS if kind.__name__ not in schemas.errors.__doc__] == []
+
+
+def test_the_docstring_s_example_holds() -> None:
+    outcome = doctest.testmod(schemas.errors)
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
