@@ -2,9 +2,10 @@
 
 import math
 import re
+from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
 from schemas.phase import Family, RowLength
@@ -15,7 +16,7 @@ BUILDABLE_OBJECTIVES = ("causal",)
 """The objectives whose producers exist; the others are read, checked and said to be missing."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMBT]?)")
+_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMBT]?)")
 
 
 def token_count(value: object) -> object:
@@ -25,13 +26,26 @@ def token_count(value: object) -> object:
     (500000000, 1500, 17)
     """
     if isinstance(value, str) and (match := _COUNT.fullmatch(value.strip().replace("_", ""))):
-        return int(float(match[1]) * _UNITS[match[2]])
+        return int(Fraction(match[1]) * _UNITS[match[2]])
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("this is no number of tokens. Write 10B, 500M or 10_000_000_000")
 
 
-TokenCount = Annotated[int, BeforeValidator(token_count), Field(gt=0)]
+TokenCount = Annotated[
+    int,
+    BeforeValidator(token_count),
+    Field(gt=0, le=10**16),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^[0-9_]+(\.[0-9_]+)?[KMBT]?$"},
+            ]
+        },
+        mode="validation",
+    ),
+]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -96,6 +110,8 @@ class Diet(Strict):
 
     specialist: Name
     why: str = ""
+    phases_file: str = "phases"
+    """Name or path of the phases file that the diet is written for."""
     corpus: str
     tokenizer: str = "corpus"
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""

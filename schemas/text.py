@@ -1,54 +1,45 @@
 """YAML text becomes a frozen model, or an error that names file, line, field and the likely meant field."""
 
 import difflib
-from collections.abc import Hashable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    RootModel,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from schemas.errors import CurriculumError
+from schemas.yaml_text import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[int | str, ...]
 
-LARGEST_TEXT = 1_000_000
-"""Characters; a corpus or diet file is a page or two, and more is an attack or a mix-up."""
+MOST_FAULTS = 20
+"""Faults that one message lists."""
 
 
 class Strict(BaseModel):
     """A value of the edge: frozen, and no field that isn't declared."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML without aliases, which can blow up, and without keys that silently win over one another."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(
-                problem="aliases are not read", problem_mark=event.start_mark
-            )
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if key.value in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"the key {key.value!r} stands twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-# YAML 1.1 reads 2020-01-01 as a date and 1_0 as a number; dates stay text, the models parse them.
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Pydantic would take `share: true` for 1."""
+        numeric = cls.model_fields[str(info.field_name)].annotation in (int, float)
+        if isinstance(value, bool) and numeric:
+            raise ValueError("true and false are no numbers. Write a number")
+        return value
 
 
 def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumError]) -> Model:
@@ -58,101 +49,111 @@ def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumErr
         CurriculumError: of the given kind, for text that isn't YAML or doesn't fit the model; all
             faults are in one message, a line each.
     """
-    node = _compose(text, file=file, error=error)
-    content = _construct(text, file=file, error=error)
+    source = read_yaml(text, file=file, error=error)
     try:
-        return model.model_validate(content)
+        return model.model_validate(source.content)
     except ValidationError as invalid:
-        faults = [
-            _fault(fault, content, node, model=model, file=file, error=error)
-            for fault in _causes(invalid)
-        ]
-        if len(faults) == 1:
-            raise faults[0] from None
-        listed = "\n".join(str(fault) for fault in faults[1:])
-        first = faults[0]
-        raise error(
-            first.name, first.value, cause=first.cause, cure=f"{first.cure}\n{listed}"
-        ) from None
+        raise _all(_faults(invalid, source.node, model, file=file, error=error)) from None
 
 
-def _causes(invalid: ValidationError) -> list[Any]:
-    """The faults without those that only follow from a fault inside them."""
-    faults = invalid.errors(include_url=False)
-    places = [fault["loc"] for fault in faults]
-    return [
-        fault
-        for fault in faults
-        if not any(
-            len(place) > len(fault["loc"]) and place[: len(fault["loc"])] == fault["loc"]
-            for place in places
-        )
-    ]
+def line_of(text: str, location: Location, *, file: str, error: type[CurriculumError]) -> int:
+    r"""The line on which a field stands, counted from 1; of what encloses it where it isn't there.
+
+    >>> line_of("a: 1\nb:\n  - c: 2", ("b", 0, "c"), file="x.yaml", error=CurriculumError)
+    3
+    """
+    return _locate(read_yaml(text, file=file, error=error).node, location)[0]
 
 
-def _compose(text: str, *, file: str, error: type[CurriculumError]) -> yaml.Node | None:
-    if len(text) > LARGEST_TEXT:
-        raise error(
-            file,
-            f"{len(text)} characters",
-            cause=f"a configuration file has at most {LARGEST_TEXT}",
-            cure="Give the YAML file itself",
-        )
-    try:
-        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
-    except (yaml.YAMLError, RecursionError) as broken:
-        raise _not_yaml(broken, file=file, error=error) from None
-    if not isinstance(node, yaml.MappingNode):
-        raise error(
-            f"{file}:1",
-            text[:40].strip() or "nothing",
-            cause="a configuration file is a mapping of fields",
-            cure="Start with a line such as `name: …`",
-        )
-    return node
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The cure for a name that isn't known: the likely one, and else all.
+
+    >>> nearest("synatx", ["syntax", "structure"]), nearest("x", ["syntax", "structure"])
+    ("Did you mean 'syntax'?", 'There are: syntax, structure')
+    """
+    listed = list(known)
+    near = difflib.get_close_matches(name, listed, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(listed) or 'none'}"
 
 
-def _construct(text: str, *, file: str, error: type[CurriculumError]) -> object:
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError) as broken:
-        raise _not_yaml(broken, file=file, error=error) from None
+def _all(faults: Sequence[CurriculumError]) -> CurriculumError:
+    first, others = faults[0], faults[1:]
+    if not others:
+        return first
+    listed = "\n".join(str(fault) for fault in others)
+    return type(first)(first.name, first.value, cause=first.cause, cure=f"{first.cure}\n{listed}")
 
 
-def _not_yaml(broken: Exception, *, file: str, error: type[CurriculumError]) -> CurriculumError:
-    mark = getattr(broken, "problem_mark", None)
-    where = f"{file}:{mark.line + 1}" if mark else file
-    problem = getattr(broken, "problem", None) or str(broken) or "nested too deeply"
-    return error(where, problem, cause="this is not the YAML we read", cure="Mend that line")
+def _faults(
+    invalid: ValidationError,
+    node: yaml.Node,
+    model: type[BaseModel],
+    *,
+    file: str,
+    error: type[CurriculumError],
+) -> list[CurriculumError]:
+    """One error a field, without those that only follow from a fault inside them."""
+    details = invalid.errors(include_url=False, include_context=True)
+    around = {detail["loc"][:cut] for detail in details for cut in range(len(detail["loc"]))}
+    faults: dict[tuple[int, Location], CurriculumError] = {}
+    for detail in details:
+        if detail["loc"] in around:
+            continue
+        if len(faults) == MOST_FAULTS:
+            break
+        place = _locate(node, detail["loc"])
+        if place not in faults:
+            faults[place] = _fault(detail, place, model=model, file=file, error=error)
+    return list(faults.values())
 
 
 def _fault(
-    fault: Any,
-    content: object,
-    node: yaml.Node | None,
+    detail: Any,
+    place: tuple[int, Location],
     *,
     model: type[BaseModel],
     file: str,
     error: type[CurriculumError],
 ) -> CurriculumError:
-    location: Location = fault["loc"]
-    line, found = _locate(node, location)
+    line, found = place
     where = f"{file}:{line}"
     field = ".".join(str(step) for step in found) or "the file"
-    if fault["type"] == "extra_forbidden":
-        known = _fields_beside(model, location)
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-        cure = f"Did you mean {near[0]!r}?" if near else f"Known fields: {', '.join(known)}"
-        return error(
-            where, f"{field} = {_short(fault['input'])}", cause="there is no such field", cure=cure
-        )
-    if fault["type"] == "missing":
+    if detail["type"] == "missing":
         return error(where, f"{field} is missing", cause="the field is required", cure="Add it")
-    message = str(fault["msg"]).removeprefix("Value error, ")
+    value = f"{field} = {_short(detail['input'])}"
+    if detail["type"] == "extra_forbidden":
+        cure = nearest(str(detail["loc"][-1]), _fields_beside(model, detail["loc"]))
+        return error(where, value, cause="there is no such field", cure=cure)
+    if detail["type"] == "literal_error":
+        known = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
+        cure = nearest(str(detail["input"]), known)
+        return error(where, value, cause="there is no such value", cure=cure)
+    message = str(detail["msg"]).removeprefix("Value error, ")
     cause, _, cure = message.partition(". ")
-    return error(
-        where, f"{field} = {_short(fault['input'])}", cause=cause, cure=cure or "Mend the value"
-    )
+    cure = cure or _CURES.get(detail["type"], "Mend the value")
+    return error(where, value, cause=cause, cure=cure)
+
+
+_CURES = {
+    "string_type": "Put it in quotes",
+    "finite_number": "Write a finite number",
+    "float_type": "Write a number",
+    "float_parsing": "Write a number",
+    "int_type": "Write a whole number",
+    "int_parsing": "Write a whole number",
+    "int_from_float": "Write a whole number",
+    "tuple_type": "Write a list, such as [a, b]",
+    "too_short": "List at least one",
+    "dict_type": "Write fields, such as {name: value}",
+    "model_type": "Write fields, such as {name: value}",
+    "string_pattern_mismatch": "Use letters, digits, dot, dash and underscore",
+    "greater_than": "Raise it",
+    "greater_than_equal": "Raise it",
+    "less_than": "Lower it",
+    "less_than_equal": "Lower it",
+    "multiple_of": "Round it",
+}
+"""What to do about the faults that pydantic names."""
 
 
 def _locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
@@ -162,16 +163,21 @@ def _locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
     """
     line = (node.start_mark.line + 1) if node else 1
     found: list[int | str] = []
-    for step in location:
+    for depth, step in enumerate(location, 1):
         child = _child(node, step)
         if child is None:
-            if step is location[-1] and isinstance(step, str):
+            if depth == len(location) and isinstance(step, str) and _is_field(step):
                 found.append(step)
             continue
         mark, node = child
         line = mark.line + 1
         found.append(step)
     return line, tuple(found)
+
+
+def _is_field(step: str) -> bool:
+    """Whether a step of a location can be a field, rather than pydantic's name of a type."""
+    return step.isidentifier() and step not in {"int", "float", "str", "bool"}
 
 
 def _child(node: yaml.Node | None, step: int | str) -> tuple[yaml.Mark, yaml.Node] | None:
@@ -184,9 +190,10 @@ def _child(node: yaml.Node | None, step: int | str) -> tuple[yaml.Mark, yaml.Nod
     return None
 
 
-def _fields_beside(model: type[BaseModel], location: Location) -> Sequence[str]:
+def _fields_beside(model: type[BaseModel], location: Location) -> list[str]:
+    """The fields that may stand where `location` ends."""
     for step in location[:-1]:
-        field = model.model_fields.get(str(step))
+        field = model.model_fields.get("root" if issubclass(model, RootModel) else str(step))
         inner = next(_models_in(field.annotation), None) if field else None
         model = inner or model
     return list(model.model_fields)
