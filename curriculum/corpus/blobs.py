@@ -1,0 +1,210 @@
+"""The texts of blobs, read through one `git cat-file` and decoded strictly."""
+
+import subprocess
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from curriculum.corpus import git
+from curriculum.corpus.skips import Reason
+from schemas.change import Blob
+from schemas.errors import CorpusError
+
+CACHED_BYTES = 64_000_000
+"""Texts that are kept because they may be the next change's before."""
+WINDOW = 400
+"""Ids that are asked for at once: they fit into a pipe, so neither side ever waits for the other."""
+DAMAGED = 128
+"""git's exit code for an object that it can't read."""
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Version:
+    """A decoded blob, and whether its text is byte for byte what git stores."""
+
+    blob: Blob
+    as_stored: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unread:
+    """A blob that has no text for us."""
+
+    reason: Reason
+
+
+def decode(blob_id: str, raw: bytes) -> Version | Unread:
+    r"""The text of a blob: UTF-8 without BOM, lines ended by `\n`; nothing is guessed.
+
+    >>> decode("id", b"a\r\nb\rc\n")
+    Version(blob=Blob(blob_id='id', text='a\nb\nc\n'), as_stored=False)
+    """
+    if b"\0" in raw:
+        return Unread(reason="binary")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return Unread(reason="encoding")
+    as_stored = not raw.startswith(b"\xef\xbb\xbf")
+    if "\r" in text:
+        text, as_stored = text.replace("\r\n", "\n").replace("\r", "\n"), False
+    return Version(blob=Blob(blob_id=blob_id, text=text), as_stored=as_stored)
+
+
+@contextmanager
+def reading(repository: Path, *, largest: int) -> Iterator["BlobReader"]:
+    """A reader of the repository's blobs of at most `largest` bytes; its git ends with the block."""
+    reader = BlobReader(repository=repository, largest=largest)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@dataclass(kw_only=True, slots=True)
+class BlobReader:
+    """Reads blobs by id; memory is a window's texts and the cache's."""
+
+    repository: Path
+    largest: int
+    _cache: OrderedDict[str, Version | Unread] = field(default_factory=OrderedDict)
+    _cached_bytes: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+    _errors: IO[bytes] | None = None
+
+    def read(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
+        """The versions of all `ids`, or why one has none.
+
+        Raises:
+            CorpusError: if git ends before it answered, other than for a damaged object.
+        """
+        found: dict[str, Version | Unread] = {}
+        missing: list[str] = []
+        for blob_id in dict.fromkeys(ids):
+            known = self._cache.get(blob_id)
+            if known is None:
+                missing.append(blob_id)
+            else:
+                self._cache.move_to_end(blob_id)
+                found[blob_id] = known
+        for start in range(0, len(missing), WINDOW):
+            found.update(self._fetch(missing[start : start + WINDOW]))
+        return found
+
+    def close(self) -> None:
+        """End git; what it was still saying no longer matters."""
+        if self._process is not None:
+            self._process.kill()
+            self._forget()
+
+    def _fetch(self, ids: Sequence[str]) -> dict[str, Version | Unread]:
+        found: dict[str, Version | Unread] = {}
+        waiting = list(ids)
+        while waiting:
+            self._ask(waiting)
+            for blob_id in tuple(waiting):
+                answer = self._answer(blob_id)
+                waiting.pop(0)
+                found[blob_id] = answer
+                self._remember(blob_id, answer)
+                if self._process is None:
+                    break
+        return found
+
+    def _ask(self, ids: Sequence[str]) -> None:
+        if self._process is None:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by _forget)
+            self._process = subprocess.Popen(
+                git.command("cat-file", "--batch"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=git.environment(self.repository),
+                cwd="/",
+            )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write("".join(f"{blob_id}\n" for blob_id in ids).encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def _answer(self, blob_id: str) -> Version | Unread:
+        """The next answer of git; one that breaks off because the object is damaged ends this git."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output = self._process.stdout
+        head = output.readline()
+        if head.endswith(b" missing\n"):
+            return Unread(reason="missing")
+        try:
+            _, kind, size = head.split()
+        except ValueError:
+            return self._broken_off()
+        length = int(size)
+        if kind != b"blob" or length > self.largest:
+            whole = self._pass_over(output, length + 1)
+            if not whole:
+                return self._broken_off()
+            return Unread(reason="too_large" if kind == b"blob" else "corrupt")
+        raw = output.read(length)
+        if len(raw) < length or output.read(1) != b"\n":
+            return self._broken_off()
+        return decode(blob_id, raw)
+
+    def _pass_over(self, output: IO[bytes], length: int) -> bool:
+        while length > 0:
+            passed = len(output.read(min(length, CHUNK)))
+            if not passed:
+                return False
+            length -= passed
+        return True
+
+    def _broken_off(self) -> Unread:
+        assert self._process is not None
+        if self._process.wait() != DAMAGED:
+            raise self._death()
+        self._forget()
+        return Unread(reason="corrupt")
+
+    def _death(self) -> CorpusError:
+        assert self._process is not None
+        assert self._errors is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read()
+        self._forget()
+        return git.failure("cat-file", code, said)
+
+    def _forget(self) -> None:
+        assert self._process is not None
+        assert self._errors is not None
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            assert stream is not None
+            _close(stream)
+        self._process.wait()
+        self._process = self._errors = None
+
+    def _remember(self, blob_id: str, answer: Version | Unread) -> None:
+        self._cache[blob_id] = answer
+        self._cached_bytes += _size(answer)
+        while self._cached_bytes > CACHED_BYTES:
+            _, dropped = self._cache.popitem(last=False)
+            self._cached_bytes -= _size(dropped)
+
+
+def _size(answer: Version | Unread) -> int:
+    return 100 + (len(answer.blob.text) if isinstance(answer, Version) else 0)
+
+
+def _close(stream: IO[bytes]) -> None:
+    """Close a stream to a process that may be gone, for which unsent requests no longer matter."""
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return

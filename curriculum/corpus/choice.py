@@ -1,0 +1,200 @@
+"""Which changes of a recorded log are read; no text is looked at yet."""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from curriculum.corpus.languages import is_cpp_only, language_of
+from curriculum.corpus.log import Commit, Entry, commits
+from curriculum.corpus.paths import PathRules, Wanted, path_rules
+from curriculum.corpus.skips import Reason, Skips
+from schemas.corpus import CorpusSpec, Language, RepositorySpec
+from schemas.errors import CorpusError
+
+FILE_MODES = frozenset(("100644", "100755", "100664"))
+ABSENT = "000000"
+SYMLINK, SUBMODULE = "120000", "160000"
+CODE: frozenset[Language] = frozenset(("cpp", "c"))
+
+Kind = Literal["added", "modified", "renamed", "deleted", "snapshot"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A change that is wanted if its texts are; an empty id stands for no file."""
+
+    kind: Kind
+    commit: str
+    timestamp: int
+    subject: str
+    path: str
+    old_path: str
+    language: Language
+    before_id: str
+    after_id: str
+    lineage: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scope:
+    """What one look over the log says: the language of `.h`, and which commits are in the window."""
+
+    headers: Language
+    in_range: int
+    """Commits between `since` and `until`."""
+    boundary: frozenset[str]
+    """Where a shallow clone ends; such a commit seems to add every file."""
+
+
+def candidates(
+    log: IO[bytes], repository: Path, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+) -> Iterator[Candidate]:
+    """The changes that window, paths and versions per path leave, oldest first.
+
+    The log is read three times: for its scope, to count each lineage, to choose. All of the history is
+    walked whatever the window is, so that a lineage doesn't depend on it.
+
+    Raises:
+        CorpusError: if no file is in a wanted language.
+    """
+    scope = _scope(log, repository, spec, corpus)
+    rules = path_rules(spec, corpus, headers=scope.headers)
+    versions = Counter(each.lineage for each in _eligible(log, scope, rules, spec, skips))
+    limit, newest_first = corpus.history.versions_per_path, corpus.history.newest_first
+    passed: Counter[str] = Counter()
+    for candidate in _eligible(log, scope, rules, spec, Skips()):
+        number = passed[candidate.lineage]
+        passed[candidate.lineage] += 1
+        first = max(0, versions[candidate.lineage] - limit) if newest_first else 0
+        if first <= number < first + limit:
+            yield candidate
+        else:
+            skips.add("versions", path=candidate.path, commit=candidate.commit)
+
+
+def within(spec: RepositorySpec, timestamp: int) -> bool:
+    """Whether a commit's day, in UTC, is between `since` and `until`, both included."""
+    if spec.since is None and spec.until is None:
+        return True
+    day = datetime.datetime.fromtimestamp(timestamp, datetime.UTC).date()
+    return (spec.since or day) <= day <= (spec.until or day)
+
+
+def nothing_to_read(
+    spec: RepositorySpec, corpus: CorpusSpec, suffixes: Counter[str], *, shallow: bool
+) -> CorpusError:
+    """The error for a repository without a file in a wanted language, which says what it has."""
+    found = ", ".join(f"{suffix} ({count})" for suffix, count in suffixes.most_common(5))
+    cure = "Fetch its history: `git fetch --unshallow`" if shallow else "Take it out of the corpus"
+    return CorpusError(
+        f"repository {spec.name}",
+        spec.path or spec.url,
+        cause=f"its history has no file in {', '.join(_needed(corpus))}; it has "
+        f"{found or 'no file at all'}",
+        cure=cure,
+    )
+
+
+def is_needed(language: Language | None, corpus: CorpusSpec) -> bool:
+    """Whether a file in that language makes a repository worth reading: C and C++ if they are asked."""
+    return language in _needed(corpus)
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of a path as errors show it, its name where it has none."""
+    name = path.rpartition("/")[2]
+    return f".{name.rpartition('.')[2]}" if "." in name else name
+
+
+def _needed(corpus: CorpusSpec) -> list[Language]:
+    return [each for each in corpus.files if each in CODE] or list(corpus.files)
+
+
+def _scope(log: IO[bytes], repository: Path, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
+    shallow = repository / "shallow"
+    boundary = frozenset(shallow.read_text().split()) if shallow.exists() else frozenset()
+    suffixes: Counter[str] = Counter()
+    in_range, cpp, needed = 0, False, False
+    for commit in commits(log):
+        in_range += within(spec, commit.timestamp)
+        if commit.commit in boundary:
+            continue
+        for entry in commit.entries:
+            path = entry.path.decode(errors="replace")
+            cpp = cpp or is_cpp_only(path)
+            needed = needed or is_needed(language_of(path, headers="cpp"), corpus)
+            needed = needed or is_needed(language_of(path, headers="c"), corpus)
+            if not needed:
+                suffixes[suffix_of(path)] += 1
+    if not needed:
+        raise nothing_to_read(spec, corpus, suffixes, shallow=bool(boundary))
+    return _Scope(headers="cpp" if cpp else "c", in_range=in_range, boundary=boundary)
+
+
+def _eligible(
+    log: IO[bytes], scope: _Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
+) -> Iterator[Candidate]:
+    origins: dict[bytes, bytes] = {}
+    unwanted = scope.in_range - spec.max_commits if spec.max_commits else 0
+    number = 0
+    for commit in commits(log):
+        inside = within(spec, commit.timestamp)
+        number += inside
+        for entry in commit.entries:
+            if entry.status == "R":
+                origins[entry.path] = origins.get(entry.old_path, entry.old_path)
+            if not inside or number <= unwanted:
+                continue
+            judged = _judge(commit, entry, scope, rules)
+            if isinstance(judged, Wanted):
+                origin = origins.get(entry.path, entry.path).decode(errors="replace")
+                yield _candidate(commit, entry, judged, lineage=f"{spec.name}:{origin}")
+            elif judged is not None:
+                skips.add(judged, path=entry.path.decode(errors="replace"), commit=commit.commit)
+
+
+def _judge(commit: Commit, entry: Entry, scope: _Scope, rules: PathRules) -> Wanted | Reason | None:
+    """The path if the entry changes a file that we want, why not, or None for another file."""
+    judged = rules.verdict(entry.path)
+    if judged is None or _same_text(entry):
+        return None
+    if commit.commit in scope.boundary:
+        return "boundary"
+    modes = {entry.before_mode, entry.after_mode}
+    if modes & FILE_MODES:
+        return judged
+    return "submodule" if SUBMODULE in modes else "symlink"
+
+
+def _same_text(entry: Entry) -> bool:
+    """Whether only the mode or the path changed."""
+    return entry.before_id == entry.after_id
+
+
+def _candidate(commit: Commit, entry: Entry, wanted: Wanted, *, lineage: str) -> Candidate:
+    before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
+    after_id = entry.after_id if entry.after_mode in FILE_MODES else ""
+    renamed = entry.status == "R" and before_id != ""
+    return Candidate(
+        kind=_kind(commit, before_id, after_id, renamed=renamed),
+        commit=commit.commit,
+        timestamp=commit.timestamp,
+        subject=commit.subject,
+        path=wanted.path,
+        old_path=entry.old_path.decode(errors="replace") if renamed else wanted.path,
+        language=wanted.language,
+        before_id=before_id,
+        after_id=after_id,
+        lineage=lineage,
+    )
+
+
+def _kind(commit: Commit, before_id: str, after_id: str, *, renamed: bool) -> Kind:
+    if renamed:
+        return "renamed"
+    if not before_id:
+        return "added" if commit.parents else "snapshot"
+    return "modified" if after_id else "deleted"

@@ -1,0 +1,239 @@
+"""Running git so that a repository can be read, and nothing that lies in it can run.
+
+A repository's own config is never read: git is given a view of it, an empty bare repository of ours
+whose objects, and where asked its refs, are the repository's.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import defpath
+from pathlib import Path
+from typing import IO
+
+from schemas.errors import CorpusError
+
+OVERRIDES = {
+    "core.attributesFile": "/dev/null",
+    "core.commitGraph": "false",
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "safe.bareRepository": "all",
+}
+"""Settings of every run; the commit graph is a cache that a repository could forge."""
+
+ENVIRONMENT = {
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "TZ": "UTC",
+}
+TRANSPORTS = "file:git:http:https:ssh"
+HEAD = re.compile(r"ref: refs/[^\x00-\x20]+|[0-9a-f]{40}|[0-9a-f]{64}")
+DIGESTS = {"sha1": 40, "sha256": 64}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """Where the parts of a repository lie: a linked work tree has a HEAD of its own, the rest is common."""
+
+    head: Path
+    common: Path
+
+
+@contextmanager
+def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
+    """A bare repository of ours that reads the objects of `layout`, gone after the block.
+
+    Objects that git or we write land in the view. `refs` adds the repository's HEAD, branches and
+    tags; without them only object ids have a meaning.
+
+    Raises:
+        CorpusError: for a HEAD that is none, or a way to store refs that can't be viewed.
+    """
+    with tempfile.TemporaryDirectory(prefix="git-view-") as folder:
+        path = Path(folder)
+        for name in ("objects/info", "objects/pack"):
+            (path / name).mkdir(parents=True)
+        (path / "config").write_text(_config(layout))
+        alternate = _quoted(layout.common.resolve() / "objects")
+        (path / "objects/info/alternates").write_bytes(alternate)
+        shallow = layout.common / "shallow"
+        if shallow.is_file():
+            shutil.copyfile(shallow, path / "shallow")
+        _link_refs(path, layout) if refs else _no_refs(path)
+        yield path
+
+
+def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
+    """What git prints, once it has ended well.
+
+    Raises:
+        CorpusError: with git's own words, for any other exit code than 0.
+    """
+    done = subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, env=environment(repository), cwd="/"
+    )
+    if done.returncode:
+        raise failure(arguments[0], done.returncode, done.stderr)
+    return done.stdout
+
+
+def run_into(repository: Path, file: IO[bytes], *arguments: str) -> None:
+    """Run git with its output in `file`, which is whole if this returns.
+
+    Raises:
+        CorpusError: with git's own words, for any other exit code than 0.
+    """
+    done = subprocess.run(
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=file,
+        stderr=subprocess.PIPE,
+        env=environment(repository),
+        cwd="/",
+    )
+    if done.returncode:
+        raise failure(arguments[0], done.returncode, done.stderr)
+
+
+def transfer(*arguments: str) -> None:
+    """Run `git clone` and the like, which reach out: proxies and agents of the user stay in force.
+
+    Raises:
+        CorpusError: with git's own words, for any other exit code than 0.
+    """
+    ours = {**ENVIRONMENT, "GIT_ALLOW_PROTOCOL": TRANSPORTS}
+    unset = (
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_TEMPLATE_DIR",
+    )
+    done = subprocess.run(
+        [
+            "env",
+            *(f"--unset={name}" for name in unset),
+            *(f"{name}={value}" for name, value in ours.items()),
+            *command(*arguments),
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        start_new_session=True,
+    )
+    if done.returncode:
+        raise failure(arguments[0], done.returncode, done.stderr)
+
+
+def command(*arguments: str) -> list[str]:
+    """The program and its arguments, with every setting that could run something overridden."""
+    settings = [part for name, value in OVERRIDES.items() for part in ("-c", f"{name}={value}")]
+    return [_program(), "--no-pager", *settings, *arguments]
+
+
+def environment(repository: Path) -> dict[str, str]:
+    """The whole environment of a git that reads `repository`: nothing of ours is handed down."""
+    return {
+        **ENVIRONMENT,
+        "GIT_DIR": str(repository),
+        "HOME": str(repository),
+        "PATH": f"{Path(_program()).parent}:{defpath}",
+    }
+
+
+def version() -> str:
+    """The version of git, such as `2.39.5`; hunks and renames may differ between versions."""
+    said = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout
+    return said.split()[2]
+
+
+def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
+    """The error of a git that ended with `code`."""
+    said = stderr.decode(errors="replace").strip().splitlines()
+    words = "; ".join(said[-3:]) if said else "it said nothing"
+    return CorpusError(
+        f"git {verb}",
+        f"exit code {code}",
+        cause=words,
+        cure="Try `git fsck` in the repository; clone it anew if it is damaged",
+    )
+
+
+def _program() -> str:
+    found = shutil.which("git")
+    if found is None:
+        raise CorpusError(
+            "git", cause="the program is not on the PATH", cure="Install git 2.30 or newer"
+        )
+    return found
+
+
+def _config(layout: Layout) -> str:
+    """The config of a view: of the repository's own only the kind of its object ids is taken."""
+    core = "[core]\n\tbare = true\n"
+    kind = _extension(layout, "objectformat") or "sha1"
+    if kind not in DIGESTS or _extension(layout, "refstorage") not in ("", "files"):
+        raise CorpusError(
+            str(layout.common),
+            cause="the repository is of a kind that we can't read",
+            cure="Give a bundle of it: `git bundle create repository.bundle --all`",
+        )
+    if kind == "sha1":
+        return f"{core}\trepositoryformatversion = 0\n"
+    return f"{core}\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = {kind}\n"
+
+
+def _extension(layout: Layout, name: str) -> str:
+    config = layout.common / "config"
+    if not config.is_file():
+        return ""
+    asked = command(
+        "config", "--file", str(config.resolve()), "--no-includes", "--get", f"extensions.{name}"
+    )
+    nowhere = environment(Path("/nonexistent"))
+    done = subprocess.run(asked, capture_output=True, env=nowhere, cwd="/")
+    if done.returncode not in (0, 1):
+        raise failure("config", done.returncode, done.stderr)
+    return done.stdout.decode(errors="replace").strip().lower()
+
+
+def _no_refs(path: Path) -> None:
+    (path / "refs").mkdir()
+    (path / "HEAD").write_text("ref: refs/heads/none\n")
+
+
+def _link_refs(path: Path, layout: Layout) -> None:
+    for name in ("refs", "packed-refs"):
+        (path / name).symlink_to(layout.common.resolve() / name)
+    with layout.head.open(errors="replace") as file:
+        head = file.read(1000).strip()
+    if not HEAD.fullmatch(head):
+        raise CorpusError(
+            str(layout.head),
+            repr(head[:60]),
+            cause="a HEAD names a branch or a commit",
+            cure="Clone the repository anew",
+        )
+    (path / "HEAD").write_text(f"{head}\n")
+
+
+def _quoted(path: Path) -> bytes:
+    r"""A path as a line of objects/info/alternates: `/a"b` becomes `"/a\"b"`."""
+    raw = str(path).encode(errors="surrogateescape")
+    if not re.search(rb'[\x00-\x1f"\\]', raw):
+        return raw + b"\n"
+    escaped = re.sub(rb'[\x00-\x1f"\\]', lambda found: b"\\%03o" % found[0][0], raw)
+    return b'"' + escaped + b'"\n'

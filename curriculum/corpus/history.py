@@ -1,0 +1,165 @@
+"""The changes of files in a repository's history, oldest first: what families make documents of.
+
+    log      every commit and the ids of what it changed           git log --raw
+    choose   which of these changes are read: window, patterns,
+             languages, versions per path                          no text is needed
+    blobs    their texts, decoded and judged                       git cat-file --batch
+    hunks    the lines that differ                                 git diff-tree -U0
+
+Memory is flat but for eight bytes or so a change that is read (has this blob been an `after`?), and for
+renames. The log lies on disk meanwhile.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from curriculum.corpus import git, hunks
+from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
+from curriculum.corpus.choice import Candidate, candidates
+from curriculum.corpus.log import recorded
+from curriculum.corpus.quality import reason_against
+from curriculum.corpus.skips import Reason, Skips
+from curriculum.corpus.snapshot import read_directory
+from curriculum.corpus.sources import Source
+from schemas.change import FileChange, Hunk
+from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+
+WINDOW = 64
+"""Changes whose texts are asked for at once."""
+BATCH_BYTES = 16_000_000
+BATCH_CHANGES = 512
+"""Changes whose hunks come from one run of git: so much text, or so many."""
+
+
+def read_changes(
+    source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+) -> Iterator[FileChange]:
+    """Every change that the corpus wants of this repository, oldest first, the same in every run.
+
+    Pure renames and changes of nothing but line ends are not changes, but a lineage goes on through
+    them. What is not handed out is counted in `skips`, which is complete when the iterator ends.
+
+    Raises:
+        CorpusError: if git fails, or the history has no file in a wanted language.
+    """
+    if source.layout is None:
+        yield from read_directory(source, spec, corpus, skips)
+        return
+    quality = corpus.quality
+    with git.view(source.layout) as repository, recorded(repository, source.commit) as log:
+        chosen = candidates(log, repository, spec, corpus, skips)
+        seen: set[int] = set()
+        with reading(repository, largest=quality.max_bytes) as reader:
+            for batch in _batches(_judged(chosen, reader, quality, skips)):
+                for change in _changes(repository, batch, spec, seen):
+                    skips.read += 1
+                    yield change
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pair:
+    """A candidate with its texts."""
+
+    candidate: Candidate
+    before: Version | None
+    after: Version | None
+
+    @property
+    def size(self) -> int:
+        return sum(len(side.blob.text) for side in (self.before, self.after) if side)
+
+
+def _judged(
+    chosen: Iterator[Candidate], reader: BlobReader, quality: QualitySpec, skips: Skips
+) -> Iterator[_Pair]:
+    """The candidates whose texts can be read and are wanted."""
+    while window := list(islice(chosen, WINDOW)):
+        ids = [blob for each in window for blob in (each.before_id, each.after_id) if blob]
+        versions = reader.read(ids)
+        for candidate in window:
+            judged = _judge(candidate, versions, quality)
+            if isinstance(judged, _Pair):
+                yield judged
+            else:
+                skips.add(judged, path=candidate.path, commit=candidate.commit)
+
+
+def _judge(
+    candidate: Candidate, versions: dict[str, Version | Unread], quality: QualitySpec
+) -> _Pair | Reason:
+    before = versions[candidate.before_id] if candidate.before_id else None
+    after = versions[candidate.after_id] if candidate.after_id else None
+    for side in (after, before):
+        if isinstance(side, Unread):
+            return side.reason
+    assert not isinstance(before, Unread)
+    assert not isinstance(after, Unread)
+    if before and after and before.blob.text == after.blob.text:
+        return "unchanged"
+    judged = after or before
+    assert judged is not None
+    against = reason_against(judged.blob.text, quality)
+    return against or _Pair(candidate=candidate, before=before, after=after)
+
+
+def _batches(pairs: Iterator[_Pair]) -> Iterator[list[_Pair]]:
+    batch: list[_Pair] = []
+    size = 0
+    for pair in pairs:
+        batch.append(pair)
+        size += pair.size
+        if size >= BATCH_BYTES or len(batch) == BATCH_CHANGES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _changes(
+    repository: Path, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
+) -> Iterator[FileChange]:
+    for pair, lines in zip(batch, _hunks(repository, batch), strict=True):
+        candidate = pair.candidate
+        before_is_new = (
+            pair.before is not None and _mark(candidate, candidate.before_id) not in seen
+        )
+        if pair.after is not None:
+            seen.add(_mark(candidate, candidate.after_id))
+        yield FileChange(
+            kind=candidate.kind,
+            repository=spec.name,
+            licence=spec.licence,
+            commit=candidate.commit,
+            timestamp=candidate.timestamp,
+            subject=candidate.subject,
+            path=candidate.path,
+            old_path=candidate.old_path,
+            language=candidate.language,
+            before=pair.before.blob if pair.before else None,
+            after=pair.after.blob if pair.after else None,
+            hunks=lines,
+            lineage=candidate.lineage,
+            before_is_new=before_is_new,
+        )
+
+
+def _hunks(repository: Path, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]:
+    both = [(pair.before, pair.after) for pair in batch if pair.before and pair.after]
+    found = iter(hunks.hunks_of_pairs(repository, both) if both else ())
+    for pair in batch:
+        if pair.before and pair.after:
+            yield next(found)
+        elif pair.after:
+            yield hunks.whole(pair.after.blob.text, added=True)
+        else:
+            assert pair.before is not None
+            yield hunks.whole(pair.before.blob.text, added=False)
+
+
+def _mark(candidate: Candidate, blob_id: str) -> int:
+    """64 bits for a blob along a lineage."""
+    named = f"{candidate.lineage}\0{blob_id}".encode()
+    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest())

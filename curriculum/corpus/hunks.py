@@ -1,0 +1,123 @@
+"""The changed lines between pairs of texts, as git's histogram diff sees them, many pairs a run."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from curriculum.corpus import git
+from curriculum.corpus.blobs import Version
+from schemas.change import Hunk
+from schemas.errors import CorpusError
+
+ARGUMENTS = (
+    "diff-tree",
+    "-r",
+    "-p",
+    "-U0",
+    "--diff-algorithm=histogram",
+    "--indent-heuristic",
+    "--inter-hunk-context=0",
+    "--text",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+HEADER = re.compile(
+    rb"^(?:diff --git a/(\d+) b/\d+|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
+)
+"""Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these."""
+
+
+def hunks_of_pairs(
+    repository: Path, pairs: Sequence[tuple[Version, Version]]
+) -> list[tuple[Hunk, ...]]:
+    """The hunks from each before to its after, in terms of lines of `text`; equal texts have none.
+
+    Two trees are written into `repository`, a view, whose files 0000000, 0000001 … are the pairs; so
+    one git serves them all, and no path of the corpus ever passes through a diff.
+
+    Raises:
+        CorpusError: if git fails, or says what can't lead from before to after.
+    """
+    before = _tree(repository, [pair[0] for pair in pairs])
+    after = _tree(repository, [pair[1] for pair in pairs])
+    found: list[list[Hunk]] = [[] for _ in pairs]
+    for index, hunk in _parse(git.run(repository, *ARGUMENTS, before, after)):
+        found[index].append(hunk)
+    for (old, new), hunks in zip(pairs, found, strict=True):
+        _check(old.blob.text, new.blob.text, hunks)
+    return [tuple(hunks) for hunks in found]
+
+
+def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
+    """The one hunk that adds or removes all lines of a text; none for the empty text."""
+    lines = count_lines(text)
+    if not lines:
+        return ()
+    before, after = (0, lines) if added else (lines, 0)
+    return (Hunk(before_start=0, before_lines=before, after_start=0, after_lines=after),)
+
+
+def count_lines(text: str) -> int:
+    r"""How many lines a text has: `a\nb` has two, and so has `a\nb\n`."""
+    return text.count("\n") + (not text.endswith("\n") and text != "")
+
+
+def _parse(patch: bytes) -> Iterator[tuple[int, Hunk]]:
+    index = -1
+    for header in HEADER.finditer(patch):
+        name, *numbers = header.groups()
+        if name is not None:
+            index = int(name)
+            continue
+        before, before_lines, after, after_lines = (
+            1 if number is None else int(number) for number in numbers
+        )
+        yield (
+            index,
+            Hunk(
+                before_start=before - (before_lines > 0),
+                before_lines=before_lines,
+                after_start=after - (after_lines > 0),
+                after_lines=after_lines,
+            ),
+        )
+
+
+def _check(before: str, after: str, hunks: Sequence[Hunk]) -> None:
+    grown = sum(hunk.after_lines - hunk.before_lines for hunk in hunks)
+    if grown != count_lines(after) - count_lines(before) or bool(hunks) != (before != after):
+        raise CorpusError(
+            "git diff-tree",
+            f"{len(hunks)} hunks",
+            cause="they don't lead from the file before to the file after",
+            cure="Build with another version of git",
+        )
+
+
+def _tree(repository: Path, versions: Sequence[Version]) -> str:
+    """A tree whose file number i is the text of version i."""
+    entries: list[bytes] = []
+    for number, version in enumerate(versions):
+        blob_id = version.blob.blob_id
+        if not version.as_stored:
+            blob_id = _write(repository, "blob", version.blob.text.encode(), digits=len(blob_id))
+        entries.append(b"100644 %07d\0" % number + bytes.fromhex(blob_id))
+    return _write(repository, "tree", b"".join(entries), digits=len(versions[0].blob.blob_id))
+
+
+def _write(repository: Path, kind: str, body: bytes, *, digits: int) -> str:
+    """Store a loose object and return its id."""
+    stored = f"{kind} {len(body)}\0".encode() + body
+    digest = hashlib.sha1(stored) if digits == git.DIGESTS["sha1"] else hashlib.sha256(stored)
+    name = digest.hexdigest()
+    path = repository / "objects" / name[:2] / name[2:]
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(zlib.compress(stored, 1))
+    return name

@@ -1,0 +1,94 @@
+"""Which paths of a repository are wanted, and in which language: all that a path alone can say."""
+
+import re
+from dataclasses import dataclass, field
+
+from pathspec import GitIgnoreSpec
+
+from curriculum.corpus.languages import language_of
+from curriculum.corpus.quality import is_vendored
+from curriculum.corpus.skips import Reason
+from schemas.corpus import CorpusSpec, Language, RepositorySpec
+from schemas.errors import CorpusError
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+REMEMBERED = 100_000
+"""Paths whose verdict is kept, for most paths change many times."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A path that is wanted, as text, with its language."""
+
+    path: str
+    language: Language
+
+
+@dataclass(kw_only=True, slots=True)
+class PathRules:
+    """The rules of one repository in one corpus; `headers` is the language of `.h`."""
+
+    corpus: CorpusSpec
+    headers: Language
+    include: GitIgnoreSpec
+    exclude: GitIgnoreSpec
+    _known: dict[bytes, Wanted | Reason | None] = field(default_factory=dict)
+
+    def verdict(self, raw: bytes) -> Wanted | Reason | None:
+        """The path if it is wanted, why it isn't, or None for a file in no wanted language."""
+        if raw not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[raw] = self._judge(raw)
+        return self._known[raw]
+
+    def _judge(self, raw: bytes) -> Wanted | Reason | None:
+        path = raw.decode(errors="surrogateescape")
+        language = language_of(path, headers=self.headers)
+        if language is None or language not in self.corpus.files:
+            return None
+        if not is_plain(raw):
+            return "path"
+        if self.include.patterns and not self.include.match_file(path):
+            return "excluded"
+        if self.exclude.match_file(path):
+            return "excluded"
+        if not self.corpus.quality.vendored and is_vendored(path):
+            return "vendored"
+        return Wanted(path=path, language=language)
+
+
+def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: Language) -> PathRules:
+    """The rules that a pin and its corpus give.
+
+    Raises:
+        CorpusError: for a pattern that is none.
+    """
+    return PathRules(
+        corpus=corpus,
+        headers=headers,
+        include=_patterns(spec, "include", spec.include),
+        exclude=_patterns(spec, "exclude", spec.exclude),
+    )
+
+
+def is_plain(raw: bytes) -> bool:
+    """Whether a path is printable UTF-8 and stays inside its tree: no `..`, no newline."""
+    try:
+        path = raw.decode()
+    except UnicodeDecodeError:
+        return False
+    inside = not {"", ".", ".."} & set(path.split("/"))
+    return inside and CONTROL.search(path) is None
+
+
+def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> GitIgnoreSpec:
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as wrong:
+        raise CorpusError(
+            f"repository {spec.name}",
+            f"{field_name} = {list(lines)}",
+            cause=str(wrong),
+            cure="Write patterns as in .gitignore",
+        ) from None

@@ -1,0 +1,72 @@
+"""What of the history was not handed on, and why: counts by reason, with a few examples."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from pydantic import JsonValue
+
+Unreadable = Literal["binary", "corrupt", "encoding", "missing", "path", "unreadable"]
+"""Lost data: NUL bytes in a source file, a damaged object, text that isn't UTF-8, an object that isn't
+there, a path that isn't printable UTF-8 inside the tree, a file that the system won't let us read."""
+Unwanted = Literal[
+    "boundary",
+    "excluded",
+    "generated",
+    "line_length",
+    "submodule",
+    "symlink",
+    "too_large",
+    "too_small",
+    "unchanged",
+    "vendored",
+    "versions",
+]
+"""Choices: the commit that a shallow clone ends at, include and exclude, the rules of quality, what
+isn't a file, a change of nothing but line ends, and versions beyond `versions_per_path`."""
+Reason = Literal[Unreadable, Unwanted]
+
+EXAMPLES = 5
+"""How many examples of each reason are kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """One thing that was skipped."""
+
+    path: str
+    commit: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Skips:
+    """How many changes were read, and how many were not for each reason."""
+
+    read: int = 0
+    counts: Counter[Reason] = field(default_factory=Counter)
+    examples: dict[Reason, list[Example]] = field(default_factory=dict)
+
+    def add(self, reason: Reason, *, path: str, commit: str) -> None:
+        """Count one, and keep it as an example while there are few."""
+        self.counts[reason] += 1
+        kept = self.examples.setdefault(reason, [])
+        if len(kept) < EXAMPLES:
+            kept.append(Example(path=path, commit=commit))
+
+    @property
+    def lost(self) -> float:
+        """The share of the wanted input that could not be read, to compare with `max_skipped`."""
+        unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
+        return unreadable / max(1, self.read + unreadable)
+
+    def report(self) -> dict[str, JsonValue]:
+        """The counts and examples as a manifest carries them, sorted by reason."""
+        return {
+            "read": self.read,
+            "lost": self.lost,
+            "skipped": {reason: self.counts[reason] for reason in sorted(self.counts)},
+            "examples": {
+                reason: [f"{example.commit}:{example.path}" for example in self.examples[reason]]
+                for reason in sorted(self.examples)
+            },
+        }

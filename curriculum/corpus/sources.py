@@ -1,0 +1,166 @@
+"""Where a repository lies and which commit of it is read: what a pin resolves to."""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from curriculum.corpus import directory, git
+from schemas.corpus import RepositorySpec
+from schemas.errors import CorpusError
+
+BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """A pin that was found: `commit` is an id, or for a plain directory the digest of its files.
+
+    For git, `layout` says where to read, be it a work tree, a bare repository or a clone in the cache.
+    """
+
+    kind: Literal["git", "directory"]
+    path: Path
+    commit: str
+    layout: git.Layout | None
+
+
+def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
+    """Find what a pin names; bundles and urls are cloned into `cache` on first use, others stay put.
+
+    Raises:
+        CorpusError: if nothing lies there, or it has no such commit, or git can't clone it.
+    """
+    path = _place(spec, cache=cache)
+    layout = _layout(path, spec)
+    if layout is None:
+        digest = directory.digest(path)
+        return Source(kind="directory", path=path, commit=digest, layout=None)
+    commit = _commit(layout, spec)
+    return Source(kind="git", path=path, commit=commit, layout=layout)
+
+
+def clone(origin: str, target: Path) -> Path:
+    """A bare clone of `origin` at `target`, which appears whole or not at all; one that is there stays.
+
+    Raises:
+        CorpusError: with git's own words, if it can't be cloned.
+    """
+    arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
+    return _once(target, lambda draft: git.transfer(*arguments, str(draft)))
+
+
+def _place(spec: RepositorySpec, *, cache: Path) -> Path:
+    if spec.url is not None:
+        named = hashlib.sha256(spec.url.encode()).hexdigest()
+        return clone(spec.url, cache / f"url-{named[:32]}.git")
+    assert spec.path is not None
+    path = Path(spec.path).expanduser()
+    if not path.exists():
+        raise CorpusError(
+            f"repository {spec.name}",
+            str(path),
+            cause="nothing lies there",
+            cure="Correct its path in the corpus file",
+        )
+    return path if path.is_dir() else _unbundled(path, spec, cache=cache)
+
+
+def _unbundled(path: Path, spec: RepositorySpec, *, cache: Path) -> Path:
+    with path.open("rb") as file:
+        if file.read(len(BUNDLE_MAGIC[0])) not in BUNDLE_MAGIC:
+            raise CorpusError(
+                f"repository {spec.name}",
+                str(path),
+                cause="the file is no git bundle",
+                cure="Give a folder, a bare repository or a bundle",
+            )
+        file.seek(0)
+        named = hashlib.file_digest(file, "sha256").hexdigest()
+    return clone(str(path.resolve()), cache / f"bundle-{named[:32]}.git")
+
+
+def _once(target: Path, make: Callable[[Path], None]) -> Path:
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=target.parent))
+    try:
+        make(draft)
+        _publish(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def _publish(draft: Path, target: Path) -> None:
+    """Rename into place; where another process was first, its clone is as good as ours."""
+    try:
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:
+    inner = path / ".git"
+    if inner.is_symlink() or inner.exists():
+        layout = _git_directory(_follow(inner))
+        if layout is None:
+            raise CorpusError(
+                f"repository {spec.name}",
+                str(inner),
+                cause="it does not lead to a repository",
+                cure="Clone the repository anew, or remove .git to read the folder as plain files",
+            )
+        return layout
+    return _git_directory(path)
+
+
+def _follow(inner: Path) -> Path:
+    """The directory behind `.git`, which in a linked work tree is a file `gitdir: …`."""
+    if not inner.is_file():
+        return inner
+    with inner.open(errors="surrogateescape") as file:
+        said = file.read(4096).rstrip("\n")
+    return inner.parent / said.removeprefix("gitdir: ")
+
+
+def _git_directory(path: Path) -> git.Layout | None:
+    head, link = path / "HEAD", path / "commondir"
+    common = path
+    if link.is_file():
+        with link.open(errors="surrogateescape") as file:
+            common = path / file.read(4096).rstrip("\n")
+    found = head.is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
+    return git.Layout(head=head, common=common) if found else None
+
+
+def _commit(layout: git.Layout, spec: RepositorySpec) -> str:
+    with git.view(layout, refs=True) as repository:
+        try:
+            asked = f"{spec.commit}^{{commit}}"
+            return git.run(repository, "rev-parse", "--verify", asked).decode().strip()
+        except CorpusError as unknown:
+            known = git.run(repository, "for-each-ref", "--count=6", "--format=%(refname:short)")
+            raise _no_commit(spec, unknown, known.decode(errors="replace").split()) from None
+
+
+def _no_commit(spec: RepositorySpec, unknown: CorpusError, known: list[str]) -> CorpusError:
+    name = f"repository {spec.name}"
+    if not known and spec.commit == "HEAD":
+        return CorpusError(
+            name,
+            spec.path or spec.url,
+            cause="the repository has no commits",
+            cure="Commit something, or take it out of the corpus",
+        )
+    return CorpusError(
+        name,
+        f"commit = {spec.commit!r}",
+        cause=f"the repository has no such commit ({unknown.cause})",
+        cure=f"Give one that it has, such as {', '.join(known)}" if known else "Fetch it first",
+    )
