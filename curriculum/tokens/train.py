@@ -36,8 +36,8 @@ TOKEN_BYTES_SCHEMA = pa.schema(
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
     """tokenizer.json of at most `vocab_size` ids: control tokens, 256 bytes, then merges.
 
-    Texts too few for so many merges give fewer ids. Threads and their number don't matter, the order
-    of the texts hardly and only through ties. Memory grows with the distinct words, not the text.
+    Texts too few for so many merges give fewer ids. Neither the number of threads nor the order of the
+    texts matters. Memory grows with the distinct words, not with the text.
     """
     least = len(CONTROLS) + len(BYTE_OF)
     if vocab_size < least:

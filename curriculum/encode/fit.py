@@ -1,0 +1,263 @@
+"""One document becomes encodings of at most T tokens each."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.encode.documents import Fitted, Int32s, Outcome, Tokenised
+from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
+from curriculum.tokens.codec import Tokenizer
+from schemas.corpus import LANGUAGES
+from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
+
+Policy = Literal["divide", "route"]
+
+ROUTED_FAMILIES = ("v4_context_graph", "v5_clang_graph")
+"""Their target stands last and is useless in pieces."""
+_SLASHES, _HASH = "// …\n", "# …\n"
+ELISIONS: Mapping[str, str] = {
+    language: _SLASHES if language in ("cpp", "c") else _HASH for language in LANGUAGES
+}
+"""What stands in a gap, by language."""
+
+
+def policy_of(family: str) -> Policy:
+    """What becomes of a document that doesn't fit even when all that may go is gone."""
+    return "route" if family in ROUTED_FAMILIES else "divide"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Line:
+    """Text tokens and elision lines of a document, without BOS and EOS."""
+
+    ids: Int32s
+    pieces: Int32s
+    borders: Int32s
+    """Token positions of the borders of what was kept."""
+    elided_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Fitter:
+    """How documents of one family are fitted to rows of one length with one tokenizer."""
+
+    row_length: int
+    policy: Policy
+    bos_id: int | None
+    eos_id: int | None
+    token_bytes: Int32s
+    ends_line: npt.NDArray[np.bool_]
+    elisions: Mapping[str, Int32s]
+
+    @staticmethod
+    def of(tokenizer: Tokenizer, *, row_length: int, policy: Policy) -> "Fitter":
+        """The fitter; each elision line is encoded here, once."""
+        assert row_length > 3, row_length
+        return Fitter(
+            row_length=row_length,
+            policy=policy,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+            token_bytes=tokenizer.token_bytes,
+            ends_line=tokenizer.ends_line,
+            elisions={language: tokenizer.encode(line) for language, line in ELISIONS.items()},
+        )
+
+    def fit(self, document: Tokenised) -> Fitted:
+        """The encodings of one document, at most `row_length` tokens each.
+
+        Their loss_mask is 1 but at the last token: an objective decides what counts.
+        """
+        if not document.num_bytes:
+            return _fitted(document, "dropped", ())
+        if len(document.ids) <= self.row_length:
+            return _fitted(document, "whole", (self._whole(document),))
+        room = self.row_length - self._lead - self._trail
+        line = self._elide(document, room)
+        if len(line.ids) <= room:
+            encodings = (self._encoding(document, line, 0, len(line.ids)),)
+            return _fitted(document, "elided", encodings, line.elided_bytes)
+        if self.policy == "route":
+            return _fitted(document, "routed", ())
+        return _fitted(document, "divided", tuple(self._divide(document, line)), line.elided_bytes)
+
+    @property
+    def _lead(self) -> int:
+        return int(self.bos_id is not None)
+
+    @property
+    def _trail(self) -> int:
+        return int(self.eos_id is not None)
+
+    def _whole(self, document: Tokenised) -> Encoding:
+        """The common case: no work for each part."""
+        count, size = len(document.ids), document.num_bytes
+        last = count - self._trail
+        pieces = [(TEXT_PIECE, self._lead, last, 0, size)]
+        if self._lead:
+            pieces.insert(0, (GENERATED_PIECE, 0, 1, 0, 0))
+        if self._trail:
+            pieces.append((GENERATED_PIECE, last, count, size, size))
+        return Encoding(
+            document_id=document.document_id,
+            ids=document.ids.astype(np.int32),
+            loss_mask=_all_but_last(count),
+            pieces=np.array(pieces, dtype=np.int32),
+        )
+
+    def _elide(self, document: Tokenised, room: int) -> _Line:
+        elision = self.elisions[document.language]
+        gone = elided_parts(
+            lengths=np.diff(document.part_tokens),
+            ranks=document.ranks,
+            elidable=document.elidable,
+            elision=len(elision),
+            room=room,
+        )
+        text = document.ids[self._lead : len(document.ids) - self._trail]
+        return _line(document, text, gone, elision)
+
+    def _divide(self, document: Tokenised, line: _Line) -> Iterator[Encoding]:
+        start, count, room = 0, len(line.ids), self.row_length - self._lead
+        while count - start > room - self._trail:
+            # What is left may fit but for its EOS: then the last division still needs a token.
+            limit = min(start + room, count - 1)
+            end = self._cut(line, start, limit)
+            yield self._encoding(document, line, start, end)
+            start = end
+        yield self._encoding(document, line, start, count)
+
+    def _cut(self, line: _Line, start: int, limit: int) -> int:
+        """Where a division that starts at `start` ends, `limit` at the latest.
+
+        The last part border, if the division is half full there: a header isn't a division of its
+        own. Else the last line start. Else the last token that fits.
+        """
+        border = int(line.borders[np.searchsorted(line.borders, limit, side="right") - 1])
+        if border > start and 2 * (border - start) >= limit - start:
+            return border
+        lines = np.flatnonzero(self.ends_line[line.ids[start:limit]])
+        return start + int(lines[-1]) + 1 if len(lines) else limit
+
+    def _encoding(self, document: Tokenised, line: _Line, start: int, end: int) -> Encoding:
+        """[BOS] line[start:end] [EOS, where the line ends]."""
+        ids, pieces = [line.ids[start:end]], [self._clip(line, start, end)]
+        if self.bos_id is not None:
+            at = pieces[0][0, BYTE_START]
+            ids.insert(0, np.array([self.bos_id], dtype=np.int32))
+            pieces.insert(0, np.array([[GENERATED_PIECE, 0, 1, at, at]], dtype=np.int32))
+        if self.eos_id is not None and end == len(line.ids):
+            at, last = document.num_bytes, end - start + self._lead
+            ids.append(np.array([self.eos_id], dtype=np.int32))
+            pieces.append(np.array([[GENERATED_PIECE, last, last + 1, at, at]], dtype=np.int32))
+        joined = np.concatenate(ids)
+        return Encoding(
+            document_id=document.document_id,
+            ids=joined,
+            loss_mask=_all_but_last(len(joined)),
+            pieces=np.concatenate(pieces),
+        )
+
+    def _clip(self, line: _Line, start: int, end: int) -> Int32s:
+        """The pieces of line[start:end], shifted behind the BOS; a cut piece's bytes follow its tokens."""
+        first = np.searchsorted(line.pieces[:, TOKEN_END], start, side="right")
+        last = np.searchsorted(line.pieces[:, TOKEN_START], end, side="left")
+        pieces = line.pieces[first:last].copy()
+        for edge, token, byte, at in (
+            (0, TOKEN_START, BYTE_START, max(start, pieces[0, TOKEN_START])),
+            (-1, TOKEN_END, BYTE_END, min(end, pieces[-1, TOKEN_END])),
+        ):
+            if pieces[edge, KIND] == TEXT_PIECE:
+                low, high = sorted((int(pieces[edge, token]), int(at)))
+                moved = int(self.token_bytes[line.ids[low:high]].sum())
+                pieces[edge, byte] += moved if edge == 0 else -moved
+            pieces[edge, token] = at
+        pieces[:, (TOKEN_START, TOKEN_END)] += self._lead - start
+        return pieces
+
+
+def elided_parts(
+    *,
+    lengths: npt.NDArray[np.integer[Any]],
+    ranks: Int32s,
+    elidable: npt.NDArray[np.bool_],
+    elision: int,
+    room: int,
+) -> npt.NDArray[np.bool_]:
+    """Which parts go, as few as make the rest fit `room`, highest rank first, of equals the earlier.
+
+    All arrays [parts]; `elision` is the tokens of the line that each gap costs, where neighbours that
+    go share one gap. If no choice fits, all that may go goes; a text isn't elided as a whole.
+
+    >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
+    >>> elidable = np.array([False, True, True, True, False])
+    >>> elided_parts(lengths=lengths, ranks=ranks, elidable=elidable, elision=2, room=25).tolist()
+    [False, False, True, True, False]
+    """
+    order = np.lexsort((np.arange(len(lengths)), -ranks))
+    order = order[elidable[order]]
+    never = len(lengths)
+    turn = np.full(len(lengths), never)
+    turn[order] = np.arange(len(order))
+    joined = np.maximum(turn[:-1], turn[1:])
+    joins = np.bincount(joined[joined < never], minlength=len(order))
+    gaps = np.cumsum(1 - joins[: len(order)])
+    sizes = lengths.sum() - np.cumsum(lengths[order]) + elision * gaps
+    fitting = np.flatnonzero(sizes <= room)
+    gone = turn < (fitting[0] + 1 if len(fitting) else len(order))
+    return np.zeros_like(gone) if gone.all() else gone
+
+
+def _line(
+    document: Tokenised,
+    text: npt.NDArray[np.integer[Any]],
+    gone: npt.NDArray[np.bool_],
+    elision: Int32s,
+) -> _Line:
+    """Runs of kept parts become one text piece each, runs of elided parts one elision line each."""
+    part_bytes, part_tokens = document.part_bytes, document.part_tokens
+    runs = np.concatenate(([0], np.flatnonzero(np.diff(gone)) + 1, [len(gone)]))
+    ids: list[Int32s] = []
+    pieces: list[tuple[int, int, int, int, int]] = []
+    borders: list[Int32s] = []
+    at = 0
+    for first, last in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):
+        byte, tokens = int(part_bytes[first]), part_tokens[first : last + 1]
+        if gone[first]:
+            ids.append(elision)
+            pieces.append((GENERATED_PIECE, at, at + len(elision), byte, byte))
+            borders.append(np.array([at + len(elision)], dtype=np.int32))
+        else:
+            ids.append(text[tokens[0] : tokens[-1]].astype(np.int32))
+            pieces.append((TEXT_PIECE, at, at + len(ids[-1]), byte, int(part_bytes[last])))
+            borders.append(tokens[1:] - tokens[0] + np.int32(at))
+        at += len(ids[-1])
+    return _Line(
+        ids=np.concatenate(ids),
+        pieces=np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32),
+        borders=np.concatenate([np.zeros(1, dtype=np.int32), *borders]),
+        elided_bytes=int(np.diff(part_bytes)[gone].sum()),
+    )
+
+
+def _all_but_last(count: int) -> npt.NDArray[np.uint8]:
+    mask = np.ones(count, dtype=np.uint8)
+    mask[-1] = 0
+    return mask
+
+
+def _fitted(
+    document: Tokenised, outcome: Outcome, encodings: tuple[Encoding, ...], elided_bytes: int = 0
+) -> Fitted:
+    return Fitted(
+        row=document.row,
+        document_id=document.document_id,
+        outcome=outcome,
+        encodings=encodings,
+        num_bytes=document.num_bytes,
+        elided_bytes=elided_bytes,
+        spans=document.spans,
+    )

@@ -1,0 +1,74 @@
+"""causal: every next token counts, except what the input has trivially leaked.
+
+loss_mask[t] speaks of the target ids[t + 1], so a target that must not count clears the mask before it.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
+from schemas.packed_row import GENERATED_PIECE
+
+REVISION = 1
+
+
+def apply(
+    encoding: Encoding,
+    repeated: npt.NDArray[np.int32],
+    token_bytes: npt.NDArray[np.int32],
+) -> Encoding:
+    """The encoding, scored where its targets are worth learning.
+
+    A target isn't scored if any of its bytes lie in a `repeated` span ([r, 2] bytes, sorted, disjoint):
+    the text stands already in the input, and copying it teaches nothing. It goes by position, so an
+    equal line elsewhere stays scored. An elision line isn't scored either: what it stands for was
+    chosen by the row length, not by a programmer. EOS is scored; BOS is never a target.
+
+    >>> encoding = Encoding(
+    ...     document_id="d", ids=np.array([0, 2, 3, 4, 1], dtype=np.int32),
+    ...     loss_mask=np.array([1, 1, 1, 1, 0], dtype=np.uint8),
+    ...     pieces=np.array([[1, 0, 1, 0, 0], [0, 1, 4, 0, 6], [1, 4, 5, 6, 6]], dtype=np.int32))
+    >>> token_bytes = np.array([0, 0, 1, 2, 3], dtype=np.int32)  # text tokens: [0, 1) [1, 3) [3, 6)
+    >>> apply(encoding, np.array([[2, 3]], dtype=np.int32), token_bytes).loss_mask.tolist()
+    [1, 0, 1, 1, 0]
+    """
+    scored = ~_elision(encoding, token_bytes)
+    if len(repeated):
+        starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
+        scored &= ~overlaps(starts, ends, repeated)
+    if scored.all():
+        return encoding
+    mask = encoding.loss_mask.copy()
+    mask[:-1] &= scored[1:]
+    return replace(encoding, loss_mask=mask)
+
+
+def overlaps(
+    starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spans: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    """Which byte ranges share a byte with any of the spans ([r, 2], sorted, disjoint); empty ones don't.
+
+    >>> starts, ends = np.array([0, 2, 4, 5, 9]), np.array([2, 4, 5, 9, 9])
+    >>> overlaps(starts, ends, np.array([[1, 2], [5, 9]])).tolist()
+    [True, False, False, True, False]
+    """
+    begun = np.searchsorted(spans[:, 0], ends, side="left")
+    over = np.searchsorted(spans[:, 1], starts, side="right")
+    return (begun > over) & (ends > starts)
+
+
+def _elision(encoding: Encoding, token_bytes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Which tokens were put there and yet spell text; control tokens spell none.
+
+    >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 2, 0, 3], [1, 2, 4, 3, 3], [0, 4, 5, 9, 12]])
+    >>> encoding = Encoding(document_id="d", ids=np.array([0, 1, 1, 1, 1]), pieces=pieces,
+    ...                     loss_mask=np.array([1, 1, 1, 1, 0]))
+    >>> _elision(encoding, np.array([0, 3])).tolist()
+    [False, False, True, True, False]
+    """
+    lengths = encoding.pieces[:, TOKEN_END] - encoding.pieces[:, TOKEN_START]
+    generated = np.repeat(encoding.pieces[:, KIND] == GENERATED_PIECE, lengths)
+    spells_text: npt.NDArray[np.bool_] = token_bytes[encoding.ids] > 0
+    return generated & spells_text

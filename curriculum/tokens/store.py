@@ -1,0 +1,276 @@
+"""A documents artefact becomes token ids on disk, each text once; they are read memory-mapped.
+
+    tokens.bin      ids of all documents in their order, uint16, or uint32 from 65,536 ids on
+    offsets.bin     int64 [documents + 1]: where each document, BOS and EOS included, begins
+    parts.parquet   where the tokens of each part lie
+
+Memory is one batch of documents when writing, nothing when reading.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pydantic import JsonValue
+
+from curriculum.tokens.codec import Tokenizer
+from schemas.document import TOKEN_PARTS_SCHEMA
+from schemas.errors import SchemaError, TokenizerError
+
+REVISION = 1
+BATCH_DOCUMENTS = 128
+GROUP_ROWS = 65_536
+Int64s = npt.NDArray[np.int64]
+
+
+def tokenise_documents(
+    files: Sequence[Path], tokenizer: Tokenizer, folder: Path
+) -> dict[str, JsonValue]:
+    """Write tokens.bin, offsets.bin and parts.parquet; returns the manifest's report.
+
+    Each part is encoded on its own, so no token crosses a border of parts.
+
+    Raises:
+        SchemaError: for parts that don't tile their text.
+        TokenizerError: for ids that don't encode exactly the bytes of their part.
+    """
+    documents, position, num_bytes = 0, 0, 0
+    dtype = np.uint16 if tokenizer.vocab_size < 65_536 else np.uint32
+    with (
+        (folder / "tokens.bin").open("wb") as tokens,
+        (folder / "offsets.bin").open("wb") as offsets,
+        _PartWriter(folder / "parts.parquet") as parts,
+    ):
+        offsets.write(np.zeros(1, dtype=np.int64).tobytes())
+        for batch in document_batches(files, ["document_id", "text", "num_bytes", "parts"]):
+            made = _tokenise(batch, tokenizer)
+            tokens.write(made.ids.astype(dtype).tobytes())
+            offsets.write((made.ends + position).tobytes())
+            parts.write(made, document=documents, position=position)
+            documents += batch.num_rows
+            position += len(made.ids)
+            num_bytes += made.num_bytes
+    return {
+        "documents": documents,
+        "tokens": position,
+        "num_bytes": num_bytes,
+        "vocab_size": tokenizer.vocab_size,
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "pad_id": tokenizer.pad_id,
+        "engine": tokenizer.engine,
+        "engine_reason": tokenizer.engine_reason,
+    }
+
+
+def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """The documents of an artefact in their order, some columns, at most BATCH_DOCUMENTS at once."""
+    for path in files:
+        with pq.ParquetFile(path) as opened:
+            yield from opened.iter_batches(BATCH_DOCUMENTS, columns=columns)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Tokenised:
+    ids: npt.NDArray[np.int32]
+    ends: Int64s
+    """[documents], into ids."""
+    parts_per_document: npt.NDArray[np.int32]
+    part_starts: Int64s
+    part_ends: Int64s
+    num_bytes: int
+
+
+def _tokenise(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenised:
+    counts, starts, ends = _part_bytes(batch)
+    ids, offsets = tokenizer.encode_batch(_part_texts(batch, counts, starts, ends))
+    _check_bytes(ids, offsets, ends - starts, tokenizer)
+    bos, eos = tokenizer.bos_id, tokenizer.eos_id
+    lead, trail = int(bos is not None), int(eos is not None)
+    first_part = np.concatenate(([0], np.cumsum(counts)))
+    borders = offsets[first_part] + np.arange(len(counts) + 1) * (lead + trail)
+    shift = np.arange(len(counts)) * (lead + trail) + lead
+    framed = np.empty(int(borders[-1]), dtype=np.int32)
+    framed[np.arange(len(ids)) + np.repeat(shift, np.diff(offsets[first_part]))] = ids
+    if bos is not None:
+        framed[borders[:-1]] = bos
+    if eos is not None:
+        framed[borders[1:] - 1] = eos
+    part_shift = np.repeat(shift, counts)
+    return _Tokenised(
+        ids=framed,
+        ends=borders[1:],
+        parts_per_document=counts,
+        part_starts=offsets[:-1] + part_shift,
+        part_ends=offsets[1:] + part_shift,
+        num_bytes=int((ends - starts).sum()),
+    )
+
+
+def _part_bytes(
+    batch: pa.RecordBatch,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Parts per document, and the byte range of each part, once they are known to tile the texts."""
+    column: Any = batch.column("parts")
+    counts = pc.list_value_length(column).to_numpy()
+    flat = column.flatten()
+    starts, ends = flat.field("start").to_numpy(), flat.field("end").to_numpy()
+    sizes = batch.column("num_bytes").to_numpy()
+    first = np.cumsum(counts) - counts
+    held = counts > 0
+    expected = np.empty_like(starts)
+    expected[1:] = ends[:-1]
+    expected[first[held]] = 0
+    last = np.zeros_like(sizes)
+    last[held] = ends[(first + counts - 1)[held]]
+    document = np.repeat(np.arange(len(counts)), counts)
+    wrong = [*document[(starts != expected) | (ends < starts)], *np.flatnonzero(last != sizes)]
+    if wrong:
+        raise SchemaError(
+            f"document {batch.column('document_id')[int(wrong[0])]}",
+            cause="its parts don't tile its text",
+            cure="Mend the family that made it",
+        )
+    return counts, starts, ends
+
+
+def _part_texts(
+    batch: pa.RecordBatch,
+    counts: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int32],
+    ends: npt.NDArray[np.int32],
+) -> list[str]:
+    pieces: list[str] = []
+    ranges = zip(starts.tolist(), ends.tolist(), strict=True)
+    texts: list[Any] = batch.column("text").to_pylist()
+    for text, count, size in zip(
+        texts, counts.tolist(), batch.column("num_bytes").to_pylist(), strict=True
+    ):
+        own = [next(ranges) for _ in range(count)]
+        if len(text) == size:
+            pieces += [text[start:end] for start, end in own]
+        else:
+            data = text.encode()
+            pieces += [data[start:end].decode() for start, end in own]
+    return pieces
+
+
+def _check_bytes(
+    ids: npt.NDArray[np.int32],
+    offsets: Int64s,
+    sizes: npt.NDArray[np.int32],
+    tokenizer: Tokenizer,
+) -> None:
+    before = np.concatenate(([0], np.cumsum(tokenizer.token_bytes[ids], dtype=np.int64)))
+    if not np.array_equal(np.diff(before[offsets]), sizes):
+        raise TokenizerError(
+            tokenizer.name,
+            cause="its ids don't add up to the bytes of a text",
+            cure="Please report the text; meanwhile train one: curriculum tokenizer train",
+        )
+
+
+class _PartWriter:
+    """parts.parquet in row groups of GROUP_ROWS or a little more."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = pq.ParquetWriter(path, TOKEN_PARTS_SCHEMA)
+        self._waiting: list[pa.Table] = []
+
+    def __enter__(self) -> "_PartWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._flush()
+        self._writer.close()
+
+    def write(self, made: _Tokenised, *, document: int, position: int) -> None:
+        counts = made.parts_per_document
+        first = np.cumsum(counts) - counts
+        columns = {
+            "document": np.repeat(np.arange(len(counts), dtype=np.int64) + document, counts),
+            "part": (np.arange(int(counts.sum())) - np.repeat(first, counts)).astype(np.int32),
+            "token_start": made.part_starts + position,
+            "token_end": made.part_ends + position,
+        }
+        self._waiting.append(pa.table(columns, schema=TOKEN_PARTS_SCHEMA))
+        if sum(table.num_rows for table in self._waiting) >= GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting = []
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TokenStore:
+    """The tokens of a documents artefact, memory-mapped; a document is its row number there."""
+
+    folder: Path
+    ids: npt.NDArray[np.unsignedinteger[Any]]
+    """[tokens], uint16 or uint32."""
+    offsets: Int64s
+    """[documents + 1]"""
+
+    @staticmethod
+    def open(folder: Path) -> "TokenStore":
+        """The store that `tokenise_documents` wrote there; takes no memory."""
+        offsets = np.memmap(folder / "offsets.bin", dtype=np.int64, mode="r")
+        path, count = folder / "tokens.bin", int(offsets[-1])
+        if not count:
+            return TokenStore(folder=folder, ids=np.empty(0, dtype=np.uint16), offsets=offsets)
+        kind = {2: np.uint16, 4: np.uint32}[path.stat().st_size // count]
+        ids = np.memmap(path, dtype=kind, mode="r", shape=(count,))
+        return TokenStore(folder=folder, ids=ids, offsets=offsets)
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.offsets) - 1
+
+    def tokens(self, document: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """[BOS] parts [EOS] of a document; a view into the file."""
+        return self.ids[self.offsets[document] : self.offsets[document + 1]]
+
+    def part_ranges(self, document: int) -> Int64s:
+        """[parts, 2]: where the tokens of each part of one document lie in `ids`.
+
+        Reads the row groups of parts.parquet that hold it; to go through all, take `part_lengths`.
+        """
+        table = pq.read_table(
+            self.folder / "parts.parquet",
+            columns=["token_start", "token_end"],
+            filters=[("document", "=", document)],
+        )
+        columns = [table.column(name).to_numpy() for name in ("token_start", "token_end")]
+        return np.stack(columns, axis=1)
+
+    def part_lengths(self) -> "PartLengths":
+        """The parts of all documents in their order, as a stream."""
+        return PartLengths(self.folder / "parts.parquet")
+
+
+class PartLengths:
+    """How many tokens each part has, part after part; memory is one batch."""
+
+    def __init__(self, path: Path) -> None:
+        self._batches = pq.ParquetFile(path).iter_batches(columns=["token_start", "token_end"])
+        self._waiting: Int64s = np.empty(0, dtype=np.int64)
+
+    def take(self, count: int) -> Int64s:
+        """The next `count` lengths; fewer where the file ends."""
+        while len(self._waiting) < count:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            lengths = batch.column(1).to_numpy() - batch.column(0).to_numpy()
+            self._waiting = np.concatenate((self._waiting, lengths))
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
