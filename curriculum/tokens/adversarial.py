@@ -4,6 +4,8 @@ import random
 from collections.abc import Iterator, Sequence
 
 _SNIPPETS = (
+    "A",
+    "e\u0301",
     "template <typename T>\n  requires std::integral<T>\nauto f(T&& x) -> decltype(x) { return x; }\n",
     '#define S(x) #x\r\n#include <vector>\r\n\tR"delim(raw \\ " text)delim";\r\n',
     "int main() {\n\tfor (auto& [k, v] : m) if (a<b>::c >> 2 != 0xFFu'000) ++k;\n}\n",
