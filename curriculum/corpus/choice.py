@@ -4,13 +4,13 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Literal
 
 from curriculum.corpus.languages import is_cpp_only, language_of
 from curriculum.corpus.log import Commit, Entry, commits
 from curriculum.corpus.paths import PathRules, Wanted, path_rules
 from curriculum.corpus.skips import Reason, Skips
+from curriculum.corpus.sources import Source
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -50,7 +50,7 @@ class _Scope:
 
 
 def candidates(
-    log: IO[bytes], repository: Path, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+    log: IO[bytes], source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[Candidate]:
     """The changes that window, paths and versions per path leave, oldest first.
 
@@ -60,7 +60,7 @@ def candidates(
     Raises:
         CorpusError: if no file is in a wanted language.
     """
-    scope = _scope(log, repository, spec, corpus)
+    scope = _scope(log, source, spec, corpus)
     rules = path_rules(spec, corpus, headers=scope.headers)
     versions = Counter(each.lineage for each in _eligible(log, scope, rules, spec, skips))
     limit, newest_first = corpus.history.versions_per_path, corpus.history.newest_first
@@ -113,9 +113,8 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
     return [each for each in corpus.files if each in CODE] or list(corpus.files)
 
 
-def _scope(log: IO[bytes], repository: Path, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
-    shallow = repository / "shallow"
-    boundary = frozenset(shallow.read_text().split()) if shallow.exists() else frozenset()
+def _scope(log: IO[bytes], source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
+    boundary = frozenset(source.boundary)
     suffixes: Counter[str] = Counter()
     in_range, cpp, needed = 0, False, False
     for commit in commits(log):

@@ -132,6 +132,7 @@ def transfer(*arguments: str) -> None:
         ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
+        cwd="/",
         start_new_session=True,
     )
     if done.returncode:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from curriculum.corpus import git, hunks
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
 from curriculum.corpus.choice import Candidate, candidates
@@ -34,6 +36,21 @@ BATCH_CHANGES = 512
 """Changes whose hunks come from one run of git: so much text, or so many."""
 
 
+REVISION = 1
+"""Raised when the same history gives other changes."""
+
+
+def ingredients(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> dict[str, JsonValue]:
+    """All that decides which changes are read, for the key of what is made of them; git's version aside."""
+    pin = {"name", "licence", "since", "until", "include", "exclude", "max_commits"}
+    return {
+        "commit": source.commit,
+        "boundary": list(source.boundary),
+        "repository": spec.model_dump(mode="json", include=pin),
+        "corpus": corpus.model_dump(mode="json", include={"files", "history", "quality"}),
+    }
+
+
 def read_changes(
     source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[FileChange]:
@@ -50,7 +67,7 @@ def read_changes(
         return
     quality = corpus.quality
     with git.view(source.layout) as repository, recorded(repository, source.commit) as log:
-        chosen = candidates(log, repository, spec, corpus, skips)
+        chosen = candidates(log, source, spec, corpus, skips)
         seen: set[int] = set()
         with reading(repository, largest=quality.max_bytes) as reader:
             for batch in _batches(_judged(chosen, reader, quality, skips)):

@@ -1,14 +1,12 @@
 """Where a repository lies and which commit of it is read: what a pin resolves to."""
 
 import hashlib
-import shutil
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from curriculum.corpus import directory, git
+from curriculum.corpus.place import once
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 
@@ -26,6 +24,8 @@ class Source:
     path: Path
     commit: str
     layout: git.Layout | None
+    boundary: tuple[str, ...] = ()
+    """The commits where a shallow clone ends, sorted."""
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
@@ -40,7 +40,8 @@ def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
         digest = directory.digest(path)
         return Source(kind="directory", path=path, commit=digest, layout=None)
     commit = _commit(layout, spec)
-    return Source(kind="git", path=path, commit=commit, layout=layout)
+    boundary = _boundary(layout)
+    return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
 
 
 def clone(origin: str, target: Path) -> Path:
@@ -50,7 +51,7 @@ def clone(origin: str, target: Path) -> Path:
         CorpusError: with git's own words, if it can't be cloned.
     """
     arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
-    return _once(target, lambda draft: git.transfer(*arguments, str(draft)))
+    return once(target, lambda draft: git.transfer(*arguments, str(draft)))
 
 
 def _place(spec: RepositorySpec, *, cache: Path) -> Path:
@@ -81,28 +82,6 @@ def _unbundled(path: Path, spec: RepositorySpec, *, cache: Path) -> Path:
         file.seek(0)
         named = hashlib.file_digest(file, "sha256").hexdigest()
     return clone(str(path.resolve()), cache / f"bundle-{named[:32]}.git")
-
-
-def _once(target: Path, make: Callable[[Path], None]) -> Path:
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix="draft-", dir=target.parent))
-    try:
-        make(draft)
-        _publish(draft, target)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return target
-
-
-def _publish(draft: Path, target: Path) -> None:
-    """Rename into place; where another process was first, its clone is as good as ours."""
-    try:
-        draft.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:
@@ -137,6 +116,11 @@ def _git_directory(path: Path) -> git.Layout | None:
             common = path / file.read(4096).rstrip("\n")
     found = head.is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
     return git.Layout(head=head, common=common) if found else None
+
+
+def _boundary(layout: git.Layout) -> tuple[str, ...]:
+    shallow = layout.common / "shallow"
+    return tuple(sorted(shallow.read_text().split())) if shallow.is_file() else ()
 
 
 def _commit(layout: git.Layout, spec: RepositorySpec) -> str:

@@ -1,0 +1,103 @@
+"""A corpus by its name, by the path of its file, or made of repositories named on the spot."""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.errors import CorpusError
+from schemas.text import parse
+
+CORPORA = Path(__file__).parent.parent / "corpora"
+LONGEST_NAME = 90
+"""Characters of a name that is taken from a folder; the rest is room to make it distinct."""
+
+
+def load_corpus(name: str) -> CorpusSpec:
+    """The corpus of that name among those that are shipped, or in the YAML file at that path.
+
+    Paths in it are absolute afterwards: `~` is the home folder, the rest is relative to the file.
+
+    Raises:
+        CorpusError: if there is no such corpus, or with line and cure for each fault in the file.
+    """
+    file = _file(name)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as broken:
+        raise CorpusError(
+            str(file), cause=f"the file can't be read ({broken})", cure="Give a YAML file in UTF-8"
+        ) from None
+    corpus = parse(CorpusSpec, text, file=str(file), error=CorpusError)
+    placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
+    return corpus.model_copy(update={"repositories": placed})
+
+
+def corpus_names() -> list[str]:
+    """The names of the corpora that are shipped."""
+    return sorted(file.stem for file in CORPORA.glob("*.yaml"))
+
+
+def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories") -> CorpusSpec:
+    """A corpus of these repositories with every rule at its default.
+
+    A repository is named after its folder, `-2`, `-3` … where two would be the same but for case.
+
+    Raises:
+        CorpusError: if no path is given.
+    """
+    if not paths:
+        raise CorpusError(
+            "repositories", "none", cause="a corpus has at least one", cure="Name a repository"
+        )
+    names: list[str] = []
+    for path in paths:
+        names.append(_distinct(_name_of(path), names))
+    pins = [
+        RepositorySpec(name=each, path=str(path.expanduser().absolute()))
+        for each, path in zip(names, paths, strict=True)
+    ]
+    return CorpusSpec(name=name, repositories=tuple(pins))
+
+
+def _file(name: str) -> Path:
+    shipped = CORPORA / f"{name}.yaml"
+    if name in corpus_names():
+        return shipped
+    path = Path(name).expanduser()
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path
+    near = difflib.get_close_matches(name, corpus_names(), n=1, cutoff=0.5)
+    known = ", ".join(corpus_names()) or "none"
+    raise CorpusError(
+        "corpus",
+        repr(name),
+        cause="it is neither a shipped corpus nor a YAML file",
+        cure=f"Did you mean {near[0]!r}?" if near else f"Shipped corpora: {known}",
+    )
+
+
+def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:
+    if spec.path is None:
+        return spec
+    path = folder.absolute() / Path(spec.path).expanduser()
+    return spec.model_copy(update={"path": str(path)})
+
+
+def _name_of(path: Path) -> str:
+    """A name that is safe in a path: `My Repo.git` becomes `My-Repo`."""
+    folder = path.expanduser().absolute()
+    last = folder.parent.name if folder.name == ".git" else folder.name
+    last = re.sub(r"\.(?:git|bundle)$", "", last)
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", last).lstrip("._-")[:LONGEST_NAME].rstrip("-")
+    return safe or "repository"
+
+
+def _distinct(name: str, taken: Sequence[str]) -> str:
+    used = {each.casefold() for each in taken}
+    number, wanted = 1, name
+    while wanted.casefold() in used:
+        number += 1
+        wanted = f"{name}-{number}"
+    return wanted

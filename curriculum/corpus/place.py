@@ -1,0 +1,28 @@
+"""Making a folder so that it is there whole or not at all."""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def once(target: Path, make: Callable[[Path], None]) -> Path:
+    """The folder `target`, made by `make` at a path beside it unless it is there already.
+
+    Two processes may try at once: the first to finish wins, and the other's work is dropped.
+    """
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".draft-", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        make(draft)
+        _publish(draft, target)
+    return target
+
+
+def _publish(draft: Path, target: Path) -> None:
+    try:
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
