@@ -1,0 +1,88 @@
+"""A small spool of random documents and the rows made of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from curriculum import pack
+from curriculum.rows.spool import Spool, SpooledDocuments
+from curriculum.rows.write import RowCounts, RowLabels, RowWriter
+from curriculum.tokens import Encoding
+from schemas.packed_row import RowFormat
+
+BOS, EOS, PAD = 1, 2, 0
+ROW = 128
+FORMAT = RowFormat(row_length=ROW, vocab_size=512, pad_id=PAD, bos_id=BOS, eos_id=EOS)
+LABELS = RowLabels(
+    rows_key="c0ffee" * 10, family="v2_simple", objective="causal", variant=0, split="train"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    folder: Path
+    encodings: list[Encoding]
+    counts: RowCounts
+
+
+def encoding(length: int, number: int, *, masked: int = 0) -> Encoding:
+    """[BOS] text of two pieces [EOS], where `masked` predictions from the first on don't count."""
+    random = np.random.default_rng(number)
+    ids = random.integers(3, 512, length).astype(np.int32)
+    ids[0], ids[-1] = BOS, EOS
+    mask = np.ones(length, dtype=np.uint8)
+    mask[:masked] = 0
+    mask[-1] = 0
+    return Encoding(
+        document_id=f"{number:08x}" * 4, ids=ids, loss_mask=mask, pieces=_pieces(length)
+    )
+
+
+def _pieces(length: int) -> npt.NDArray[np.int32]:
+    middle = 1 + (length - 2) // 2
+    pieces = [[1, 0, 1, 0, 0], [0, 1, middle, 0, 3 * middle - 3]]
+    pieces += [[0, middle, length - 1, 3 * middle - 3, 3 * length]]
+    pieces += [[1, length - 1, length, 3 * length, 3 * length]]
+    return np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32)
+
+
+def spool(folder: Path, encodings: list[Encoding]) -> SpooledDocuments:
+    folder.mkdir()
+    with Spool(folder) as writer:
+        for item in encodings:
+            writer.append(item)
+    return SpooledDocuments(folder)
+
+
+def write(
+    folder: Path, encodings: list[Encoding], *, store_targets: bool = True, shard_rows: int = 4
+) -> Written:
+    """Rows of all encodings with targets, packed, in shards of `shard_rows`."""
+    folder.mkdir(parents=True)
+    spooled = spool(folder / "spool", encodings)
+    kept = spooled.with_targets()
+    ties = pack.ties(spooled.document_ids[kept], seed=17)
+    plan = pack.plan(spooled.lengths[kept], ROW, ties, seed=17).over(kept)
+    with RowWriter(
+        folder,
+        row_format=FORMAT,
+        labels=LABELS,
+        store_targets=store_targets,
+        shard_tokens=shard_rows * ROW,
+    ) as writer:
+        counts = writer.write(spooled, plan.order, plan.row_starts, domain="templates")
+    return Written(folder=folder, encodings=encodings, counts=counts)
+
+
+@pytest.fixture
+def encodings() -> list[Encoding]:
+    lengths = np.random.default_rng(11).integers(2, ROW + 1, 40)
+    return [encoding(int(length), number) for number, length in enumerate(lengths)]
+
+
+@pytest.fixture
+def written(tmp_path: Path, encodings: list[Encoding]) -> Written:
+    return write(tmp_path / "rows", encodings)
