@@ -8,7 +8,7 @@ equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,21 +39,21 @@ class Tokenizer:
     """tokenizer.json, proven to keep every byte of any UTF-8 text; cheap to pickle, 0.1 s to load."""
 
     name: str
-    json: str
+    json: str = field(repr=False)
     roles: Roles
     vocab_size: int
     """The largest id plus one."""
     ids_of: dict[Role, int]
-    token_bytes: npt.NDArray[np.int32]
+    token_bytes: npt.NDArray[np.int32] = field(repr=False)
     """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
-    ends_line: npt.NDArray[np.bool_]
+    ends_line: npt.NDArray[np.bool_] = field(repr=False)
     """[vocab_size]; whether each id's last byte is a newline."""
     engine: Engine
     engine_reason: str
     """Why it is this engine; empty for fastokens."""
-    _texts: tuple[bytes, ...]
-    _controls: dict[int, str]
-    _encode: Encode
+    _texts: tuple[bytes, ...] = field(repr=False)
+    _controls: dict[int, str] = field(repr=False)
+    _encode: Encode = field(repr=False)
 
     @staticmethod
     def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":  # noqa: B008 - frozen
