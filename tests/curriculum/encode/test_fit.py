@@ -11,6 +11,7 @@ from curriculum.encode import (
     Counts,
     Fitted,
     Fitter,
+    Outcome,
     Policy,
     Spans,
     Tokenised,
@@ -195,11 +196,22 @@ PARTS = st.lists(
 )
 
 
-@given(
-    PARTS, st.integers(4, 40), st.booleans(), st.booleans(), st.sampled_from(["divide", "route"])
-)
-def test_every_byte_stands_in_one_text_piece_or_is_counted(
-    parts: list[Part], row_length: int, bos: bool, eos: bool, policy: Policy
+def test_every_byte_stands_in_one_text_piece_or_is_counted() -> None:
+    seen: set[str] = set()
+
+    @given(PARTS, st.integers(4, 40), st.booleans(), st.booleans(), st.sampled_from(POLICIES))
+    def check(parts: list[Part], row_length: int, bos: bool, eos: bool, policy: Policy) -> None:
+        own = document(parts, bos=bos, eos=eos)
+        done = fitter(row_length, policy=policy, bos=bos, eos=eos).fit(own)
+        check_bytes(own, done, row_length, bos=bos, eos=eos, policy=policy)
+        seen.add(done.outcome)
+
+    check()
+    assert seen == set(get_args(Outcome))
+
+
+def check_bytes(
+    own: Tokenised, done: Fitted, row_length: int, *, bos: bool, eos: bool, policy: Policy
 ) -> None:
     text = own.ids[int(bos) : len(own.ids) - int(eos)]
     borders = np.cumsum([0, *TOKEN_BYTES[text]])
