@@ -1,0 +1,76 @@
+"""The generated header of a document: facts of its change, as plain lines or as a Doxygen block."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Literal
+
+from curriculum.families.comments import line_mark, one_line, unspliced
+from schemas.change import FileChange
+
+Style = Literal["simple", "doxygen"]
+Side = Literal["before", "after", "change"]
+Fact = tuple[str, str]
+
+LONGEST_SUBJECT = 200
+"""Characters; the rest of a subject is left out and an ellipsis stands for it."""
+COMMIT_DIGITS = 12
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999."""
+_COMMAND = re.compile(r"\\|(?<!\w)@")
+_TAGS = {"File": "@file", "Subject": "@brief", "Date": "@date", "Commit": "@version"}
+
+
+def header(change: FileChange, *, side: Side, style: Style) -> str:
+    """A comment with what is known of the change and a blank line; a fact that isn't known is left out.
+
+    It holds whatever a path or a subject contains: no text from outside ends the comment, begins
+    another one, or reads as a Doxygen command.
+    """
+    facts = [(name, one_line(value)) for name, value in _facts(change, side)]
+    known = [(name, value) for name, value in facts if value]
+    lines = _plain(known, change) if style == "simple" else _doxygen(known, change)
+    return "\n".join(lines) + "\n\n"
+
+
+def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
+    was = "before " if side == "before" else ""
+    yield "File", change.old_path if side == "before" else change.path
+    subject = _shortened(one_line(change.subject))
+    if subject:
+        yield "Subject", f"Before: {subject}" if was else subject
+    if side != "before" and change.old_path != change.path:
+        yield "Renamed from", change.old_path
+    yield "Repository", change.repository
+    if change.commit:
+        yield "Commit", was + change.commit[:COMMIT_DIGITS]
+    if 0 < change.timestamp <= _LAST_SECOND:
+        yield "Date", datetime.fromtimestamp(change.timestamp, UTC).date().isoformat()
+
+
+def _shortened(subject: str) -> str:
+    if len(subject) <= LONGEST_SUBJECT:
+        return subject
+    return subject[: LONGEST_SUBJECT - 1].rstrip() + "…"
+
+
+def _plain(facts: list[Fact], change: FileChange) -> Iterator[str]:
+    mark = line_mark(change.language)
+    for name, value in facts:
+        yield unspliced(f"{mark} {name}: {value}", mark)
+
+
+def _doxygen(facts: list[Fact], change: FileChange) -> Iterator[str]:
+    mark = line_mark(change.language)
+    opening, margin = ("/**", " *") if mark == "//" else ("##", "#")
+    yield opening
+    for name, value in facts:
+        tag = _TAGS.get(name, f"@remark {name}:")
+        yield unspliced(f"{margin} {tag} {_COMMAND.sub(_escaped, value)}", mark)
+    if mark == "//":
+        yield " */"
+
+
+def _escaped(command: re.Match[str]) -> str:
+    """Doxygen's own escape: the character twice."""
+    return command.group() * 2

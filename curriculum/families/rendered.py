@@ -1,0 +1,45 @@
+"""What rendering a change gives: documents, and what was left out and why."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.document import Document
+
+Reason = Literal[
+    "before_known",
+    "blank_change",
+    "deleted",
+    "empty",
+    "hunks_left_out",
+    "lines_left_out",
+    "new_file",
+    "unchanged",
+]
+"""Why a family gave no document, or (…_left_out) less than all of one.
+
+before_known    the version before was an `after` of an earlier change
+blank_change    nothing but white space differs
+deleted         there is no version after
+empty           the version has no text
+hunks_left_out  hunks past the limit of a document
+lines_left_out  lines past the limit of a hunk
+new_file        there is no version before, so nothing changed
+unchanged       the text is the same: a pure rename, or other line ends
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Count:
+    """How often something was left out: documents, hunks or lines, as the reason says."""
+
+    family: str
+    reason: Reason
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendered:
+    """The documents of one change in the order of the families asked for."""
+
+    documents: tuple[Document, ...]
+    counts: tuple[Count, ...]

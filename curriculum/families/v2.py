@@ -1,0 +1,40 @@
+"""v2_simple, v2_doxygen: the file before and after a commit, as two documents under a header."""
+
+from collections.abc import Iterator
+
+from curriculum.families.header import Side, Style, header
+from curriculum.families.rendered import Reason
+from curriculum.families.sheet import Sheet
+from curriculum.graph.syntax_tree import outline
+from schemas.change import Blob, FileChange
+from schemas.document import Document
+
+
+def documents(change: FileChange, *, family: str, style: Style) -> Iterator[Document | Reason]:
+    """The version before, if no other change gives it, and the version after; else why not."""
+    if change.before is not None:
+        yield (
+            _version(change, change.before, "before", family=family, style=style)
+            if change.before_is_new
+            else "before_known"
+        )
+    if change.after is None:
+        yield "deleted"
+    elif change.before is not None and change.before.text == change.after.text:
+        yield "unchanged"
+    else:
+        yield _version(change, change.after, "after", family=family, style=style)
+
+
+def _version(
+    change: FileChange, blob: Blob, side: Side, *, family: str, style: Style
+) -> Document | Reason:
+    if not blob.text:
+        return "empty"
+    path = change.old_path if side == "before" else change.path
+    lines = outline(blob.text, change.language)
+    sheet = Sheet()
+    sheet.head(header(change, side=side, style=style), is_documentation=style == "doxygen")
+    source = sheet.cite(change, path, blob, (0, int(lines.starts[-1])))
+    sheet.file(blob, lines, source, [None] * len(lines.items))
+    return sheet.document(family, change)
