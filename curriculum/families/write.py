@@ -153,7 +153,7 @@ def _structs(values: Sequence[object], kind: pa.StructType) -> pa.StructArray:
 
 def _lists(
     documents: Sequence[Document], length: Callable[[Document], int], values: pa.StructArray
-) -> "pa.ListArray[pa.StructScalar]":
+) -> "pa.Array[Any]":
     offsets = pa.array(accumulate(map(length, documents), initial=0), type=pa.int32())
     return pa.ListArray.from_arrays(
         offsets, values, type=pa.list_(pa.field("item", values.type, nullable=False))
