@@ -1,12 +1,14 @@
 """A corpus becomes tokenizer.json: byte-level BPE, the same bytes for the same texts."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tokenizers
 from pydantic import JsonValue
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Model
@@ -17,6 +19,8 @@ from schemas.arrow import required
 from schemas.errors import TokenizerError
 
 REVISION = 1
+TOOLS = {"tokenizers": tokenizers.__version__}
+"""Its trainer decides ties."""
 SAMPLE_BYTES = 64_000_000
 """Enough for 32k merges of code; more text changes few of them and costs minutes."""
 
@@ -59,6 +63,16 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
     )
     model.train_from_iterator(texts, trainer)
     return model.to_str().encode()
+
+
+def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict[str, JsonValue]:
+    """What the key of a trained tokenizer rests on, besides the documents and TOOLS."""
+    return {"vocab_size": vocab_size, "sample_bytes": sample_bytes}
+
+
+def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
+    """What the key of a tokenizer that the user brought rests on: the file and what was said of it."""
+    return {"tokenizer_json": tokenizer.sha256, **asdict(tokenizer.roles)}
 
 
 def sample_texts(

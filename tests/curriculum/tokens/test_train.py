@@ -11,7 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.train import CONTROLS, sample_texts, train_tokenizer, write_tokenizer
+from curriculum.tokens.controls import Roles
+from curriculum.tokens.train import (
+    CONTROLS,
+    given_config,
+    sample_texts,
+    train_tokenizer,
+    write_tokenizer,
+)
 from schemas.document import DOCUMENT_SCHEMA
 from schemas.errors import TokenizerError
 
@@ -96,3 +103,9 @@ def test_the_artefact_says_what_a_trainer_needs(trained: Tokenizer, tmp_path: Pa
     assert table.column("special").to_pylist() == trained.special.tolist()
     assert report["vocab_size"] == trained.vocab_size
     assert (report["bos_id"], report["eos_id"], report["pad_id"]) == (0, 1, 2)
+
+
+def test_a_given_tokenizer_is_another_if_its_roles_are(trained: Tokenizer) -> None:
+    other = Tokenizer.parse(trained.json, Roles(document_tokens="eos"))
+    assert given_config(trained) != given_config(other)
+    assert given_config(trained) == given_config(Tokenizer.parse(trained.json, name="elsewhere"))
