@@ -78,6 +78,7 @@ class _Batch:
     def document(
         self, index: int, first_row: int, store: TokenStore, tokens: npt.NDArray[np.int64]
     ) -> Tokenised:
+        """One document of the batch; `tokens` are the lengths of all its parts."""
         parts = slice(self._parts[index], self._parts[index + 1])
         spans = slice(self._spans[index], self._spans[index + 1])
         return Tokenised(

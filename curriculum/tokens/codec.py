@@ -247,11 +247,10 @@ def _reference_engine(bare: str) -> Encode:
     engine = tokenizers.Tokenizer.from_str(bare)
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
-        lists = [each.ids for each in engine.encode_batch_fast(texts, add_special_tokens=False)]
-        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
-        flat = np.fromiter((token for ids in lists for token in ids), np.int32, int(offsets[-1]))
-        return flat, offsets
+        found = engine.encode_batch_fast(texts, add_special_tokens=False)
+        offsets = np.cumsum([0, *(len(each.ids) for each in found)], dtype=np.int64)
+        ids = np.fromiter((token for each in found for token in each.ids), np.int32, offsets[-1])
+        return ids, offsets
 
     return encode
 

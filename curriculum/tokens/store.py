@@ -191,6 +191,7 @@ class _PartWriter:
         self._writer.close()
 
     def write(self, made: _Tokenised, *, document: int, position: int) -> None:
+        """Add the parts of a batch whose first document and first token have these numbers."""
         counts = made.parts_per_document
         first = np.cumsum(counts) - counts
         columns = {
