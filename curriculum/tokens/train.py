@@ -1,5 +1,6 @@
 """A corpus becomes tokenizer.json: byte-level BPE, the same bytes for the same texts."""
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -81,7 +82,7 @@ def sample_texts(
     """The texts of the documents with the smallest ids, in the files' order, up to `sample_bytes`.
 
     An id is a digest, so this is a fair sample, and a document stays in it when the corpus shrinks.
-    Takes 12 bytes a document of memory.
+    Takes about 40 bytes a document of memory.
     """
     cutoff = _cutoff(files, sample_bytes, keep)
     for path in files:
@@ -103,8 +104,7 @@ def _rank(document_id: str) -> int:
 
 def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | None) -> int:
     """The largest rank that still fits; -1 for none."""
-    ranks: list[int] = []
-    sizes: list[int] = []
+    ranks, sizes = array("q"), array("q")
     for path in files:
         for batch in pq.ParquetFile(path).iter_batches(columns=["document_id", "num_bytes"]):
             numbers = batch.column(1).to_numpy()
@@ -112,8 +112,8 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
                 if keep is None or document_id in keep:
                     ranks.append(_rank(document_id))
                     sizes.append(int(numbers[row]))
-    order = np.argsort(np.array(ranks, dtype=np.int64), kind="stable")
-    fits = np.cumsum(np.array(sizes, dtype=np.int64)[order]) <= sample_bytes
+    order = np.argsort(np.frombuffer(ranks, dtype=np.int64), kind="stable")
+    fits = np.cumsum(np.frombuffer(sizes, dtype=np.int64)[order]) <= sample_bytes
     return ranks[order[int(fits.sum()) - 1]] if fits.any() else -1
 
 
