@@ -90,6 +90,7 @@ def test_a_sample_is_what_has_the_smallest_ids_and_fits(tmp_path: Path) -> None:
     assert chosen == sorted(chosen)
     assert list(sample_texts(files)) == texts
     assert list(sample_texts(files, sample_bytes=3)) == []
+    assert list(sample_texts(files, keep=frozenset())) == []
     kept = {document_id for document_id, _ in by_id[50:]}
     assert set(sample_texts(files, sample_bytes=400, keep=kept)) == {t for _, t in by_id[50:150]}
 
