@@ -47,6 +47,7 @@ def _math(boundaries: Boundaries, softcap: float | None) -> Attend:
     visible_B1TT = document_mask(boundaries)
 
     def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+        """Return out_BHTK."""
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
         scores_BHTT = q_BHTK @ k_BHTK.mT / math.sqrt(q_BHTK.shape[-1])
         if softcap is not None:
@@ -68,6 +69,7 @@ def _sdpa(boundaries: Boundaries) -> Attend:
     visible_B1TT = document_mask(boundaries)
 
     def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+        """Return out_BHTK."""
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
         return F.scaled_dot_product_attention(q_BHTK, k_BHTK, v_BHTK, attn_mask=visible_B1TT)
 
@@ -79,6 +81,7 @@ def _documents(boundaries: Boundaries) -> Attend:
     B, T = boundaries.doc_ids.shape
 
     def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+        """Return out_BHTK."""
         k_BHTK, v_BHTK = for_each_head(q_BHTK, k_BGTK, v_BGTK)
         documents = zip(*(_split(x, boundaries) for x in (q_BHTK, k_BHTK, v_BHTK)), strict=True)
         out_1HNK = torch.cat(

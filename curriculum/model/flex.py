@@ -38,6 +38,7 @@ def flex_attend(
     score = _capped(softcap) if softcap is not None else _plain
 
     def attend(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTK: Tensor) -> Tensor:
+        """Return out_BHTK."""
         if q_BHTK.is_cuda:
             out: Tensor = _compiled()(
                 q_BHTK, k_BGTK, v_BGTK, score_mod=score, block_mask=mask, enable_gqa=True

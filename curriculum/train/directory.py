@@ -1,0 +1,109 @@
+"""A run's directory: open until its manifest stands, owned by one process at a time."""
+
+import contextlib
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+from pydantic import ValidationError
+
+from curriculum.store import Store
+from curriculum.train.disk import write_text
+from schemas.errors import JobError
+from schemas.job import Job, Report, RunState
+
+JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
+CHECKPOINTS, METRICS = "checkpoints", "metrics"
+
+
+def read_job(path: Path) -> Job:
+    """The job in a file.
+
+    Raises:
+        JobError: for a file that isn't there or isn't a job.
+    """
+    if not path.is_file():
+        raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
+    try:
+        return Job.model_validate_json(path.read_text())
+    except ValidationError as broken:
+        first = broken.errors(include_url=False)[0]
+        raise JobError(
+            str(path),
+            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
+            cause="this is no job of this version",
+            cure="Make the job again",
+        ) from None
+
+
+def read_report(directory: Path) -> Report:
+    """The report that a run left."""
+    return Report.model_validate_json((directory / REPORT).read_text())
+
+
+@contextlib.contextmanager
+def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
+    """Own a run's directory; the system lets go of it when this process dies.
+
+    What a killed owner left half written is removed, and so is the report of an earlier end.
+
+    Raises:
+        JobError: while another process trains it, naming that process.
+    """
+    folder = store.root / ".locks"
+    folder.mkdir(exist_ok=True)
+    lock = filelock.FileLock(folder / f"{job.run_key}-{job.attempt}.train.lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise _owned(directory) from None
+    try:
+        for draft in directory.rglob(".*.draft"):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+        (directory / REPORT).unlink(missing_ok=True)
+        write_text(directory / STATE, this_process().model_dump_json(indent=1))
+        yield
+    finally:
+        (directory / STATE).unlink(missing_ok=True)
+        lock.release()
+
+
+def this_process() -> RunState:
+    """What tells this process from every other, also from a later one with its pid."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return RunState(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        process_started=process_started(os.getpid()) or 0.0,
+        boot_id=boot.read_text().strip() if boot.is_file() else "",
+    )
+
+
+def process_started(pid: int) -> float | None:
+    """Seconds from boot to the start of a process, or None where there is no such process."""
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        # The name of a program stands in brackets and may hold spaces; field 22 is counted after it.
+        fields = stat.read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(state: RunState) -> bool:
+    """Whether the owner in a state.json of this machine still runs."""
+    here = this_process()
+    same_machine = (state.host, state.boot_id) == (here.host, here.boot_id)
+    return same_machine and process_started(state.pid) == state.process_started
+
+
+def _owned(directory: Path) -> JobError:
+    file = directory / STATE
+    owner = RunState.model_validate_json(file.read_text()) if file.is_file() else None
+    who = f"process {owner.pid} on {owner.host}" if owner else "another process"
+    return JobError(
+        str(directory), who, cause="it trains this run now", cure="Wait for it, or end it first"
+    )

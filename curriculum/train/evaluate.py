@@ -1,0 +1,226 @@
+"""Bits per byte on held-out rows, with an interval over documents."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+import torch
+
+from curriculum.model.decoder import Decoder
+from curriculum.model.loss import token_nll
+from curriculum.train.loader import Batch, collate
+from curriculum.train.precision import mixed
+from curriculum.train.shards import EVALUATION_COLUMNS, Row, Shards
+from schemas.errors import JobError
+from schemas.job import Evaluation, EvaluationStratum, Figure, Job
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 1000
+INTERVAL = (2.5, 97.5)
+ANY_DOMAIN = "*"
+
+
+class Cancelled(Exception):  # noqa: N818 - it is an outcome, not a fault
+    """Someone asked the run to stop."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentSums:
+    """Nats and bytes of the scored tokens of each document."""
+
+    nats: Floats
+    num_bytes: Floats
+    tokens: int
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Σ nll / ln 2 ÷ Σ bytes."""
+        return float(self.nats.sum() / math.log(2) / self.num_bytes.sum())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluator:
+    """What an evaluation reads: model, job, the workspace, and bytes by token id."""
+
+    model: Decoder
+    job: Job
+    workspace: Path
+    token_bytes: torch.Tensor
+    stop: Callable[[], bool]
+
+    def figures(self, step: int) -> tuple[Figure, ...]:
+        """All figures of the job's evaluations at a step, each evaluation's weighted mean last.
+
+        Raises:
+            Cancelled: between two batches, when a stop was asked for.
+            JobError: for a stratum without scored bytes, or a loss that isn't a number.
+        """
+        base = self.model.rope_base
+        self.model.eval()
+        try:
+            return tuple(
+                figure
+                for evaluation in self.job.evaluations
+                for figure in self._evaluation(evaluation, step)
+            )
+        finally:
+            self.model.rope_base = base
+            self.model.train()
+
+    def _evaluation(self, evaluation: Evaluation, step: int) -> list[Figure]:
+        self.model.rope_base = evaluation.rope_base
+        sums = [self._stratum(stratum, evaluation.max_positions) for stratum in evaluation.strata]
+        figures = [
+            _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])
+            for stratum, each in zip(evaluation.strata, sums, strict=True)
+        ]
+        weights = [stratum.weight for stratum in evaluation.strata]
+        return [*figures, _figure(evaluation, "*", "*", step, sums, weights)]
+
+    def _stratum(self, stratum: EvaluationStratum, max_positions: int) -> DocumentSums:
+        nats: dict[str, float] = {}
+        num_bytes: dict[str, int] = {}
+        tokens = 0
+        for batch in self._batches(stratum, max_positions):
+            if self.stop():
+                raise Cancelled
+            for document, nll, size, count in self._documents(batch):
+                nats[document] = nats.get(document, 0.0) + nll
+                num_bytes[document] = num_bytes.get(document, 0) + size
+                tokens += count
+        _require_numbers(stratum, nats, num_bytes)
+        return DocumentSums(
+            nats=np.array(list(nats.values())),
+            num_bytes=np.array(list(num_bytes.values()), dtype=np.float64),
+            tokens=tokens,
+        )
+
+    def _batches(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[Batch]:
+        length = stratum.rows.row_length
+        each = max(self.job.micro_positions // length, 1)
+        rows: list[Row] = []
+        for row in rows_of(stratum, self.workspace, limit=max(max_positions // length, 1)):
+            rows.append(row)
+            if len(rows) == each:
+                yield collate(rows)
+                rows = []
+        if rows:
+            yield collate(rows)
+
+    @torch.no_grad()
+    def _documents(self, batch: Batch) -> Iterator[tuple[str, float, int, int]]:
+        """Document id, nats, bytes and scored tokens of each document of a batch."""
+        device = self.model.head.weight.device
+        moved = batch.to(device)
+        with mixed(device):
+            x_BTD = self.model.hidden(moved.input_ids, moved.boundaries)
+            nll_N = token_nll(x_BTD, self.model.head.weight, moved.target_ids, moved.loss_mask)
+        row_N, position_N = (each.numpy() for each in batch.loss_mask.nonzero(as_tuple=True))
+        document_N = batch.boundaries.doc_ids.numpy()[row_N, position_N]
+        offsets = np.cumsum([0, *map(len, batch.document_ids)])
+        index_N = offsets[row_N] + document_N
+        size_N = self.token_bytes[batch.target_ids.numpy()[row_N, position_N]].numpy()
+        names = [name for row in batch.document_ids for name in row]
+        nats = np.bincount(index_N, nll_N.double().cpu().numpy(), minlength=len(names))
+        sizes = np.bincount(index_N, size_N, minlength=len(names))
+        counts = np.bincount(index_N, minlength=len(names))
+        yield from zip(
+            names, nats.tolist(), sizes.astype(int).tolist(), counts.tolist(), strict=True
+        )
+
+
+def rows_of(stratum: EvaluationStratum, workspace: Path, *, limit: int) -> Iterator[Row]:
+    """The first `limit` rows of a stratum's domain, in the order in which they lie."""
+    shards = Shards(workspace / stratum.rows.path, EVALUATION_COLUMNS)
+    found = 0
+    for shard in range(len(shards.files)):
+        for index, domain in enumerate(shards.domains(shard)):
+            if found < limit and stratum.domain in (ANY_DOMAIN, domain):
+                found += 1
+                yield shards.row(shard, index)
+
+
+def read_token_bytes(folder: Path) -> torch.Tensor:
+    """Bytes that each id encodes, 0 for control tokens; int64 [vocab_size]."""
+    path = folder / "token_bytes.parquet"
+    if not path.is_file():
+        raise JobError(str(path), cause="the tokenizer is missing", cure="Build the phase again")
+    values = pq.read_table(path, columns=["num_bytes"], partitioning=None)["num_bytes"].to_numpy()
+    return torch.from_numpy(values.astype(np.int64))
+
+
+def interval(
+    strata: Sequence[DocumentSums], weights: Sequence[float], *, seed: int
+) -> tuple[float, float]:
+    """95 % of the weighted mean's values when each stratum's documents are drawn anew, seeded.
+
+    Costs RESAMPLES · documents; 100 resamples are drawn at once.
+    """
+    means = np.zeros(RESAMPLES)
+    for number, (sums, weight) in enumerate(zip(strata, weights, strict=True)):
+        generator = np.random.default_rng([seed, number])
+        means += weight / math.fsum(weights) * _resampled(sums, generator)
+    low, high = np.percentile(means, INTERVAL)
+    return float(low), float(high)
+
+
+def _resampled(sums: DocumentSums, generator: np.random.Generator) -> Floats:
+    documents = len(sums.nats)
+    chances = np.full(documents, 1 / documents)
+    drawn: list[Floats] = []
+    for _ in range(RESAMPLES // 100):
+        times = generator.multinomial(documents, chances, size=100).astype(np.float64)
+        # A draw may hold no scored byte at all where few documents have any.
+        num_bytes = np.maximum(times @ sums.num_bytes, 1)
+        drawn.append(times @ sums.nats / math.log(2) / num_bytes)
+    return np.concatenate(drawn)
+
+
+def _figure(
+    evaluation: Evaluation,
+    family: str,
+    domain: str,
+    step: int,
+    strata: Sequence[DocumentSums],
+    weights: Sequence[float],
+) -> Figure:
+    low, high = interval(strata, weights, seed=step)
+    total = math.fsum(weights)
+    pairs = zip(strata, weights, strict=True)
+    return Figure(
+        kind=evaluation.kind,
+        phase=evaluation.phase,
+        family=family,
+        domain=domain,
+        step=step,
+        val_bpb=math.fsum(sums.bits_per_byte * weight for sums, weight in pairs) / total,
+        low=low,
+        high=high,
+        scored_tokens=sum(sums.tokens for sums in strata),
+        scored_bytes=int(sum(sums.num_bytes.sum() for sums in strata)),
+    )
+
+
+def _require_numbers(
+    stratum: EvaluationStratum, nats: dict[str, float], num_bytes: dict[str, int]
+) -> None:
+    name = f"evaluation of {stratum.family}, {stratum.domain}"
+    if not sum(num_bytes.values()):
+        raise JobError(
+            name,
+            stratum.rows.path,
+            cause="its rows score no byte",
+            cure="Build the validation rows again, or raise val_fraction",
+        )
+    wrong = next((document for document, nll in nats.items() if not math.isfinite(nll)), None)
+    if wrong is not None:
+        raise JobError(
+            name,
+            f"document {wrong}",
+            cause="the loss isn't a number",
+            cure="Lower the learning rate, or train again from an earlier checkpoint",
+        )

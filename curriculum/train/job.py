@@ -1,0 +1,292 @@
+"""Making a job: a diet, a phase and published artefacts become one frozen value."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import torch
+
+from curriculum.model.presets import Preset, model_spec, preset
+from curriculum.store import Artefact
+from curriculum.train.directory import JOB, read_job, read_report
+from curriculum.train.run import run_recipe
+from schemas.diet import Diet, DietPhase
+from schemas.errors import JobError
+from schemas.job import (
+    Backend,
+    CheckpointRef,
+    Evaluation,
+    EvaluationStratum,
+    Job,
+    OptimizerSpec,
+    RowsSource,
+    TokenizerRef,
+)
+from schemas.mixture import MixtureReport
+from schemas.phase import PhaseSpec
+
+ANNEAL = "anneal"
+DEFAULT_EVALUATION_POSITIONS = 1 << 17
+EVALUATIONS = 10
+"""Over a whole job, the one before it not counted."""
+LONGEST_BETWEEN_CHECKPOINTS = 500
+SHORTEST_BETWEEN_CHECKPOINTS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ingredients:
+    """The published artefacts that a job reads; `previous` is the finished run that it carries on."""
+
+    workspace: Path
+    plan: Artefact
+    rows: tuple[Artefact, ...]
+    tokenizer: Artefact
+    previous: Artefact | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Where a job runs, and by which kernel."""
+
+    device: str
+    backend: Backend
+    threads: int
+
+    @staticmethod
+    def here() -> "Machine":
+        """A GPU with flex where there is one, else all of the CPU with documents."""
+        gpu = torch.cuda.is_available()
+        return Machine(
+            device="cuda" if gpu else "cpu",
+            backend="flex" if gpu else "documents",
+            threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Validation:
+    """Causal validation rows of a family: its share of the phase, and its factors by domain."""
+
+    family: str
+    share: float
+    rows: Artefact
+    factors: Mapping[str, float] | None = None
+
+
+def make_job(
+    diet: Diet,
+    phase_name: str,
+    phase: PhaseSpec,
+    ingredients: Ingredients,
+    *,
+    evaluations: Sequence[Evaluation],
+    machine: Machine | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> Job:
+    """The job of a diet's phase, or of its tail `anneal` over the last phase's spec.
+
+    `evaluations` are this phase's and the anchor; those of earlier phases come from the previous run.
+
+    Raises:
+        JobError: for an unknown model or phase, or a plan without one whole step.
+    """
+    machine = machine or Machine.here()
+    size = preset(diet.model)
+    mixture = _mixture(ingredients.plan)
+    before = _previous_job(ingredients)
+    eats = _diet_phase(diet, phase_name)
+    job = Job(
+        specialist=diet.specialist,
+        branch=diet.branch,
+        phase=phase_name,
+        run_key="",
+        attempt=1,
+        seed=diet.seed,
+        model=model_spec(diet.model, _vocab_size(ingredients.tokenizer)),
+        backend=machine.backend,
+        device="cuda" if machine.device == "cuda" else "cpu",
+        threads=machine.threads,
+        tokenizer=_tokenizer(ingredients),
+        plan=_relative(ingredients.plan.path / "plan.parquet", ingredients.workspace),
+        plan_key=ingredients.plan.key,
+        plan_content=ingredients.plan.content,
+        rows=tuple(rows_source(each, ingredients.workspace) for each in ingredients.rows),
+        rope_base=phase.rope_base,
+        micro_positions=max(
+            mixture.slot_length, min(size.micro_positions, mixture.tokens_per_step)
+        ),
+        tokens_per_step=mixture.tokens_per_step,
+        steps=mixture.steps,
+        optimizer=_optimizer(size, phase_name, mixture, before),
+        start_from=_start_from(ingredients),
+        evaluations=_evaluations(evaluations, before),
+        evaluate_every=max(mixture.steps // EVALUATIONS, 1),
+        checkpoint_every=_between_checkpoints(mixture.steps),
+        advance_when=None if phase_name == ANNEAL else eats.advance_when,
+        require=eats.require,
+        overrides=dict(overrides or {}),
+    )
+    return job.model_copy(update={"run_key": run_recipe(job).key})
+
+
+def evaluation(
+    name: str,
+    rope_base: float,
+    validations: Sequence[Validation],
+    *,
+    workspace: Path,
+    max_positions: int = DEFAULT_EVALUATION_POSITIONS,
+) -> Evaluation:
+    """The evaluation of a phase, or of the `anchor`: strata by family and domain.
+
+    A family's share is spread over its domains as a serving's is: tokens of a domain ∝ what there is of
+    it × its factor. Shares of one family add up.
+
+    Raises:
+        JobError: where no validation row is left.
+    """
+    strata = [stratum for validation in validations for stratum in _strata(validation, workspace)]
+    total = math.fsum(stratum.weight for stratum in strata)
+    if not total:
+        raise JobError(
+            f"evaluation of {name}",
+            cause="there are no validation rows",
+            cure="Raise val_fraction in the corpus, or add repositories",
+        )
+    return Evaluation(
+        kind="anchor" if name == "anchor" else "phase",
+        phase=name,
+        rope_base=rope_base,
+        max_positions=max_positions,
+        strata=tuple(
+            stratum.model_copy(update={"weight": stratum.weight / total}) for stratum in strata
+        ),
+    )
+
+
+def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
+    """A rows artefact as a job names it."""
+    return RowsSource(
+        key=rows.key,
+        content=rows.content,
+        path=_relative(rows.path, workspace),
+        row_length=int(rows.manifest.labels["row_length"]),
+    )
+
+
+def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
+    tokens: dict[str, int] = {}
+    for file in validation.rows.files():
+        table = pq.read_table(file, columns=["domain", "valid_token_count"], partitioning=None)
+        for row in table.to_pylist():
+            tokens[row["domain"]] = tokens.get(row["domain"], 0) + row["valid_token_count"]
+    weights = {
+        domain: count * _factor(domain, validation.factors)
+        for domain, count in sorted(tokens.items())
+    }
+    total = math.fsum(weights.values())
+    return [
+        EvaluationStratum(
+            family=validation.family,
+            domain=domain,
+            weight=validation.share * weight / total,
+            rows=rows_source(validation.rows, workspace),
+        )
+        for domain, weight in weights.items()
+        if weight
+    ]
+
+
+def _factor(domain: str, factors: Mapping[str, float] | None) -> float:
+    if factors is None:
+        return 1.0
+    return factors.get(domain, factors.get("*", 0.0))
+
+
+def _diet_phase(diet: Diet, name: str) -> DietPhase:
+    if name == ANNEAL:
+        return diet.phases[-1]
+    found = next((each for each in diet.phases if each.phase == name), None)
+    if found is None:
+        listed = ", ".join(each.phase for each in diet.phases)
+        raise JobError(
+            f"phase of {diet.specialist}",
+            name,
+            cause=f"the diet lists {listed}",
+            cure="Name one of them",
+        )
+    return found
+
+
+def _mixture(plan: Artefact) -> MixtureReport:
+    report = MixtureReport.model_validate(plan.manifest.report)
+    if not report.steps:
+        raise JobError(
+            "token_budget",
+            f"{report.budget} tokens in this phase",
+            cause=f"one step takes {report.tokens_per_step} positions",
+            cure="Raise token_budget, or lower tokens_per_step",
+        )
+    return report
+
+
+def _optimizer(
+    size: Preset, phase: str, mixture: MixtureReport, before: Job | None
+) -> OptimizerSpec:
+    """Warm-up at the beginning and where T changes; none for a decay or the same T."""
+    longest = max(rows.row_length for rows in before.rows) if before is not None else None
+    no_warmup = phase == ANNEAL or mixture.slot_length == longest
+    return OptimizerSpec(
+        learning_rate=size.learning_rate,
+        warmup_steps=0 if no_warmup else min(size.warmup_steps, max(mixture.steps // 10, 1)),
+        schedule="decay" if phase == ANNEAL else "stable",
+    )
+
+
+def _evaluations(given: Sequence[Evaluation], before: Job | None) -> tuple[Evaluation, ...]:
+    """Those of earlier phases first, then the given; a given one replaces its namesake."""
+    named = {each.phase: each for each in (before.evaluations if before is not None else ())}
+    named.update({each.phase: each for each in given})
+    return tuple(named.values())
+
+
+def _between_checkpoints(steps: int) -> int:
+    return int(np.clip(steps // 10, SHORTEST_BETWEEN_CHECKPOINTS, LONGEST_BETWEEN_CHECKPOINTS))
+
+
+def _previous_job(ingredients: Ingredients) -> Job | None:
+    previous = ingredients.previous
+    return read_job(previous.path / JOB) if previous is not None else None
+
+
+def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
+    previous = ingredients.previous
+    if previous is None:
+        return None
+    return CheckpointRef(
+        run_key=previous.key,
+        run_content=previous.content,
+        path=read_report(previous.path).checkpoint,
+    )
+
+
+def _tokenizer(ingredients: Ingredients) -> TokenizerRef:
+    tokenizer = ingredients.tokenizer
+    return TokenizerRef(
+        key=tokenizer.key,
+        content=tokenizer.content,
+        path=_relative(tokenizer.path, ingredients.workspace),
+        vocab_size=_vocab_size(tokenizer),
+    )
+
+
+def _vocab_size(tokenizer: Artefact) -> int:
+    return int(pq.read_metadata(tokenizer.path / "token_bytes.parquet").num_rows)
+
+
+def _relative(path: Path, workspace: Path) -> str:
+    return path.relative_to(workspace.absolute()).as_posix()

@@ -1,0 +1,183 @@
+"""Rows of a plan as batches, for our trainer and for anyone's.
+
+    rows = PlannedRows.of(job, workspace)                                # a torch Dataset
+    batches = DataLoader(rows, batch_sampler=MicroBatches.of(job, rows), collate_fn=collate)
+
+The order follows from the plan alone: neither workers nor ranks change it.
+"""
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from curriculum.model.masks import Boundaries
+from curriculum.train.plan import Plan
+from curriculum.train.shards import Row, Shards
+from schemas.errors import MixtureError
+from schemas.job import Job
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """Rows of one length; tensors are [B, T] but for the boundaries' cu_seqlens."""
+
+    input_ids: Tensor
+    target_ids: Tensor
+    loss_mask: Tensor
+    boundaries: Boundaries
+    pack_ids: tuple[str, ...]
+    document_ids: tuple[tuple[str, ...], ...]
+    valid_tokens: int
+    attention_pairs: int
+
+    @property
+    def positions(self) -> int:
+        """B·T."""
+        return self.input_ids.numel()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a model of another make takes, by the names that are usual there."""
+        return {
+            "input_ids": self.input_ids,
+            "target_ids": self.target_ids,
+            "loss_mask": self.loss_mask,
+            "doc_ids": self.boundaries.doc_ids,
+            "position_ids": self.boundaries.position_ids,
+            "cu_seqlens": self.boundaries.cu_seqlens,
+        }
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        return Batch(
+            input_ids=self.input_ids.to(device, non_blocking=True),
+            target_ids=self.target_ids.to(device, non_blocking=True),
+            loss_mask=self.loss_mask.to(device, non_blocking=True),
+            boundaries=self.boundaries.to(device),
+            pack_ids=self.pack_ids,
+            document_ids=self.document_ids,
+            valid_tokens=self.valid_tokens,
+            attention_pairs=self.attention_pairs,
+        )
+
+
+def collate(rows: Sequence[Row]) -> Batch:
+    """Rows of one length become a batch, its boundaries checked and built."""
+    return Batch(
+        input_ids=torch.from_numpy(np.stack([row.input_ids for row in rows])),
+        target_ids=torch.from_numpy(np.stack([row.target_ids for row in rows])),
+        loss_mask=torch.from_numpy(np.stack([row.loss_mask for row in rows])),
+        boundaries=Boundaries.of(torch.from_numpy(np.stack([row.doc_ids for row in rows]))),
+        pack_ids=tuple(row.pack_id for row in rows),
+        document_ids=tuple(row.document_ids for row in rows),
+        valid_tokens=sum(row.valid_token_count for row in rows),
+        attention_pairs=sum(row.attention_pairs for row in rows),
+    )
+
+
+class PlannedRows(Dataset[Row]):
+    """The row at each position of a plan; positions come from MicroBatches or any sampler."""
+
+    def __init__(self, plan: Path, rows: dict[str, Path]) -> None:
+        self.path = plan
+        self.folders = rows
+        self.plan = Plan(plan)
+        self.shards = {key: Shards(folder) for key, folder in rows.items()}
+
+    @staticmethod
+    def of(job: Job, workspace: Path) -> "PlannedRows":
+        """The rows of a job whose paths are relative to `workspace`."""
+        return PlannedRows(
+            workspace / job.plan, {rows.key: workspace / rows.path for rows in job.rows}
+        )
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def __getitem__(self, position: int) -> Row:
+        """The row at a position.
+
+        Raises:
+            MixtureError: where the plan names rows that the job doesn't, or that aren't those.
+        """
+        planned = self.plan.at(position)
+        shards = self.shards.get(planned.rows_key)
+        if shards is None:
+            raise _astray(position, planned.rows_key, "the job lists no such rows")
+        row = shards.row(planned.shard, planned.row)
+        if row.pack_id != planned.pack_id:
+            raise _astray(position, planned.pack_id, f"there lies {row.pack_id}")
+        return row
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A worker process opens the files anew."""
+        return PlannedRows, (self.path, self.folders)
+
+
+class MicroBatches(Sampler[list[int]]):
+    """Positions of each micro-batch, step after step, from a slot on.
+
+    Within a step rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
+    micro-batches of 2 positions -> [0] [3] [1 2] [4].
+    """
+
+    def __init__(
+        self, plan: Plan, *, slots_per_step: int, micro_positions: int, steps: range
+    ) -> None:
+        self.plan = plan
+        self.slots_per_step = slots_per_step
+        self.micro_positions = micro_positions
+        self.steps = steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in self.steps:
+            first = step * self.slots_per_step
+            start, lengths = self.plan.lengths(first, first + self.slots_per_step)
+            for length in sorted(set(lengths.tolist()), reverse=True):
+                positions = (start + np.flatnonzero(lengths == length)).tolist()
+                each = max(self.micro_positions // length, 1)
+                yield from (positions[at : at + each] for at in range(0, len(positions), each))
+
+
+def steps_of(
+    job: Job, rows: PlannedRows, *, first_step: int, workers: int
+) -> Iterator[list[Batch]]:
+    """The micro-batches of each step from `first_step` on, all of a step together."""
+    slot = max(source.row_length for source in job.rows)
+    sampler = MicroBatches(
+        rows.plan,
+        slots_per_step=job.tokens_per_step // slot,
+        micro_positions=job.micro_positions,
+        steps=range(first_step, job.steps),
+    )
+    loader: DataLoader[Row] = DataLoader(
+        rows,
+        batch_sampler=sampler,
+        collate_fn=collate,
+        num_workers=workers,
+        multiprocessing_context="spawn" if workers else None,
+        worker_init_fn=_leave_signals_to_the_trainer,
+    )
+    step: list[Batch] = []
+    for batch in loader:
+        step.append(batch)
+        if sum(each.positions for each in step) == job.tokens_per_step:
+            yield step
+            step = []
+    assert not step, "the plan ended within a step"
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:
+    """A Ctrl-C reaches the whole group; the trainer finishes its step and then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _astray(position: int, value: str, cause: str) -> MixtureError:
+    return MixtureError(
+        f"position {position} of the plan", value, cause=cause, cure="Mix the phase again"
+    )

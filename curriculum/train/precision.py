@@ -1,0 +1,29 @@
+"""How a device computes: float32 and the same bits every time on a CPU, bfloat16 on a GPU."""
+
+import torch
+
+from schemas.errors import JobError
+from schemas.job import Job
+
+
+def mixed(device: torch.device) -> torch.autocast:
+    """Matrix products in bfloat16 on a GPU, weights and sums in float32; float32 throughout on a CPU."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
+
+
+def prepare(job: Job) -> torch.device:
+    """Set threads and determinism for this process, and return the job's device.
+
+    Raises:
+        JobError: for a GPU that isn't there.
+    """
+    torch.set_num_threads(job.threads)
+    if job.device == "cpu":
+        torch.use_deterministic_algorithms(True)
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise JobError(
+            "device", "cuda", cause="this machine has no usable GPU", cure="Make the job for cpu"
+        )
+    torch.set_float32_matmul_precision("high")
+    return torch.device("cuda")

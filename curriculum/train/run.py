@@ -1,0 +1,166 @@
+"""The parent's side: open or continue a run, start its process, publish what it leaves."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from curriculum.store import Artefact, Input, Recipe, Store
+from curriculum.train.directory import JOB, LOG, read_job, read_report
+from curriculum.train.disk import write_text
+from curriculum.train.exits import CANCELLED
+from schemas.errors import JobError
+from schemas.job import Job, Report
+from schemas.manifest import MANIFEST_NAME
+
+REVISION = 1
+GRACE_SECONDS = 12.0
+"""For the step in progress and its checkpoint; then the process group is killed, and the last
+checkpoint before it is what stays."""
+_LOG_LINES = 12
+_NO_PART_OF_THE_KEY = {
+    *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
+    *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
+    *("threads", "checkpoint_every"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A run: its directory, what it reports, and its artefact once it is finished."""
+
+    directory: Path
+    report: Report
+    artefact: Artefact | None
+    """None while it can go on: it was cancelled."""
+
+
+def train(store: Store, job: Job, *, again: bool = False) -> Run:
+    """The finished run of a job: found, or continued, or made.
+
+    `again` asks for a new attempt where a finished one stands; an open attempt is always continued,
+    with the job that was frozen in it.
+
+    Raises:
+        JobError: where the training process failed, with the end of its log.
+    """
+    folder = store.root / run_recipe(job).directory
+    done = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
+    newest = attempts(folder)[-1:]
+    if newest and newest == done[-1:] and not again:
+        return Run(
+            directory=newest[0], report=read_report(newest[0]), artefact=store.load(newest[0])
+        )
+    number = len(attempts(folder)) + (not newest or newest == done[-1:])
+    directory = folder / f"attempt={number}"
+    frozen = freeze(directory, job.model_copy(update={"attempt": number}))
+    report = launch(directory / JOB)
+    if report.stopped == "cancelled":
+        return Run(directory=directory, report=report, artefact=None)
+    artefact = store.publish_run(directory, run_recipe(frozen), report.model_dump(mode="json"))
+    return Run(directory=directory, report=report, artefact=artefact)
+
+
+def launch(job: Path) -> Report:
+    """Train in a process of its own, in a group of its own; its output goes to train.log beside the job.
+
+    An interrupt lets the step in progress end in a checkpoint, and is raised again.
+
+    Raises:
+        JobError: for any exit but 0 and 75 (cancelled), with the last lines of the log.
+    """
+    command = [sys.executable, "-m", "curriculum.train", str(job), "--parent", str(os.getpid())]
+    with (job.parent / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait()
+        finally:
+            _end(process)
+    if code not in (0, CANCELLED):
+        raise JobError(
+            str(job),
+            f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
+            cause=f"training ended with:\n{_last_lines(job.parent / LOG)}\n",
+            cure="Mend the cause and give the same command: it goes on from the last checkpoint",
+        )
+    return read_report(job.parent)
+
+
+def freeze(directory: Path, job: Job) -> Job:
+    """Write job.json into a run's directory; where one stands already, it is what counts."""
+    file = directory / JOB
+    if not file.is_file():
+        directory.mkdir(parents=True, exist_ok=True)
+        write_text(file, job.model_dump_json(indent=1))
+    return read_job(file)
+
+
+def attempts(folder: Path) -> list[Path]:
+    """The attempts of a run that were begun, in their order."""
+    return sorted(folder.glob("attempt=*"), key=lambda path: int(path.name.partition("=")[2]))
+
+
+def run_recipe(job: Job) -> Recipe:
+    """What a run is made from; neither names nor paths nor threads enter its key."""
+    config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
+    config["evaluations"] = [
+        evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows"}}})
+        for evaluation in job.evaluations
+    ]
+    labels = [("specialist", job.specialist), ("phase", job.phase)]
+    if job.branch is not None:
+        labels.insert(1, ("branch", job.branch))
+    return Recipe(
+        stage="runs",
+        labels=tuple(labels),
+        revision=REVISION,
+        config=config,
+        inputs=_inputs(job),
+        tools={"torch": torch.__version__},
+    )
+
+
+def _inputs(job: Job) -> tuple[Input, ...]:
+    inputs = [
+        Input(name="plan", key=job.plan_key, content=job.plan_content),
+        Input(name="tokenizer", key=job.tokenizer.key, content=job.tokenizer.content),
+        *(Input(name="rows", key=rows.key, content=rows.content) for rows in job.rows),
+        *(
+            Input(
+                name=f"evaluation {evaluation.kind} {evaluation.phase} {number}",
+                key=stratum.rows.key,
+                content=stratum.rows.content,
+            )
+            for evaluation in job.evaluations
+            for number, stratum in enumerate(evaluation.strata)
+        ),
+    ]
+    if job.start_from is not None:
+        start = job.start_from
+        inputs.append(Input(name="previous", key=start.run_key, content=start.run_content))
+    return tuple(inputs)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Let a process that still runs finish its step; kill what is left of its group."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])

@@ -1,0 +1,104 @@
+"""One job from its file to its report, in the process that trains it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.compute as pc
+import torch
+
+from curriculum.leakcheck import check_decoder
+from curriculum.store import Store
+from curriculum.train import checkpoint
+from curriculum.train.checkpoint import TrainerState
+from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT, claimed, read_job
+from curriculum.train.disk import write_text
+from curriculum.train.loop import Outcome, train_loop
+from curriculum.train.metrics import read_metrics, say
+from curriculum.train.precision import prepare
+from schemas.errors import CurriculumError, JobError
+from schemas.job import Figure, Job, Report
+
+
+def run_job(path: Path, stop: Callable[[], bool]) -> Report:
+    """Train the job in a file until it ends or `stop` says so, and leave report.json beside it.
+
+    Raises:
+        CurriculumError: what ended it; the report then says failed, and why.
+    """
+    job = read_job(path)
+    store = Store.containing(path)
+    directory = path.absolute().parent
+    with claimed(store, job, directory):
+        try:
+            device = prepare(job)
+            leakcheck = _leakcheck(job, device)
+            outcome = train_loop(job, store.root, directory, device, stop)
+        except CurriculumError as failed:
+            _write(directory, _report(job, store.root, directory, _failure(directory, failed)))
+            raise
+        report = _report(job, store.root, directory, outcome, leakcheck=leakcheck)
+        _write(directory, report)
+    say(f"{report.stopped}: {report.reason}")
+    return report
+
+
+def _leakcheck(job: Job, device: torch.device) -> Literal["passed", "not run"]:
+    if "leakcheck" not in job.require:
+        return "not run"
+    found = check_decoder(job.model, job.backend, device=device)
+    say(found.table())
+    if not found.passed:
+        raise JobError(
+            "leakcheck",
+            f"{len(found.failures)} claims fail",
+            cause="documents of a row influence one another",
+            cure="Read the table above; don't train on this backend",
+        )
+    return "passed"
+
+
+def _failure(directory: Path, failed: CurriculumError) -> Outcome:
+    last = checkpoint.newest(directory / CHECKPOINTS)
+    state = checkpoint.read_state(last) if last is not None else TrainerState()
+    return Outcome(stopped="failed", reason=str(failed), state=state, checkpoint=last)
+
+
+def _report(
+    job: Job,
+    workspace: Path,
+    directory: Path,
+    outcome: Outcome,
+    *,
+    leakcheck: Literal["passed", "not run"] = "not run",
+) -> Report:
+    state = outcome.state
+    seconds = float(pc.sum(read_metrics(directory / METRICS)["seconds"]).as_py() or 0.0)
+    where = outcome.checkpoint.relative_to(workspace).as_posix() if outcome.checkpoint else ""
+    return Report(
+        specialist=job.specialist,
+        phase=job.phase,
+        attempt=job.attempt,
+        stopped=outcome.stopped,
+        reason=outcome.reason,
+        steps=state.step,
+        tokens=state.tokens,
+        before=_at(state.figures, 0),
+        after=_at(state.figures, state.step) if state.step else (),
+        history=tuple(figure for figure in state.figures if figure.family == "*"),
+        tokens_per_second=state.tokens.positions / seconds if seconds else 0.0,
+        seconds=seconds,
+        gpu_seconds=seconds if job.device == "cuda" else 0.0,
+        device=job.device,
+        backend=job.backend,
+        leakcheck=leakcheck,
+        checkpoint=where,
+    )
+
+
+def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
+    return tuple(figure for figure in figures if figure.step == step)
+
+
+def _write(directory: Path, report: Report) -> None:
+    write_text(directory / REPORT, report.model_dump_json(indent=1))
