@@ -1,0 +1,151 @@
+"""Diets and phases by name or path: YAML becomes frozen values, with what the command line changed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import ValidationError
+
+from curriculum.diets.resolve import faults
+from schemas.diet import Diet
+from schemas.errors import DietError
+from schemas.phase import PhaseSpec, PhasesSpec
+from schemas.text import line_of, nearest, parse
+from schemas.yaml_text import LARGEST_TEXT
+
+PACKAGE = Path(__file__).parents[1]
+DIETS = PACKAGE / "diets"
+
+Phases = Mapping[str, PhaseSpec]
+"""Phases by name, in the order of the curriculum; read-only."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DietOverrides:
+    """What the command line changes of a diet; None leaves what the diet says."""
+
+    corpus: str | None = None
+    model: str | None = None
+    tokenizer: str | None = None
+    token_budget: int | str | None = None
+    """As in YAML: 20M, 10B or a whole number."""
+    max_repetition: float | None = None
+    """Of every phase."""
+    seed: int | None = None
+    branch: str | None = None
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """What is changed, by name, for the job's record."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: str(value) for name, value in values if value is not None}
+
+    def apply(self, diet: Diet) -> Diet:
+        """The diet with the changes, checked as if the file had said so.
+
+        Raises:
+            DietError: naming the option whose value doesn't fit.
+        """
+        changed = {name: getattr(self, name) for name in self.recorded}
+        every_phase = {name: changed.pop(name) for name in ("max_repetition",) if name in changed}
+        content = diet.model_dump() | changed
+        content["phases"] = [phase | every_phase for phase in content["phases"]]
+        try:
+            return Diet.model_validate(content)
+        except ValidationError as invalid:
+            fault = invalid.errors(include_url=False)[0]
+            option = str(fault["loc"][-1]).replace("_", "-")
+            message = str(fault["msg"]).removeprefix("Value error, ")
+            cause, _, cure = message.partition(". ")
+            raise DietError(
+                f"--{option}", fault["input"], cause=cause, cure=cure or "Give another value"
+            ) from None
+
+
+def diet_names() -> tuple[str, ...]:
+    """The names of the diets that come with the package, sorted."""
+    return tuple(sorted(file.stem for file in DIETS.glob("*.yaml")))
+
+
+def phases_files() -> tuple[str, ...]:
+    """The names of the phases files that come with the package, sorted."""
+    return tuple(sorted(file.stem for file in PACKAGE.glob("phases*.yaml")))
+
+
+def phase_names(name_or_path: str = "phases") -> tuple[str, ...]:
+    """The phases of a phases file, in the order of the curriculum."""
+    return tuple(load_phases(name_or_path))
+
+
+def load_diet(name_or_path: str, overrides: DietOverrides | None = None) -> Diet:
+    """The diet of that name, or of that YAML file, held against the phases file that it names.
+
+    Paths in a diet are relative to its file.
+
+    Raises:
+        DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
+            a phase that isn't in the phases file; for an override that doesn't fit.
+    """
+    file = _find(name_or_path, DIETS, diet_names(), kind="diet")
+    text = _read(file)
+    diet = parse(Diet, text, file=str(file), error=DietError)
+    diet = diet.model_copy(update=dict(_anchored(diet, file.parent)))
+    for fault in faults(diet, load_phases(diet.phases_file)):
+        line = line_of(text, fault.location, file=str(file), error=DietError)
+        raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
+    return (overrides or DietOverrides()).apply(diet)
+
+
+def load_phases(name_or_path: str = "phases") -> Phases:
+    """The phases of that name, or of that YAML file, in the order of the curriculum.
+
+    Raises:
+        DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
+    """
+    file = _find(name_or_path, PACKAGE, phases_files(), kind="phases file")
+    spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
+    return MappingProxyType(spec.root)
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml", ".json"))
+
+
+def _find(name_or_path: str, folder: Path, known: tuple[str, ...], *, kind: str) -> Path:
+    file = Path(name_or_path) if _is_path(name_or_path) else folder / f"{name_or_path}.yaml"
+    if _is_path(name_or_path) and not file.is_file():
+        raise DietError(
+            name_or_path, cause="there is no such file", cure=f"Name a {kind}: {', '.join(known)}"
+        )
+    if not _is_path(name_or_path) and name_or_path not in known:
+        raise DietError(
+            name_or_path, cause=f"there is no such {kind}", cure=nearest(name_or_path, known)
+        )
+    return file
+
+
+def _read(file: Path) -> str:
+    size = file.stat().st_size
+    if size > 4 * LARGEST_TEXT:
+        raise DietError(
+            str(file),
+            f"{size} bytes",
+            cause=f"a configuration file has at most {LARGEST_TEXT} characters",
+            cure="Give the YAML file itself",
+        )
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as broken:
+        line = broken.object.count(b"\n", 0, broken.start) + 1
+        raise DietError(
+            f"{file}:{line}", cause="this is not UTF-8", cure="Save the file as UTF-8"
+        ) from None
+
+
+def _anchored(diet: Diet, folder: Path) -> Iterator[tuple[str, str]]:
+    """The fields of a diet that hold paths, relative to its folder."""
+    for name in ("phases_file", "corpus", "tokenizer"):
+        value = getattr(diet, name)
+        if _is_path(value):
+            yield name, str(folder / Path(value).expanduser())

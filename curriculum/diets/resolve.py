@@ -1,0 +1,230 @@
+"""Diet and phases become what each job trains on: servings with definite row lengths and tokens."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from schemas.diet import BUILDABLE_OBJECTIVES, AdvanceWhen, Diet, DietPhase, Objective, Serving
+from schemas.document import BUILDABLE_FAMILIES
+from schemas.errors import DietError
+from schemas.phase import Family, PhaseSpec
+from schemas.text import Location, nearest
+
+ANNEAL = "anneal"
+"""The name of the tail job."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedServing:
+    """A serving with nothing left open; `tokens` are valid tokens of its phase."""
+
+    index: int
+    family: Family
+    objective: Objective
+    row_length: int
+    share: float
+    tokens: int
+    domains: tuple[tuple[str, float], ...]
+    """Factors by domain, `*` for the rest; empty where all count the same."""
+    repositories: tuple[str, ...]
+    """Empty where all count."""
+
+    @property
+    def title(self) -> str:
+        """Family, objective and row length in words.
+
+        >>> serving.title
+        'v3_simple causal at 4096'
+        """
+        only = f" of {', '.join(self.repositories)}" if self.repositories else ""
+        return f"{self.family} {self.objective} at {self.row_length}{only}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedPhase:
+    """One job of a diet; the anneal is the last one, over the servings of the phase before it."""
+
+    specialist: str
+    branch: str | None
+    name: str
+    tokens: int
+    """Valid tokens: the portion of the diet's budget."""
+    rope_base: float
+    servings: tuple[ResolvedServing, ...]
+    max_repetition: float
+    on_shortage: str
+    advance_when: AdvanceWhen | None
+    on_budget: str
+    require: tuple[str, ...]
+    why: str
+
+    @property
+    def slot_length(self) -> int:
+        """S: row positions of a slot, the largest row length."""
+        return max(serving.row_length for serving in self.servings)
+
+    @property
+    def is_anneal(self) -> bool:
+        """Whether it is the decay at the end."""
+        return self.name == ANNEAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What a diet asks that its phases file can't give, and where the diet says so."""
+
+    location: Location
+    value: str
+    cause: str
+    cure: str
+
+
+def resolve(diet: Diet, phases: Mapping[str, PhaseSpec]) -> tuple[ResolvedPhase, ...]:
+    """The jobs of a diet in order, the anneal last; their tokens sum to the budget.
+
+    Raises:
+        DietError: for a phase that isn't in `phases`, a serving without a row length in a phase of
+            several, row lengths that don't divide the largest, two servings of the same rows.
+    """
+    for fault in faults(diet, phases):
+        raise DietError(f"diet {diet.specialist}", fault.value, cause=fault.cause, cure=fault.cure)
+    last = diet.phases[-1]
+    jobs = [(phase.phase, phase) for phase in diet.phases]
+    portions = [phase.portion for phase in diet.phases]
+    if diet.anneal:
+        tail = {"portion": diet.anneal.portion, "advance_when": None, "require": ()}
+        jobs.append((ANNEAL, last.model_copy(update=tail)))
+        portions.append(diet.anneal.portion)
+    budgets = _divide(diet.token_budget, portions)
+    return tuple(
+        _resolved(diet, name, phase, phases[phase.phase], tokens)
+        for (name, phase), tokens in zip(jobs, budgets, strict=True)
+    )
+
+
+def missing(phase: ResolvedPhase) -> tuple[DietError, ...]:
+    """What this version can't build of a phase, an error a serving; empty where all can be built."""
+    return tuple(
+        DietError(
+            f"phase {phase.name}",
+            f"{word} {value}",
+            cause="it is not built by this version",
+            cure="Leave the phase out, or take the serving out of the diet",
+        )
+        for serving in phase.servings
+        for word, value, known in (
+            ("family", serving.family, BUILDABLE_FAMILIES),
+            ("objective", serving.objective, BUILDABLE_OBJECTIVES),
+        )
+        if value not in known
+    )
+
+
+def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[Fault]:
+    """All that a diet asks and a phases file can't give."""
+    for at, phase in enumerate(diet.phases):
+        if phase.phase not in phases:
+            yield Fault(
+                location=("phases", at, "phase"),
+                value=f"phases.{at}.phase = {phase.phase!r}",
+                cause=f"there is no such phase in {diet.phases_file}",
+                cure=nearest(phase.phase, phases),
+            )
+            continue
+        yield from _serving_faults(at, phase, phases[phase.phase])
+
+
+def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Fault]:
+    lengths = [_row_length(serving, spec) for serving in phase.servings]
+    seen: dict[tuple[object, ...], int] = {}
+    for index, (serving, length) in enumerate(zip(phase.servings, lengths, strict=True)):
+        where = f"phases.{at}.servings.{index}"
+        location: Location = ("phases", at, "servings", index)
+        if length is None:
+            yield Fault(
+                location=location,
+                value=f"{where} ({serving.family})",
+                cause=f"{phase.phase} has rows of {_listed(spec.row_lengths)}, and it names none",
+                cure=f"Give it row_length: {spec.row_lengths[0]}",
+            )
+            continue
+        largest = max(each for each in lengths if each)
+        if largest % length:
+            yield Fault(
+                location=location,
+                value=f"{where}.row_length = {length}",
+                cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
+                cure=f"Take a row length that divides {largest}",
+            )
+        same = (serving.family, serving.objective, length, serving.repositories)
+        if same in seen:
+            yield Fault(
+                location=location,
+                value=f"{where} ({serving.family})",
+                cause=f"it reads the same rows as phases.{at}.servings.{seen[same]}",
+                cure="Make one serving of them, with the sum of their shares",
+            )
+        seen.setdefault(same, index)
+
+
+def _resolved(
+    diet: Diet, name: str, phase: DietPhase, spec: PhaseSpec, tokens: int
+) -> ResolvedPhase:
+    amounts = _divide(tokens, [serving.share for serving in phase.servings])
+    return ResolvedPhase(
+        specialist=diet.specialist,
+        branch=diet.branch,
+        name=name,
+        tokens=tokens,
+        rope_base=spec.rope_base,
+        servings=tuple(
+            _resolved_serving(index, serving, spec, amount)
+            for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
+        ),
+        max_repetition=phase.max_repetition,
+        on_shortage=phase.on_shortage,
+        advance_when=phase.advance_when,
+        on_budget=phase.on_budget,
+        require=phase.require,
+        why=phase.why,
+    )
+
+
+def _resolved_serving(
+    index: int, serving: Serving, spec: PhaseSpec, tokens: int
+) -> ResolvedServing:
+    row_length = _row_length(serving, spec)
+    assert row_length is not None
+    return ResolvedServing(
+        index=index,
+        family=serving.family,
+        objective=serving.objective,
+        row_length=row_length,
+        share=serving.share,
+        tokens=tokens,
+        domains=tuple(sorted((serving.domains or {}).items())),
+        repositories=tuple(sorted(serving.repositories or ())),
+    )
+
+
+def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
+    if serving.row_length is not None:
+        return serving.row_length
+    return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
+
+
+def _divide(total: int, shares: Sequence[float]) -> list[int]:
+    """Whole amounts in proportion to shares, which sum to the total.
+
+    >>> _divide(10, [0.45, 0.45, 0.1]), _divide(7, [0.2, 0.2, 0.2, 0.2, 0.2])
+    ([4, 5, 1], [1, 2, 1, 2, 1])
+    """
+    exact = [Fraction(share) for share in shares]
+    whole = sum(exact)
+    borders = [round(total * sum(exact[:upto]) / whole) for upto in range(len(shares) + 1)]
+    return [end - start for start, end in itertools.pairwise(borders)]
+
+
+def _listed(lengths: Sequence[int]) -> str:
+    return ", ".join(str(length) for length in lengths)

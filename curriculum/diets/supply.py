@@ -1,0 +1,102 @@
+"""What there is: the small columns of packed rows, without their tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from schemas.errors import SchemaError
+
+KEY_DIGITS = 12
+INDEX_DIGITS = 10
+"""pack_id is `<first 12 digits of the rows' key>-<index, 10 digits>`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Supply:
+    """The rows of one serving, by their number over all shards; 14 bytes a row."""
+
+    key: str
+    domains: tuple[str, ...]
+    """Sorted."""
+    domain: npt.NDArray[np.int16]
+    """[n], index into domains."""
+    valid_tokens: npt.NDArray[np.int32]
+    """[n]"""
+    pack_index: npt.NDArray[np.int64]
+    """[n], the digits after the dash of pack_id."""
+    shard_starts: npt.NDArray[np.int64]
+    """[shards + 1], the number of each shard's first row, and of all rows."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.valid_tokens)
+
+    def rows_of(self, domain: str) -> npt.NDArray[np.int64]:
+        """The numbers of the rows of one domain, ascending."""
+        return np.flatnonzero(self.domain == self.domains.index(domain))
+
+    def tokens_of(self, domain: str) -> int:
+        """The valid tokens of one domain."""
+        return int(self.valid_tokens[self.rows_of(domain)].sum(dtype=np.int64))
+
+
+def read_supply(files: Sequence[Path], *, key: str) -> Supply:
+    """The supply in the shards of a rows artefact, in shard order.
+
+    Raises:
+        SchemaError: for a pack_id that isn't of these rows.
+    """
+    names: dict[str, int] = {}
+    shards = [_read_shard(file, key, names) for file in files]
+    order = sorted(names)
+    ranks = np.empty(len(order), dtype=np.int16)
+    ranks[[names[name] for name in order]] = np.arange(len(order), dtype=np.int16)
+    codes = np.concatenate([np.empty(0, np.int16), *(shard[0] for shard in shards)])
+    return Supply(
+        key=key,
+        domains=tuple(order),
+        domain=ranks[codes],
+        valid_tokens=np.concatenate([np.empty(0, np.int32), *(shard[1] for shard in shards)]),
+        pack_index=np.concatenate([np.empty(0, np.int64), *(shard[2] for shard in shards)]),
+        shard_starts=np.cumsum([0, *(len(shard[0]) for shard in shards)], dtype=np.int64),
+    )
+
+
+def pack_ids(keys: pl.Series, indices: npt.NDArray[np.int64]) -> pl.Series:
+    """The pack_ids of rows, from the full key of each and its index.
+
+    >>> pack_ids(pl.Series(["ab" * 32]), np.array([17])).to_list()
+    ['abababababab-0000000017']
+    """
+    digits = pl.Series(indices).cast(pl.String).str.zfill(INDEX_DIGITS)
+    return keys.str.head(KEY_DIGITS) + "-" + digits
+
+
+def _read_shard(
+    file: Path, key: str, names: dict[str, int]
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    frame = pl.read_parquet(file, columns=["pack_id", "domain", "valid_token_count"])
+    for name in frame["domain"].unique(maintain_order=True):
+        names.setdefault(name, len(names))
+    prefix = f"{key[:KEY_DIGITS]}-"
+    packs = frame["pack_id"]
+    indices = packs.str.tail(INDEX_DIGITS).cast(pl.Int64, strict=False)
+    right = packs.str.starts_with(prefix) & indices.is_not_null()
+    if not right.all():
+        at = int((~right).arg_max() or 0)
+        raise SchemaError(
+            f"row {at} of {file.name}",
+            f"pack_id {packs[at]!r}",
+            cause=f"the rows' pack_ids begin with {prefix}",
+            cure="Build the rows again",
+        )
+    return (
+        frame["domain"].replace_strict(names, return_dtype=pl.Int16).to_numpy(),
+        frame["valid_token_count"].cast(pl.Int32).to_numpy(),
+        indices.to_numpy(),
+    )
