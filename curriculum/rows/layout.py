@@ -54,6 +54,14 @@ class Layout:
         """[d]: where each document begins, rows laid end to end."""
         return self.row * self.row_length + self.start
 
+    def only(self, rows: npt.NDArray[np.bool_]) -> "Layout":
+        """The rows where `rows` is true."""
+        return Layout(
+            row_length=self.row_length,
+            first_document=np.concatenate([[0], np.cumsum(self.num_docs[rows])]),
+            lengths=self.lengths[rows[self.row]],
+        )
+
     def per_row(self, values: Int64s) -> Int64s:
         """Sums of the documents' values, row by row."""
         sums: Int64s = np.add.reduceat(values, self.first_document[:-1])
