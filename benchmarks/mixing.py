@@ -1,0 +1,161 @@
+"""How long does a plan over ten million rows take, how much memory, and how fast is it read anywhere?
+
+    python benchmarks/mixing.py [ROWS] [RUNS]
+
+Rows have the small columns that mixing reads, in row groups of 64 Ki tokens as the writer makes them:
+sixteen rows of 4096. Prints a line a round; the last line is the median.
+"""
+
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.diets.demand import demand
+from curriculum.diets.plan import Planner, within, write_plan
+from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from curriculum.diets.supply import read_supply
+from schemas.phase import Family
+
+ROWS_PER_SHARD = 100_000
+ROW_GROUP = 16
+SERVINGS: tuple[tuple[Family, int, float], ...] = (
+    ("v3_doxygen", 4096, 0.6),
+    ("v3_simple", 4096, 0.3),
+    ("v4_context_graph", 16384, 0.1),
+)
+DOMAINS = ("memory", "other", "templates", "testing")
+POSITIONS = 4096
+
+
+def main() -> None:
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    folder = Path(tempfile.mkdtemp(prefix="mixing-"))
+    try:
+        for at, (_, _, share) in enumerate(SERVINGS):
+            write_rows(folder / str(at), at, int(rows * share))
+        rounds = [one_round(folder, rows) for _ in range(runs)]
+        seconds, megabytes, reading = (
+            statistics.median(each) for each in zip(*rounds, strict=True)
+        )
+        print(
+            f"median of {runs}: plan of {rows:,} rows {seconds:.1f} CPU s (bar 30), "
+            f"{megabytes:.0f} MB (bar 2000), {POSITIONS} rows anywhere {reading:.1f} ms (bar 50)"
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+def one_round(folder: Path, rows: int) -> tuple[float, float, float]:
+    """A process of its own, so that peak memory is this plan's."""
+    call = [sys.executable, __file__, "plan", str(folder), str(rows)]
+    done = subprocess.run(call, check=True, capture_output=True, text=True)
+    seconds, megabytes = map(float, done.stdout.split())
+    reading = statistics.median(read_times(folder / "plan.parquet"))
+    print(f"{seconds:.1f} CPU s, {megabytes:.0f} MB, reading {reading:.1f} ms")
+    return seconds, megabytes, reading
+
+
+def write_rows(folder: Path, at: int, rows: int) -> None:
+    """Shards of one serving, grouped by domain; the last row groups of a shard may be short."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(at)
+    per_domain = -(-rows // len(DOMAINS))
+    for shard, start in enumerate(range(0, rows, ROWS_PER_SHARD)):
+        numbers = np.arange(start, min(rows, start + ROWS_PER_SHARD))
+        table = pa.table(
+            {
+                "pack_id": pa.array([f"{key(at)[:12]}-{number:010d}" for number in numbers]),
+                "domain": pa.array([DOMAINS[number // per_domain] for number in numbers]),
+                "valid_token_count": rng.integers(3000, 4097, len(numbers)).astype(np.int32),
+            }
+        )
+        file = folder / f"part-{shard:05d}.parquet"
+        pq.write_table(table, file, row_group_size=ROW_GROUP, compression="zstd")
+
+
+def plan(folder: Path, rows: int) -> None:
+    """Write a plan of about as many rows as there are, and print CPU seconds and peak memory in MB."""
+    start = time.process_time()
+    supplies = [
+        read_supply(sorted((folder / str(at)).glob("*.parquet")), key=key(at))
+        for at in range(len(SERVINGS))
+    ]
+    phase = phase_of(rows)
+    strata = demand(phase, supplies)
+    planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=17)
+    pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=16)
+    totals = write_plan(folder / "plan.parquet", pieces, strata, supplies)
+    seconds = time.process_time() - start
+    assert totals.rows > 0.9 * rows, totals.rows
+    print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def phase_of(rows: int) -> ResolvedPhase:
+    servings = tuple(
+        ResolvedServing(
+            index=at,
+            family=family,
+            objective="causal",
+            row_length=row_length,
+            share=share,
+            tokens=0,
+            domains=(("*", 1.0), ("templates", 2.0)),
+            repositories=(),
+        )
+        for at, (family, row_length, share) in enumerate(SERVINGS)
+    )
+    return ResolvedPhase(
+        specialist="templates",
+        branch=None,
+        name="syntax",
+        tokens=rows * 3548,
+        rope_base=500_000,
+        servings=servings,
+        max_repetition=4,
+        on_shortage="stop",
+        advance_when=None,
+        on_budget="advance",
+        require=(),
+        why="",
+    )
+
+
+def read_times(file: Path) -> list[float]:
+    """Milliseconds to open a plan and read 4,096 rows at random positions, all columns."""
+    rng = np.random.default_rng(1)
+    total = pq.ParquetFile(file).metadata.num_rows
+    times = []
+    for position in rng.integers(0, total - POSITIONS, 20):
+        start = time.perf_counter()
+        opened = pq.ParquetFile(file)
+        sizes = [opened.metadata.row_group(at).num_rows for at in range(opened.num_row_groups)]
+        ends = np.cumsum(sizes)
+        first, last = np.searchsorted(ends, [position, position + POSITIONS - 1], side="right")
+        table = opened.read_row_groups(list(range(first, last + 1)))
+        offset = int(position - (ends[first] - sizes[first]))
+        found = table.slice(offset, POSITIONS)
+        times.append((time.perf_counter() - start) * 1000)
+        assert found["position"][0].as_py() == position
+        assert found.num_rows == POSITIONS
+    return times
+
+
+def key(at: int) -> str:
+    return f"{at:x}" * 64
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["plan"]:
+        plan(Path(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main()

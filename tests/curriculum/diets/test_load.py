@@ -1,0 +1,257 @@
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from curriculum.diets.load import (
+    DIETS,
+    PACKAGE,
+    DietOverrides,
+    diet_names,
+    load_diet,
+    load_phases,
+    phase_names,
+    phases_files,
+)
+from curriculum.diets.resolve import ResolvedPhase, missing, resolve
+from schemas.corpus import CorpusSpec
+from schemas.errors import CorpusError, DietError
+from schemas.json_schema import FOLDER
+from schemas.text import parse
+
+SPECIALISTS = (
+    "algorithms",
+    "build_toolchain",
+    "compilers",
+    "memory_raii",
+    "service_orchestration",
+    "systems_c",
+    "templates",
+    "testing",
+)
+DIET = """\
+specialist: templates
+corpus: sample
+model: tiny
+token_budget: 10M
+phases:
+  - phase: syntax
+    portion: 1.0
+    servings:
+      - {family: v3_simple, share: 1.0}
+"""
+
+
+def jobs(name: str) -> dict[str, ResolvedPhase]:
+    diet = load_diet(name)
+    return {job.name: job for job in resolve(diet, load_phases(diet.phases_file))}
+
+
+def portions(name: str) -> dict[str, float]:
+    found = jobs(name)
+    budget = sum(job.tokens for job in found.values())
+    return {job.name: job.tokens / budget for job in found.values()}
+
+
+def test_eight_specialists_and_the_demo_come_with_the_package() -> None:
+    assert diet_names() == tuple(sorted((*SPECIALISTS, "templates.demo")))
+    assert phases_files() == ("phases", "phases.demo")
+    assert phase_names() == ("syntax", "file_graph", "repository_graph", "structure")
+
+
+@pytest.mark.parametrize("name", SPECIALISTS)
+def test_every_specialist_goes_through_the_four_phases_and_says_why(name: str) -> None:
+    diet = load_diet(name)
+    assert diet.specialist == name
+    assert {phase.phase for phase in diet.phases} == set(phase_names())
+    assert diet.why
+    assert all(phase.why for phase in diet.phases)
+    assert diet.anneal
+    assert {serving.objective for phase in diet.phases for serving in phase.servings} == {"causal"}
+    assert missing(jobs(name)["repository_graph"])
+
+
+@pytest.mark.parametrize(
+    ("name", "heavy", "light"),
+    [
+        ("algorithms", ["syntax"], ["repository_graph"]),
+        ("templates", ["syntax", "structure"], []),
+        ("memory_raii", ["syntax", "file_graph"], []),
+        ("build_toolchain", ["file_graph", "repository_graph"], ["syntax"]),
+        ("service_orchestration", ["repository_graph", "structure"], ["syntax"]),
+        ("testing", ["syntax"], ["repository_graph"]),
+        ("compilers", ["file_graph", "repository_graph"], []),
+    ],
+)
+def test_heavy_phases_have_three_tenths_of_the_tokens_and_light_ones_an_eighth(
+    name: str, heavy: list[str], light: list[str]
+) -> None:
+    found = portions(name)
+    assert all(found[phase] >= 0.3 for phase in heavy)
+    assert all(found[phase] <= 0.12 for phase in light)
+
+
+def test_systems_c_is_balanced_over_the_first_three_phases() -> None:
+    found = [portions("systems_c")[name] for name in phase_names()[:3]]
+    assert max(found) <= 1.1 * min(found)
+
+
+def test_the_first_servings_are_what_each_specialist_asks_for() -> None:
+    first = {name: jobs(name)["syntax"].servings for name in SPECIALISTS}
+    largest = {
+        name: max(servings, key=lambda each: each.share).family for name, servings in first.items()
+    }
+    assert largest["algorithms"] == largest["testing"] == "v3_simple"
+    assert largest["templates"] == "v3_doxygen"
+    assert "v4_context_graph" in {serving.family for serving in first["memory_raii"]}
+    order = list(jobs("templates"))
+    assert order.index("structure") < order.index("repository_graph")
+
+
+def test_the_demo_is_built_whole_by_this_version() -> None:
+    found = jobs("templates.demo")
+    assert list(found) == ["syntax", "edits", "anneal"]
+    assert all(missing(job) == () for job in found.values())
+    assert max(job.slot_length for job in found.values()) <= 1024
+
+
+def test_phases_are_read_only_and_ordered() -> None:
+    phases = load_phases()
+    assert [spec.row_lengths for spec in phases.values()] == [
+        (4096,),
+        (16384,),
+        (65536,),
+        (4096, 16384, 65536),
+    ]
+    with pytest.raises(TypeError):
+        phases["other"] = phases["syntax"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [(file, "diet") for file in sorted(DIETS.glob("*.yaml"))]
+    + [(file, "phases") for file in sorted(PACKAGE.glob("phases*.yaml"))]
+    + [(file, "corpus") for file in sorted((PACKAGE / "corpora").glob("*.yaml"))],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_every_shipped_file_fits_the_schema_that_its_first_line_names(
+    file: Path, schema: str
+) -> None:
+    first = file.read_text().splitlines()[0]
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert (file.parent / named).resolve() == FOLDER / f"{schema}.schema.json"
+    jsonschema.validate(
+        yaml.safe_load(file.read_text()), json.loads((FOLDER / f"{schema}.schema.json").read_text())
+    )
+
+
+def test_the_sample_corpus_names_the_three_libraries_beside_it() -> None:
+    file = PACKAGE / "corpora" / "sample.yaml"
+    corpus = parse(CorpusSpec, file.read_text(), file=str(file), error=CorpusError)
+    assert [repository.name for repository in corpus.repositories] == [
+        "lattice",
+        "arena",
+        "ringlog",
+    ]
+    assert all(
+        repository.path == f"sample/{repository.name}.bundle" and repository.licence == "Apache-2.0"
+        for repository in corpus.repositories
+    )
+
+
+def test_an_unknown_name_is_told_the_likely_one_or_all() -> None:
+    with pytest.raises(
+        DietError, match=r"templtes: there is no such diet\. Did you mean 'templates"
+    ):
+        load_diet("templtes")
+    with pytest.raises(DietError, match="There are: algorithms, build_toolchain"):
+        load_diet("zzz")
+    with pytest.raises(DietError, match=r"\./x\.yaml: there is no such file"):
+        load_diet("./x.yaml")
+    with pytest.raises(DietError, match=r"phases_demo.*Did you mean 'phases.demo'"):
+        load_phases("phases_demo")
+
+
+def test_a_diet_is_read_from_a_path_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("talk: {row_length: 128, families: [v2_simple]}\n")
+    file = tmp_path / "diet.yaml"
+    file.write_text(
+        DIET.replace("corpus: sample", "corpus: ./code.yaml\nphases_file: mine.yaml").replace(
+            "phase: syntax", "phase: talk"
+        )
+    )
+    diet = load_diet(str(file))
+    assert diet.corpus == str(tmp_path / "code.yaml")
+    assert list(load_phases(diet.phases_file)) == ["talk"]
+    assert diet.tokenizer == "corpus"
+
+
+def test_a_phase_that_is_not_there_has_a_line_and_a_cure(tmp_path: Path) -> None:
+    file = tmp_path / "diet.yaml"
+    file.write_text(DIET.replace("phase: syntax", "phase: synatx"))
+    with pytest.raises(DietError) as caught:
+        load_diet(str(file))
+    assert str(caught.value) == (
+        f"{file}:6: phases.0.phase = 'synatx'; there is no such phase in phases. "
+        "Did you mean 'syntax'?"
+    )
+
+
+def test_a_serving_without_a_row_length_has_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "diet.yaml"
+    file.write_text(DIET.replace("phase: syntax", "phase: structure"))
+    with pytest.raises(DietError, match=r"diet\.yaml:9: phases\.0\.servings\.0 \(v3_simple\)"):
+        load_diet(str(file))
+
+
+def test_a_file_of_ten_megabytes_and_one_of_other_bytes_are_refused(tmp_path: Path) -> None:
+    large = tmp_path / "large.yaml"
+    large.write_text("# " + "x" * 10_000_000)
+    with pytest.raises(DietError, match=r"large\.yaml: 10000002 bytes.*at most 1000000"):
+        load_diet(str(large))
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"a: 1\nwhy: caf\xe9\n")
+    with pytest.raises(DietError, match=r"latin\.yaml:2: this is not UTF-8"):
+        load_diet(str(latin))
+    with pytest.raises(DietError, match="there is no such file"):
+        load_diet("/dev/zero.yaml")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "diet.yaml"
+    file.write_text("\ufeff" + DIET)
+    assert load_diet(str(file)).specialist == "templates"
+
+
+def test_overrides_change_the_diet_and_are_recorded() -> None:
+    overrides = DietOverrides(token_budget="20M", max_repetition=9.0, seed=3, branch="wide")
+    diet = load_diet("templates", overrides)
+    assert (diet.token_budget, diet.seed, diet.branch) == (20_000_000, 3, "wide")
+    assert {phase.max_repetition for phase in diet.phases} == {9.0}
+    assert overrides.recorded == {
+        "token_budget": "20M",
+        "max_repetition": "9.0",
+        "seed": "3",
+        "branch": "wide",
+    }
+    assert load_diet("templates", DietOverrides()) == load_diet("templates")
+    assert DietOverrides().recorded == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (DietOverrides(token_budget="20Q"), "--token-budget: 20Q; this is no number of tokens"),
+        (DietOverrides(token_budget=-1), "--token-budget: -1; Input should be greater than 0"),
+        (DietOverrides(max_repetition=0.5), "--max-repetition: 0.5"),
+        (DietOverrides(branch="../x"), "--branch: ../x"),
+    ],
+)
+def test_an_override_that_does_not_fit_names_its_option(
+    overrides: DietOverrides, said: str
+) -> None:
+    with pytest.raises(DietError) as caught:
+        load_diet("templates", overrides)
+    assert str(caught.value).startswith(said)
