@@ -103,6 +103,7 @@ class _DataSet:
     def check(self, files: Sequence[Path]) -> None:
         """Check the files one after another, then what spans them."""
         for path in files:
+            self._report.files += 1
             shard = path.relative_to(self._root).as_posix()
             try:
                 with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -116,7 +117,6 @@ class _DataSet:
         self._coverage.finish(self._faults)
 
     def _check_file(self, file: pq.ParquetFile, shard: str) -> None:
-        self._report.files += 1
         row_format = self._format(file.schema_arrow, shard)
         if row_format is None or not self._columns_fit(file.schema_arrow, row_format, shard):
             return

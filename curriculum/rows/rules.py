@@ -127,6 +127,15 @@ def doc_starts(columns: Columns, valid: Int64s) -> tuple[Int64s, Int64s]:
 
 def agreement(columns: Columns, layout: Layout, place: Place) -> None:
     """Rule 2: doc_ids, num_docs, document_ids and attention_pairs agree; padding only at the tail."""
+    ids, pad_id = columns.tokens("input_ids"), columns.row_format.pad_id
+    place.wrong_tokens(
+        Rule.BOUNDARIES,
+        _padding(layout) & (ids != pad_id),
+        f"what follows the valid tokens is padding, {pad_id}",
+        lambda i, t: f"input_ids is {ids[i, t]} at token {t}, after {layout.valid[i]} valid tokens",
+    )
+    if columns.has("doc_ids"):
+        _doc_ids(columns, layout, place)
     counted: dict[str, tuple[Any, Int64s]] = {
         "num_docs": (columns.scalars, layout.num_docs),
         "attention_pairs": (columns.scalars, attention_pairs(layout)),
@@ -144,15 +153,6 @@ def agreement(columns: Columns, layout: Layout, place: Place) -> None:
                 f"{name} is {found[i]}{many} where the boundaries give {expected[i]}"
             ),
         )
-    ids, pad_id = columns.tokens("input_ids"), columns.row_format.pad_id
-    place.wrong_tokens(
-        Rule.BOUNDARIES,
-        _padding(layout) & (ids != pad_id),
-        f"what follows the valid tokens is padding, {pad_id}",
-        lambda i, t: f"input_ids is {ids[i, t]} at token {t}, after {layout.valid[i]} valid tokens",
-    )
-    if columns.has("doc_ids"):
-        _doc_ids(columns, layout, place)
 
 
 def _doc_ids(columns: Columns, layout: Layout, place: Place) -> None:

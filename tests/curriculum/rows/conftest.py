@@ -77,6 +77,19 @@ def write(
     return Written(folder=folder, encodings=encodings, counts=counts)
 
 
+class Kit:
+    """The makers above, for tests, which can't import from here."""
+
+    encoding = staticmethod(encoding)
+    spool = staticmethod(spool)
+    write = staticmethod(write)
+
+
+@pytest.fixture
+def kit() -> Kit:
+    return Kit()
+
+
 @pytest.fixture
 def encodings() -> list[Encoding]:
     lengths = np.random.default_rng(11).integers(2, ROW + 1, 40)
