@@ -126,6 +126,7 @@ def leakcheck(
         cut=cut,
         multiple=multiple,
     )
+    _embedding(subject)
     findings = [
         _recurring_ids(subject),
         _positions(subject),

@@ -7,6 +7,7 @@ tensors.
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +48,10 @@ def flex_attend(
         times = q_BHTK.shape[1] // k_BGTK.shape[1]
         k_BHTK, v_BHTK = (x.repeat_interleave(times, dim=1) for x in (k_BGTK, v_BGTK))
         scale = 1 / math.sqrt(q_BHTK.shape[-1])
-        return _traced()(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
+        with warnings.catch_warnings():
+            # Tracing looks at .grad of inputs that are no leaves, and warns of its own look.
+            warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+            return _traced()(q_BHTK, k_BHTK, v_BHTK, score, mask.as_tuple(), scale)
 
     return attend
 

@@ -204,7 +204,7 @@ def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
 def _factor(domain: str, factors: Mapping[str, float] | None) -> float:
     if factors is None:
         return 1.0
-    return factors.get(domain, factors.get("*", 0.0))
+    return factors.get(domain, factors.get("*", 1.0))
 
 
 def _diet_phase(diet: Diet, name: str) -> DietPhase:
