@@ -1,0 +1,66 @@
+import dataclasses
+
+import pytest
+
+from curriculum.families.check import check_document
+from curriculum.families.render import render
+from schemas.document import Part, Span
+from schemas.errors import SchemaError
+
+
+@pytest.fixture
+def sound(make_change):
+    (document,) = render(
+        make_change("int a;\n\nint b;\n", "int c;\n\nint b;\n"), ["v3_simple"]
+    ).documents
+    return document
+
+
+def test_a_sound_document_passes(sound):
+    check_document(sound)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"text": "short"}, "tile"),
+        ({"parts": ()}, "tile"),
+        ({"provenance": ()}, "there are 0"),
+    ],
+)
+def test_a_broken_document_is_named(sound, change, cause):
+    with pytest.raises(SchemaError, match=cause):
+        check_document(dataclasses.replace(sound, **change))
+
+
+def test_a_part_inside_a_line_is_refused(sound):
+    size = len(sound.text.encode())
+    parts = (Part(kind="code", start=0, end=3), Part(kind="code", start=3, end=size))
+    with pytest.raises(SchemaError, match="line start"):
+        check_document(dataclasses.replace(sound, parts=parts, provenance=()))
+
+
+def test_an_empty_part_is_refused(sound):
+    parts = (
+        Part(kind="code", start=0, end=0),
+        dataclasses.replace(sound.parts[0]),
+        *sound.parts[1:],
+    )
+    with pytest.raises(SchemaError, match="not empty"):
+        check_document(dataclasses.replace(sound, parts=parts))
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(4, 4)], [(-1, 3)], [(0, 10**6)], [(3, 6), (5, 8)], [(6, 8), (1, 2)]]
+)
+def test_spans_outside_or_in_disorder_are_refused(sound, ranges):
+    spans = tuple(Span(kind="body", start=start, end=end) for start, end in ranges)
+    with pytest.raises(SchemaError):
+        check_document(dataclasses.replace(sound, spans=spans))
+
+
+def test_a_source_that_is_not_tiled_is_refused(sound):
+    source = dataclasses.replace(sound.provenance[0], end=sound.provenance[0].end + 1)
+    provenance = (source, *sound.provenance[1:])
+    with pytest.raises(SchemaError, match="tile their source"):
+        check_document(dataclasses.replace(sound, provenance=provenance))

@@ -1,0 +1,131 @@
+"""The registry, and what every document of every family keeps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.families.check import check_document
+from curriculum.families.render import REVISIONS, render, tools
+from curriculum.families.rendered import Count
+from schemas.corpus import LANGUAGES
+from schemas.document import BUILDABLE_FAMILIES, Document
+
+LINES = st.sampled_from(
+    [
+        "",
+        "   ",
+        "int f() {",
+        "  return 1;",
+        "}",
+        "namespace a {",
+        "class C {",
+        "};",
+        "// note \\",
+        "/* open",
+        "close */ int x;",
+        '  R"(raw',
+        '  )" y \\',
+        "#if A",
+        "#endif",
+        "#define M \\",
+        "??/",
+        "set(x é)",
+        "\f\v \\ ",
+        "\u2028",
+        "{" * 40,
+    ]
+) | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\n"), max_size=30)
+TEXTS = st.builds(
+    lambda lines, end: "\n".join(lines) + end,
+    st.lists(LINES, max_size=25),
+    st.sampled_from(["", "\n"]),
+)
+
+
+def generated_parts_dropped(document: Document) -> str:
+    data = document.text.encode()
+    return b"".join(
+        data[part.start : part.end] for part in document.parts if part.source >= 0
+    ).decode()
+
+
+def of_family(documents, family):
+    return [document for document in documents if document.family == family]
+
+
+@given(before=TEXTS, after=TEXTS, language=st.sampled_from(LANGUAGES), subject=st.text(max_size=40))
+def test_parts_tile_and_without_the_generated_ones_the_blob_remains(
+    make_change, before, after, language, subject
+):
+    change = make_change(before, after, language=language, subject=subject)
+    rendered = render(change, BUILDABLE_FAMILIES)
+    for document in rendered.documents:
+        check_document(document)
+        sides = {"a" * 40: after, "b" * 40: before}
+        assert generated_parts_dropped(document) == sides[document.provenance[0].blob] or (
+            document.family.startswith("v3") and not after
+        )
+    given_ = {document.family for document in rendered.documents}
+    assert given_ | {count.family for count in rendered.counts} == set(BUILDABLE_FAMILIES)
+
+
+@given(before=TEXTS, after=TEXTS)
+def test_the_two_styles_differ_in_nothing_but_the_header(make_change, before, after):
+    change = make_change(before, after)
+    plain = render(change, ["v2_simple", "v3_simple"]).documents
+    doxygen = render(change, ["v2_doxygen", "v3_doxygen"]).documents
+    assert len(plain) == len(doxygen)
+    for one, other in zip(plain, doxygen, strict=True):
+        assert one.text.partition("\n\n")[2] == other.text.partition("\n\n")[2]
+        assert [part.rank for part in one.parts] == [part.rank for part in other.parts]
+
+
+def test_documents_follow_the_order_of_the_families(make_change):
+    change = make_change("int a;\n", "int b;\n")
+    families = ["v3_doxygen", "v2_simple"]
+    documents = render(change, families).documents
+    assert [document.family for document in documents] == ["v3_doxygen", "v2_simple", "v2_simple"]
+
+
+def test_a_family_that_gives_nothing_says_why(make_change):
+    rendered = render(make_change(None, "int a;\n"), ["v3_simple", "v3_doxygen"])
+    assert not rendered.documents
+    assert rendered.counts == (
+        Count(family="v3_simple", reason="new_file"),
+        Count(family="v3_doxygen", reason="new_file"),
+    )
+
+
+def test_every_family_that_can_be_built_has_a_revision():
+    assert set(REVISIONS) == set(BUILDABLE_FAMILIES)
+    assert all(revision >= 1 for revision in REVISIONS.values())
+    assert set(tools()) == {"tree-sitter", "tree-sitter-c", "tree-sitter-cpp"}
+
+
+def test_an_unknown_family_is_a_programmers_mistake(make_change):
+    with pytest.raises(KeyError):
+        render(make_change("a\n", "b\n"), ["v9"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 300_000,
+        "namespace a{" * 50_000,
+        "#if X\n" * 50_000,
+        "x\n" * 100_000,
+        "/*" * 100_000,
+        'R"(' * 50_000,
+        "template<" * 50_000,
+        "\0\x01\x7f" * 50_000,
+        "int x;" * 50_000,
+        "a<" * 100_000,
+    ],
+    ids=lambda text: repr(text[:9]),
+)
+def test_a_hostile_file_gives_sound_documents(make_change, text):
+    change = make_change("int a;\n", text, hunks=make_change("", "int a;\n").hunks)
+    documents = render(change, BUILDABLE_FAMILIES).documents
+    assert of_family(documents, "v2_simple")
+    for document in documents:
+        check_document(document)

@@ -1,0 +1,85 @@
+from curriculum.families.render import render
+
+FAMILIES = ("v2_simple", "v2_doxygen")
+
+
+def texts(change, family="v2_simple"):
+    return [document.text for document in render(change, [family]).documents]
+
+
+def reasons(change):
+    return [count.reason for count in render(change, ["v2_simple"]).counts]
+
+
+def test_before_and_after_are_two_documents(make_change):
+    before, after = texts(make_change("int a;\n", "int b;\n"))
+    assert before.endswith("\n\nint a;\n")
+    assert after.endswith("\n\nint b;\n")
+    assert "Before: Mend it" in before
+    assert "Before" not in after
+
+
+def test_a_version_that_was_an_after_is_not_given_again(make_change):
+    change = make_change("int a;\n", "int b;\n", before_is_new=False)
+    assert len(texts(change)) == 1
+    assert reasons(change) == ["before_known"]
+
+
+def test_a_new_file_has_one_version(make_change):
+    assert len(texts(make_change(None, "int a;\n"))) == 1
+
+
+def test_a_snapshot_has_one_version(make_change):
+    change = make_change(None, "int a;\n", kind="snapshot", subject="", commit="", timestamp=0)
+    assert texts(change) == ["// File: src/a.cc\n// Repository: sample\n\nint a;\n"]
+
+
+def test_a_deleted_file_has_only_its_version_before(make_change):
+    change = make_change("int a;\n", None)
+    assert len(texts(change)) == 1
+    assert reasons(change) == ["deleted"]
+
+
+def test_a_pure_rename_gives_no_version_twice(make_change):
+    change = make_change("a;\n", "a;\n", kind="renamed", old_path="b.cc", before_is_new=False)
+    assert texts(change) == []
+    assert reasons(change) == ["before_known", "unchanged"]
+
+
+def test_an_empty_file_gives_no_document(make_change):
+    change = make_change(None, "")
+    assert texts(change) == []
+    assert reasons(change) == ["empty"]
+
+
+def test_the_version_before_stands_under_its_old_path(make_change):
+    change = make_change("a;\n", "b;\n", kind="renamed", path="new.cc", old_path="old.cc")
+    before, after = render(change, ["v2_simple"]).documents
+    assert before.text.startswith("// File: old.cc\n")
+    assert before.provenance[0].path == "old.cc"
+    assert "// Renamed from: old.cc\n" in after.text
+    assert after.provenance[0].path == "new.cc"
+
+
+def test_functions_are_parts_that_have_to_stay(make_change):
+    after = "int a() {\n  return 1;\n}\n\nint b() {\n  return 2;\n}\n"
+    (document,) = render(make_change(None, after), ["v2_simple"]).documents
+    assert [part.kind for part in document.parts] == ["header", "code", "code"]
+    assert not any(part.elidable for part in document.parts)
+
+
+def test_the_doxygen_header_is_documentation(make_change):
+    (document,) = render(make_change(None, "int a;\n"), ["v2_doxygen"]).documents
+    (span,) = document.spans
+    assert span.kind == "documentation"
+    block = document.text[span.start : span.end]
+    assert block.startswith("/**\n * @file src/a.cc\n * @brief Mend it\n")
+    assert block.endswith(" */")
+
+
+def test_doc_comments_and_bodies_are_spans_in_bytes(make_change):
+    after = "// é\n\n/// Twice ß.\nint twice(int x) { return 2 * x; }\n"
+    (document,) = render(make_change(None, after), ["v2_simple"]).documents
+    data = document.text.encode()
+    found = {span.kind: data[span.start : span.end].decode() for span in document.spans}
+    assert found == {"documentation": "/// Twice ß.", "body": "{ return 2 * x; }"}
