@@ -163,13 +163,16 @@ def version() -> str:
 
 def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     """The error of a git that ended with `code`."""
-    said = stderr.decode(errors="replace").strip().splitlines()
-    words = "; ".join(said[-3:]) if said else "it said nothing"
+    said = stderr.decode(errors="replace").splitlines()
+    words = [line for line in said if line.startswith(("fatal: ", "error: "))] or said
+    cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
+    if verb == "clone":
+        cure = "Correct the url; or clone the repository yourself and give its path"
     return CorpusError(
         f"git {verb}",
         f"exit code {code}",
-        cause=words,
-        cure="Try `git fsck` in the repository; clone it anew if it is damaged",
+        cause="; ".join(words[:3]).strip(". ") or "it said nothing",
+        cure=cure,
     )
 
 

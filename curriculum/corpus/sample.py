@@ -33,12 +33,13 @@ def unpack_samples(folder: Path) -> list[Path]:
 
 
 def _unpack(name: str, target: Path) -> Path:
-    def make(draft: Path) -> None:
-        bundle = SAMPLES / f"{name}.bundle"
-        git.transfer("clone", "--quiet", "--template=", "--", str(bundle), str(draft))
-        database = SAMPLES / f"{name}.compile_commands.json"
-        if database.is_file():
-            text = database.read_text(encoding="utf-8").replace(ROOT, str(target))
-            (draft / "compile_commands.json").write_text(text, encoding="utf-8")
+    return once(target, lambda draft: _fill(name, draft, root=target))
 
-    return once(target, make)
+
+def _fill(name: str, draft: Path, *, root: Path) -> None:
+    bundle = SAMPLES / f"{name}.bundle"
+    git.transfer("clone", "--quiet", "--template=", "--", str(bundle), str(draft))
+    database = SAMPLES / f"{name}.compile_commands.json"
+    if database.is_file():
+        text = database.read_text(encoding="utf-8").replace(ROOT, str(root))
+        (draft / "compile_commands.json").write_text(text, encoding="utf-8")

@@ -80,7 +80,7 @@ def select(documents: Sequence[DocumentsOf], corpus: CorpusSpec, file: Path) -> 
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
     listed = _unique(rows)
-    lineages = _lineages(listed)
+    lineages = _lineages(rows)
     sides, joined = _sides(listed, lineages, clusters(lineages, _sharing(rows)), corpus)
     decided = _decide(listed, sides, list(order))
     pq.write_table(
@@ -123,9 +123,11 @@ def _unique(rows: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def _lineages(listed: pl.DataFrame) -> list[Lineage]:
-    found = listed.group_by("lineage").agg(
-        pl.col("repository").first(), pl.col("order").min(), pl.col("timestamp").min()
+def _lineages(rows: pl.LazyFrame) -> list[Lineage]:
+    found = (
+        rows.group_by("lineage")
+        .agg(pl.col("repository").first(), pl.col("order").min(), pl.col("timestamp").min())
+        .collect(engine="streaming")
     )
     return [
         Lineage(name=name, repository=repository, order=order, since=since)

@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import pytest
+
+from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
+from schemas.errors import CorpusError
+
+CORPUS = """
+name: mine
+repositories:
+  - {name: near, path: repos/near}
+  - {name: home, path: ~/far}
+  - {name: there, path: /abs/there}
+  - {name: remote, url: "https://example.org/r.git", since: 2020-01-01}
+"""
+
+
+def test_paths_are_relative_to_the_file_and_home_is_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    (tmp_path / "c.yaml").write_text(CORPUS)
+    corpus = load_corpus(str(tmp_path / "c.yaml"))
+    assert [each.path for each in corpus.repositories] == [
+        f"{tmp_path}/repos/near",
+        "/home/me/far",
+        "/abs/there",
+        None,
+    ]
+
+
+def test_every_shipped_corpus_can_be_loaded():
+    for name in corpus_names():
+        assert load_corpus(name).repositories
+
+
+def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
+    (tmp_path / "sample.yaml").write_text(CORPUS)
+    monkeypatch.setattr("curriculum.corpus.load.CORPORA", tmp_path)
+    with pytest.raises(CorpusError, match="Did you mean 'sample'"):
+        load_corpus("sampel")
+    with pytest.raises(CorpusError, match="Shipped corpora: sample"):
+        load_corpus("other")
+    assert load_corpus("sample").name == "mine"
+
+
+def test_a_fault_in_the_file_names_its_line(tmp_path):
+    (tmp_path / "c.yaml").write_text(CORPUS + "val_fractoin: 0.5\n")
+    with pytest.raises(CorpusError, match=r"c\.yaml:8: .*Did you mean 'val_fraction'"):
+        load_corpus(str(tmp_path / "c.yaml"))
+
+
+def test_a_file_that_is_no_text_says_so(tmp_path):
+    (tmp_path / "c.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(CorpusError, match="can't be read"):
+        load_corpus(str(tmp_path / "c.yaml"))
+
+
+def test_repositories_on_the_spot_get_distinct_safe_names():
+    paths = ["/a/fmt", "/b/FMT", "/c/fmt.git", "/d/my repo", "/e/ü", "/f/x/.git", "/g/r.bundle"]
+    corpus = corpus_of_repositories([Path(path) for path in paths])
+    names = [each.name for each in corpus.repositories]
+    assert names == ["fmt", "FMT-2", "fmt-3", "my-repo", "repository", "x", "r"]
+    assert [each.path for each in corpus.repositories] == paths
+
+
+def test_no_repository_is_an_error():
+    with pytest.raises(CorpusError, match="at least one"):
+        corpus_of_repositories([])

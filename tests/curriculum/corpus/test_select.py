@@ -1,0 +1,187 @@
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.corpus.select import DocumentsOf, ingredients, select
+from curriculum.corpus.split import WHOLE_REPOSITORIES, place
+from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance
+
+
+def document(repository, path, text, *, family="v2_simple", blob=None, time=0) -> Document:
+    blob = blob or f"blob of {text}"
+    part = Part(kind="code", start=0, end=len(text), source=0)
+    source = Provenance(
+        repository=repository, commit="c", path=path, blob=blob, start=0, end=len(text)
+    )
+    return Document(
+        text=text,
+        family=family,
+        language="cpp",
+        licence=None,
+        timestamp=time,
+        parts=(part,),
+        spans=(),
+        provenance=(source,),
+        lineage=f"{repository}:{path}",
+    )
+
+
+def row(each: Document) -> dict[str, object]:
+    return {
+        **asdict(each),
+        "document_id": each.document_id,
+        "num_bytes": len(each.text.encode()),
+        "base_document_id": None,
+    }
+
+
+def corpus_of(*names: str, val_fraction: float = 0.3) -> CorpusSpec:
+    pins = tuple(RepositorySpec(name=name, path="/x") for name in names)
+    return CorpusSpec(name="c", repositories=pins, val_fraction=val_fraction)
+
+
+def chosen(folder: Path, corpus: CorpusSpec, *documents: Document, name: str = "s.parquet"):
+    """The selection as a frame, and its summary; one folder a repository and family."""
+    given = []
+    groups: dict[tuple[str, str], list[Document]] = {}
+    for each in documents:
+        groups.setdefault((each.provenance[0].repository, each.family), []).append(each)
+    for (repository, family), each in groups.items():
+        path = folder / f"{name}-{repository}-{family}"
+        path.mkdir()
+        table = pa.Table.from_pylist([row(one) for one in each], schema=DOCUMENT_SCHEMA)
+        pq.write_table(table, path / "part-00000.parquet")
+        given.append(DocumentsOf(repository=repository, path=path))
+    summary = select(given, corpus, folder / name)
+    return pl.read_parquet(folder / name), summary
+
+
+def sides(frame: pl.DataFrame) -> dict[str, str]:
+    return dict(frame.select("lineage", "split").iter_rows())
+
+
+FILES = [document("r", f"f{i}.cc", f"text {i}") for i in range(40)]
+
+
+def test_a_selection_has_its_schema_and_order(tmp_path):
+    frame, summary = chosen(tmp_path, corpus_of("r"), *reversed(FILES))
+    written = pq.read_schema(tmp_path / "s.parquet")
+    assert written.equals(SELECTION_SCHEMA, check_metadata=True)
+    assert frame.equals(frame.sort("family", "repository", "document_id"))
+    assert frame["domain"].unique().to_list() == ["general"]
+    assert (summary.documents, summary.kept, summary.joined) == (40, 40, ())
+    assert 0 < summary.val < 40
+    assert summary.report()["val"] == summary.val
+
+
+def test_a_selection_is_the_same_whatever_the_order_of_its_input(tmp_path):
+    chosen(tmp_path, corpus_of("r"), *FILES, name="a")
+    chosen(tmp_path, corpus_of("r"), *reversed(FILES), name="b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_side_of_a_file_is_that_of_its_hash_in_every_family(tmp_path):
+    more = [document("r", f"f{i}.cc", f"diff {i}", family="v3_simple") for i in range(40)]
+    frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *more)
+    assert frame.height == 80
+    for lineage, split in frame.select("lineage", "split").iter_rows():
+        assert split == ("val" if place(lineage) < 0.3 else "train")
+
+
+def test_no_file_changes_side_when_the_corpus_grows(tmp_path):
+    small, _ = chosen(tmp_path, corpus_of("r"), *FILES, name="small")
+    newer = [document("r", f"n{i}.cc", f"new {i}", time=9) for i in range(30)]
+    copies = [document("s", f"c{i}.cc", f"text {i}", time=-9) for i in range(40)]
+    edits = [document("r", f"f{i}.cc", f"later {i}", time=9) for i in range(40)]
+    large, _ = chosen(tmp_path, corpus_of("r", "s"), *FILES, *newer, *copies, *edits, name="large")
+    before, after = sides(small), sides(large)
+    assert before == {lineage: after[lineage] for lineage in before}
+    assert set(before.values()) == {"train", "val"}
+
+
+def test_byte_equal_files_are_on_one_side(tmp_path):
+    copies = [document("r", f"z{i}.cc", f"copy {i}", blob=f"blob of text {i}") for i in range(40)]
+    frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *copies)
+    side = sides(frame)
+    assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
+    assert {place(f"r:z{i}.cc") < 0.3 for i in range(40)} == {True, False}
+
+
+def test_the_same_text_is_kept_once_in_the_first_repository(tmp_path):
+    ours = [document(name, "a.cc", "same") for name in ("second", "first", "third")]
+    frame, summary = chosen(tmp_path, corpus_of("first", "second", "third"), *ours)
+    assert frame.filter("keep")["repository"].to_list() == ["first"]
+    rejected = frame.filter(~pl.col("keep"))
+    assert set(rejected.select("reason", "evidence").iter_rows()) == {("duplicate", "first")}
+    assert frame.filter("keep")["reason"].to_list() == [None]
+    assert summary.rejected == (("duplicate", 2),)
+
+
+def test_one_text_twice_in_a_repository_is_one_row_with_its_first_lineage(tmp_path):
+    twice = [document("r", "b.cc", "same", time=5), document("r", "c.cc", "same", time=1)]
+    frame, summary = chosen(tmp_path, corpus_of("r"), *twice)
+    assert frame["lineage"].to_list() == ["r:c.cc"]
+    assert summary.repeated == 1
+
+
+def test_no_text_of_val_stands_in_train(tmp_path):
+    copies = [document("s", f"f{i}.cc", f"text {i}") for i in range(0, 40, 2)]
+    forks = [document("s", f"g{i}.cc", f"x {i}", blob=f"blob of text {i}") for i in range(1, 40, 2)]
+    everything = [*FILES, *copies, *forks]
+    frame, _ = chosen(tmp_path, corpus_of("r", "s"), *everything)
+    kept = frame.filter("keep")
+    blobs: dict[str, set[str]] = {"train": set(), "val": set()}
+    by_key = {(each.lineage.split(":")[0], each.document_id): each for each in everything}
+    for repository, document_id, split in kept.select(
+        "repository", "document_id", "split"
+    ).iter_rows():
+        found = by_key[repository, document_id].provenance
+        blobs[split] |= {each.blob for each in found}
+    assert blobs["train"]
+    assert blobs["val"]
+    assert not blobs["train"] & blobs["val"]
+
+
+def test_with_many_repositories_each_is_on_one_side_and_copies_in_val_are_dropped(tmp_path):
+    names = [f"r{i:02}" for i in range(WHOLE_REPOSITORIES)]
+    own = [document(name, f"{i}.cc", f"{name} {i}") for name in names for i in range(3)]
+    shared = [document(name, "shared.cc", f"shared in {name}", blob="shared") for name in names]
+    frame, summary = chosen(tmp_path, corpus_of(*names), *own, *shared)
+    by_repository = frame.group_by("repository").agg(pl.col("split").n_unique())
+    assert by_repository["split"].to_list() == [1] * WHOLE_REPOSITORIES
+    dropped = frame.filter(pl.col("reason") == "other_side")
+    assert dropped.height == frame.filter(split="val")["repository"].n_unique() > 0
+    assert set(dropped["split"]) == {"val"}
+    assert set(dropped["evidence"]) == {"r00:shared.cc"}
+    assert summary.rejected == (("other_side", dropped.height),)
+
+
+def test_a_small_corpus_gives_each_family_its_lowest_hash(tmp_path):
+    few = [document("r", f"f{i}.cc", f"text {i}") for i in range(3)]
+    diffs = [document("r", f"f{i}.cc", f"d {i}", family="v3_simple") for i in range(2)]
+    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=1e-9), *few, *diffs)
+    assert {family for family, _ in summary.joined} <= {"v2_simple", "v3_simple"}
+    for family in ("v2_simple", "v3_simple"):
+        assert set(frame.filter(family=family)["split"]) == {"train", "val"}
+    assert len({frozenset(each) for each in sides(frame).items()}) == 3
+    assert summary.families_without_val == ()
+
+
+def test_a_family_of_one_file_has_no_val_and_says_so(tmp_path):
+    frame, summary = chosen(tmp_path, corpus_of("r"), document("r", "f0.cc", "text"))
+    assert frame["split"].to_list() == ["train"]
+    assert summary.families_without_val == ("v2_simple",)
+
+
+def test_only_what_decides_a_selection_is_an_ingredient():
+    assert ingredients(corpus_of("a", "b")) == {"repositories": ["a", "b"], "val_fraction": 0.3}
+
+
+def test_documents_of_a_repository_outside_the_corpus_are_a_mistake_of_the_caller(tmp_path):
+    with pytest.raises(AssertionError, match="not in the corpus"):
+        chosen(tmp_path, corpus_of("other"), FILES[0])

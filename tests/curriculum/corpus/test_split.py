@@ -1,0 +1,71 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.corpus.split import Lineage, clusters, held_out, place
+
+
+def lineage(number: int, *, order: int = 0, since: int | None = None) -> Lineage:
+    return Lineage(
+        name=f"r{order}:f{number}",
+        repository=f"r{order}",
+        order=order,
+        since=number if since is None else since,
+    )
+
+
+NUMBERS = st.integers(0, 30)
+PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
+
+
+@given(pairs=PAIRS)
+def test_a_cluster_is_what_pairs_connect_and_its_oldest_stands_for_it(pairs):
+    files = {i: lineage(i) for i in range(31)}
+    named = [(files[one].name, files[other].name) for one, other in pairs]
+    found = clusters(files.values(), named)
+    reach = {i: {i} for i in files}
+    for _ in files:
+        for one, other in pairs:
+            reach[one] = reach[other] = reach[one] | reach[other]
+    for i, own in files.items():
+        assert found[own.name] == files[min(reach[i])]
+
+
+@given(pairs=PAIRS, added=st.integers(31, 40), copy_of=NUMBERS)
+def test_a_copy_that_is_added_later_takes_the_side_of_what_was_there(pairs, added, copy_of):
+    files = {i: lineage(i) for i in range(31)}
+    named = [(files[one].name, files[other].name) for one, other in pairs]
+    before = clusters(files.values(), named)
+    for newer in (lineage(added), lineage(0, order=1, since=-5)):
+        grown = [*named, (newer.name, files[copy_of].name)]
+        after = clusters([*files.values(), newer], grown)
+        assert {name: after[name] for name in before} == before
+        assert after[newer.name] == before[files[copy_of].name]
+
+
+def test_places_are_spread_evenly_and_never_change():
+    places = [place(f"repo:src/{number}.cc") for number in range(20_000)]
+    assert all(0 <= each < 1 for each in places)
+    assert 0.018 < sum(each < 0.02 for each in places) / len(places) < 0.022
+    assert place("fmt:include/fmt/format.h") == 0.2742171974148206
+
+
+def test_a_family_without_any_gets_its_lowest_and_says_so():
+    units = {"v2_simple": [f"u{i}" for i in range(5)], "v3_simple": ["u1", "u2"]}
+    val, joined = held_out(units, val_fraction=1e-9)
+    lowest = min(units["v2_simple"], key=place)
+    assert lowest in val
+    assert joined[0] == ("v2_simple", lowest)
+    assert not val.isdisjoint(units["v3_simple"])
+
+
+def test_a_family_with_one_unit_keeps_it_in_train():
+    assert held_out({"v2_simple": ["u", "u"]}, val_fraction=1e-9) == (frozenset(), ())
+
+
+@given(fraction=st.floats(0.01, 0.9), old=st.integers(1, 50), new=st.integers(0, 50))
+def test_a_larger_corpus_moves_nothing_that_the_hash_decided(fraction, old, new):
+    units = [f"u{number}" for number in range(old + new)]
+    small, joined = held_out({"f": units[:old]}, val_fraction=fraction)
+    large, _ = held_out({"f": units}, val_fraction=fraction)
+    by_hash = small - {unit for _, unit in joined}
+    assert by_hash == {unit for unit in units[:old] if unit in large} - {u for _, u in joined}
