@@ -14,9 +14,10 @@ import numpy as np
 
 from curriculum import pack
 from curriculum.rows.check import check
+from curriculum.rows.fill import RowLabels
 from curriculum.rows.read import RowReader, read_rows
 from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.rows.write import RowWriter
 from schemas.packed_row import RowFormat
 
 LABELS = RowLabels(

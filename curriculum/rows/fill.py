@@ -4,21 +4,121 @@ Columns of T values are laid out flat, row after row. `documents` are the number
 documents in the spool.
 """
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.rows.layout import Layout, context_histogram
+from curriculum.rows.layout import Layout, attention_pairs, context_histogram, doc_ids
 from curriculum.rows.ragged import Int64s, Values, as_buffer
 from curriculum.rows.spool import ID_BYTES, SpooledDocuments
+from curriculum.rows.targets import target_ids
 from schemas.arrow import list_of
-from schemas.packed_row import PIECE_TYPE
+from schemas.packed_row import PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
 
+KEY_DIGITS = 12
 Int32s = npt.NDArray[np.int32]
 ArrowArray: TypeAlias = "pa.Array[Any]"
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.uint8)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowLabels:
+    """What all rows of one artefact have in common; a domain comes with each `write`."""
+
+    rows_key: str
+    """The artefact's full key; its first 12 digits begin every pack_id."""
+    family: str
+    objective: str
+    variant: int
+    split: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowFiller:
+    """Makes tables of rows that differ in their documents only."""
+
+    row_format: RowFormat
+    labels: RowLabels
+    store_targets: bool = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The contract's columns, with the format as metadata."""
+        fields = [
+            field for field in PACKED_ROW_SCHEMA if self.store_targets or field.name != "target_ids"
+        ]
+        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
+        return pa.schema(fields, metadata=metadata)
+
+    def table(
+        self,
+        spooled: SpooledDocuments,
+        documents: Int64s,
+        row_starts: Int64s,
+        *,
+        domain: str,
+        first_row: int,
+    ) -> pa.Table:
+        """Row i holds documents[row_starts[i] : row_starts[i + 1]]; first_row numbers the first pack_id."""
+        layout = Layout(
+            row_length=self.row_format.row_length,
+            first_document=row_starts,
+            lengths=spooled.lengths[documents],
+        )
+        scored = layout.per_row(spooled.scored[documents])
+        assert scored.min() > 0, "a row without targets teaches nothing"
+        columns = self._token_columns(layout, documents, spooled)
+        columns |= self._label_columns(len(scored), domain, first_row)
+        columns |= {
+            "doc_starts": lists(
+                pa.array(layout.start.astype(np.int32)), layout.num_docs, pa.int32()
+            ),
+            "valid_token_count": pa.array(layout.valid.astype(np.int32)),
+            "num_docs": pa.array(layout.num_docs.astype(np.int32)),
+            "loss_token_count": pa.array(scored.astype(np.int32)),
+            "attention_pairs": pa.array(attention_pairs(layout)),
+            "document_ids": document_ids(layout, documents, spooled),
+            "pieces": pieces(layout, documents, spooled),
+        }
+        schema = self.schema
+        return pa.table([columns[name] for name in schema.names], schema=schema)
+
+    def _token_columns(
+        self, layout: Layout, documents: Int64s, spooled: SpooledDocuments
+    ) -> dict[str, ArrowArray]:
+        ids = input_ids(layout, documents, spooled, self.row_format.pad_id)
+        mask = loss_mask(layout, documents, spooled)
+        columns: dict[str, Values] = {
+            "input_ids": ids,
+            "loss_mask": mask,
+            "doc_ids": doc_ids(layout),
+        }
+        if self.store_targets:
+            columns["target_ids"] = target_ids(ids, mask, self.row_format.pad_id)
+        rows_of_tokens = np.full(len(layout.num_docs), layout.row_length)
+        listed = {
+            name: lists(pa.array(flat), rows_of_tokens, pa.from_numpy_dtype(flat.dtype))
+            for name, flat in columns.items()
+        }
+        return {**listed, "context_histogram": histogram_lists(layout, mask)}
+
+    def _label_columns(self, rows: int, domain: str, first_row: int) -> dict[str, ArrowArray]:
+        prefix = self.labels.rows_key[:KEY_DIGITS]
+        same: dict[str, Any] = {
+            "family": self.labels.family,
+            "objective": self.labels.objective,
+            "variant": np.int32(self.labels.variant),
+            "domain": domain,
+            "split": self.labels.split,
+        }
+        columns: dict[str, ArrowArray] = {
+            name: pa.repeat(pa.scalar(value), rows) for name, value in same.items()
+        }
+        pack_ids = [f"{prefix}-{first_row + row:010d}" for row in range(rows)]
+        return {**columns, "pack_id": pa.array(pack_ids, type=pa.string())}
 
 
 def input_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments, pad_id: int) -> Int32s:

@@ -8,8 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from curriculum import pack
+from curriculum.rows.fill import RowLabels
 from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowCounts, RowLabels, RowWriter
+from curriculum.rows.write import RowCounts, RowWriter
 from curriculum.tokens import Encoding
 from schemas.packed_row import RowFormat
 

@@ -210,7 +210,7 @@ def test_other_objectives_and_variants_may_teach_the_same_bytes(
     )
     index = second.schema.get_field_index("variant")
     field = second.schema.field(index)
-    later = [f"d{name[1:]}" for name in second["pack_id"].to_pylist()]
+    later = [f"d{str(name)[1:]}" for name in second["pack_id"].to_pylist()]
     second = second.set_column(0, second.schema.field(0), pa.array(later))
     path = tmp_path / "both.parquet"
     pq.write_table(pa.concat_tables([first, second]), path)

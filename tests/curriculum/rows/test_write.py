@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.rows.check import check
+from curriculum.rows.fill import RowLabels
 from curriculum.rows.layout import Layout, attention_pairs, context_histogram, doc_ids
 from curriculum.rows.spool import SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.rows.write import RowWriter
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, RowFormat
 
 BOS, EOS, PAD, ROW = 1, 2, 0, 128
