@@ -55,7 +55,8 @@ def describe(
     """The hunks as text within the limits; whole lines are shown or left out.
 
     A removed line is a comment on a line of its own, whatever it holds: where it would glue the next
-    line to itself, `unspliced` ends it otherwise.
+    line to itself, `unspliced` ends it otherwise. Added lines are fragments: one that opens a comment
+    or a raw string that closes in an unchanged line leaves what follows inside it.
     """
     blocks: list[str] = []
     shown: list[tuple[int, int]] = []

@@ -1,10 +1,14 @@
 import re
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.header import LONGEST_SUBJECT, header
-from schemas.corpus import LANGUAGES
+from schemas.change import FileChange
+from schemas.corpus import LANGUAGES, Language
+
+MakeChange = Callable[..., FileChange]
 
 HOSTILE = st.lists(
     st.sampled_from(
@@ -22,8 +26,8 @@ HOSTILE = st.lists(
     language=st.sampled_from(LANGUAGES),
 )
 def test_nothing_from_outside_leaves_the_comment(
-    make_change, subject, path, old, repository, language
-):
+    make_change: MakeChange, subject: str, path: str, old: str, repository: str, language: Language
+) -> None:
     change = make_change(
         "a", "b", subject=subject, path=path, old_path=old, repository=repository, language=language
     )
@@ -43,25 +47,25 @@ def test_nothing_from_outside_leaves_the_comment(
             assert all(line.startswith(mark) for line in block.split("\n"))
 
 
-def test_a_subject_cannot_invent_tags(make_change):
+def test_a_subject_cannot_invent_tags(make_change: MakeChange) -> None:
     change = make_change("a", "b", subject="@param x \\return y, a@b.org")
     block = header(change, side="change", style="doxygen")
     assert " * @brief @@param x \\\\return y, a@b.org\n" in block
 
 
-def test_facts_that_are_not_known_are_left_out(make_change):
+def test_facts_that_are_not_known_are_left_out(make_change: MakeChange) -> None:
     change = make_change(None, "b", subject="", commit="", timestamp=10**18)
     text = header(change, side="after", style="doxygen")
     assert text == "/**\n * @file src/a.cc\n * @remark Repository: sample\n */\n\n"
 
 
-def test_a_long_subject_is_cut_where_one_sees_it(make_change):
+def test_a_long_subject_is_cut_where_one_sees_it(make_change: MakeChange) -> None:
     change = make_change("a", "b", subject="word " * 1_000)
     (line,) = re.findall("// Subject: (.*)", header(change, side="after", style="simple"))
     assert len(line) <= LONGEST_SUBJECT
     assert line.endswith("word…")
 
 
-def test_build_files_have_doxygen_blocks_of_hashes(make_change):
+def test_build_files_have_doxygen_blocks_of_hashes(make_change: MakeChange) -> None:
     text = header(make_change("a", "b", language="cmake"), side="after", style="doxygen")
     assert text.startswith("##\n# @file src/a.cc\n# @brief Mend it\n")

@@ -1,17 +1,23 @@
+from collections.abc import Callable
+
 from curriculum.families.render import render
+from curriculum.families.rendered import Reason
+from schemas.change import FileChange
+
+MakeChange = Callable[..., FileChange]
 
 FAMILIES = ("v2_simple", "v2_doxygen")
 
 
-def texts(change, family="v2_simple"):
+def texts(change: FileChange, family: str = "v2_simple") -> list[str]:
     return [document.text for document in render(change, [family]).documents]
 
 
-def reasons(change):
+def reasons(change: FileChange) -> list[Reason]:
     return [count.reason for count in render(change, ["v2_simple"]).counts]
 
 
-def test_before_and_after_are_two_documents(make_change):
+def test_before_and_after_are_two_documents(make_change: MakeChange) -> None:
     before, after = texts(make_change("int a;\n", "int b;\n"))
     assert before.endswith("\n\nint a;\n")
     assert after.endswith("\n\nint b;\n")
@@ -19,40 +25,40 @@ def test_before_and_after_are_two_documents(make_change):
     assert "Before" not in after
 
 
-def test_a_version_that_was_an_after_is_not_given_again(make_change):
+def test_a_version_that_was_an_after_is_not_given_again(make_change: MakeChange) -> None:
     change = make_change("int a;\n", "int b;\n", before_is_new=False)
     assert len(texts(change)) == 1
     assert reasons(change) == ["before_known"]
 
 
-def test_a_new_file_has_one_version(make_change):
+def test_a_new_file_has_one_version(make_change: MakeChange) -> None:
     assert len(texts(make_change(None, "int a;\n"))) == 1
 
 
-def test_a_snapshot_has_one_version(make_change):
+def test_a_snapshot_has_one_version(make_change: MakeChange) -> None:
     change = make_change(None, "int a;\n", kind="snapshot", subject="", commit="", timestamp=0)
     assert texts(change) == ["// File: src/a.cc\n// Repository: sample\n\nint a;\n"]
 
 
-def test_a_deleted_file_has_only_its_version_before(make_change):
+def test_a_deleted_file_has_only_its_version_before(make_change: MakeChange) -> None:
     change = make_change("int a;\n", None)
     assert len(texts(change)) == 1
     assert reasons(change) == ["deleted"]
 
 
-def test_a_pure_rename_gives_no_version_twice(make_change):
+def test_a_pure_rename_gives_no_version_twice(make_change: MakeChange) -> None:
     change = make_change("a;\n", "a;\n", kind="renamed", old_path="b.cc", before_is_new=False)
     assert texts(change) == []
     assert reasons(change) == ["before_known", "unchanged"]
 
 
-def test_an_empty_file_gives_no_document(make_change):
+def test_an_empty_file_gives_no_document(make_change: MakeChange) -> None:
     change = make_change(None, "")
     assert texts(change) == []
     assert reasons(change) == ["empty"]
 
 
-def test_the_version_before_stands_under_its_old_path(make_change):
+def test_the_version_before_stands_under_its_old_path(make_change: MakeChange) -> None:
     change = make_change("a;\n", "b;\n", kind="renamed", path="new.cc", old_path="old.cc")
     before, after = render(change, ["v2_simple"]).documents
     assert before.text.startswith("// File: old.cc\n")
@@ -61,14 +67,14 @@ def test_the_version_before_stands_under_its_old_path(make_change):
     assert after.provenance[0].path == "new.cc"
 
 
-def test_functions_are_parts_that_have_to_stay(make_change):
+def test_functions_are_parts_that_have_to_stay(make_change: MakeChange) -> None:
     after = "int a() {\n  return 1;\n}\n\nint b() {\n  return 2;\n}\n"
     (document,) = render(make_change(None, after), ["v2_simple"]).documents
     assert [part.kind for part in document.parts] == ["header", "code", "code"]
     assert not any(part.elidable for part in document.parts)
 
 
-def test_the_doxygen_header_is_documentation(make_change):
+def test_the_doxygen_header_is_documentation(make_change: MakeChange) -> None:
     (document,) = render(make_change(None, "int a;\n"), ["v2_doxygen"]).documents
     (span,) = document.spans
     assert span.kind == "documentation"
@@ -77,7 +83,7 @@ def test_the_doxygen_header_is_documentation(make_change):
     assert block.endswith(" */")
 
 
-def test_doc_comments_and_bodies_are_spans_in_bytes(make_change):
+def test_doc_comments_and_bodies_are_spans_in_bytes(make_change: MakeChange) -> None:
     after = "// é\n\n/// Twice ß.\nint twice(int x) { return 2 * x; }\n"
     (document,) = render(make_change(None, after), ["v2_simple"]).documents
     data = document.text.encode()

@@ -1,4 +1,6 @@
 import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,12 +12,15 @@ from curriculum.families.write import (
     read_documents,
     write_documents,
 )
-from schemas.document import BUILDABLE_FAMILIES, DOCUMENT_SCHEMA
+from schemas.change import FileChange
+from schemas.document import BUILDABLE_FAMILIES, DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError
 
+MakeChange = Callable[..., FileChange]
 
-def documents(make_change, count=25):
-    found = []
+
+def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
+    found: list[Document] = []
     for i in range(count):
         licence = None if i % 2 else "MIT"
         change = make_change(f"int é{i};\n", f"int f{i}() {{ return 1; }}\n", licence=licence)
@@ -23,12 +28,12 @@ def documents(make_change, count=25):
     return found
 
 
-def digests(folder):
+def digests(folder: Path) -> dict[str, str]:
     paths = sorted(folder.iterdir())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-def test_what_is_written_is_read_back_in_order(make_change, tmp_path):
+def test_what_is_written_is_read_back_in_order(make_change: MakeChange, tmp_path: Path) -> None:
     wanted = documents(make_change)
     assert write_documents(wanted, tmp_path, rows_per_file=40) == len(wanted)
     assert len(list(tmp_path.iterdir())) == -(-len(wanted) // 40)
@@ -46,7 +51,7 @@ def test_what_is_written_is_read_back_in_order(make_change, tmp_path):
             ]
 
 
-def test_equal_documents_give_equal_files(make_change, tmp_path):
+def test_equal_documents_give_equal_files(make_change: MakeChange, tmp_path: Path) -> None:
     wanted = documents(make_change)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -54,7 +59,7 @@ def test_equal_documents_give_equal_files(make_change, tmp_path):
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
 
 
-def test_several_writers_stand_open_at_once(make_change, tmp_path):
+def test_several_writers_stand_open_at_once(make_change: MakeChange, tmp_path: Path) -> None:
     found = documents(make_change, count=3)
     writers = {}
     for family in BUILDABLE_FAMILIES:
@@ -69,13 +74,13 @@ def test_several_writers_stand_open_at_once(make_change, tmp_path):
         assert rows == writer.count > 0
 
 
-def test_no_documents_give_one_file_without_rows(tmp_path):
+def test_no_documents_give_one_file_without_rows(tmp_path: Path) -> None:
     assert write_documents([], tmp_path) == 0
     assert digests(tmp_path).keys() == {"part-00000.parquet"}
     assert sum(batch.num_rows for batch in read_documents(tmp_path)) == 0
 
 
-def test_a_row_group_ends_at_its_bytes(make_change, tmp_path):
+def test_a_row_group_ends_at_its_bytes(make_change: MakeChange, tmp_path: Path) -> None:
     big = "x" * (BYTES_PER_GROUP // 2) + "\n"
     found = [
         render(make_change(None, f"{i}{big}", language="make"), ["v2_simple"]).documents[0]
@@ -86,14 +91,16 @@ def test_a_row_group_ends_at_its_bytes(make_change, tmp_path):
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [2, 2]
 
 
-def test_columns_can_be_chosen(make_change, tmp_path):
+def test_columns_can_be_chosen(make_change: MakeChange, tmp_path: Path) -> None:
     write_documents(documents(make_change, count=2), tmp_path)
     (batch,) = read_documents(tmp_path, ["text", "lineage"])
     assert batch.schema.names == ["text", "lineage"]
 
 
-def test_an_error_in_the_middle_leaves_no_file_open(make_change, tmp_path):
-    def failing():
+def test_an_error_in_the_middle_leaves_no_file_open(
+    make_change: MakeChange, tmp_path: Path
+) -> None:
+    def failing() -> Iterator[Document]:
         yield documents(make_change, count=1)[0]
         raise RuntimeError("stop")
 
@@ -101,6 +108,6 @@ def test_an_error_in_the_middle_leaves_no_file_open(make_change, tmp_path):
         write_documents(failing(), tmp_path)
 
 
-def test_a_folder_without_documents_is_named(tmp_path):
+def test_a_folder_without_documents_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="no documents"):
         list(read_documents(tmp_path))

@@ -1,0 +1,190 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.graph import syntax_tree
+from curriculum.graph.syntax_tree import LARGEST_CLASS, Outline, outline, top_level_items
+from schemas.corpus import LANGUAGES, Language
+
+HEADER = """\
+// Copyright of somebody.
+
+#ifndef A_H
+#define A_H
+#include <vector>
+
+namespace a {
+extern "C" {
+
+/// Adds one.
+/// @param t what to add to
+template <class T>
+int add(T t) {
+  return t + 1;
+}
+
+
+int declared();  // not above what follows
+// A counter.
+class Counter {
+ public:
+  /** Count. */
+  void count() { ++n_; }
+
+ private:
+  int n_;
+};
+
+}  // extern "C"
+}  // namespace a
+#endif
+"""
+
+
+def kinds(text: str, language: Language = "cpp") -> list[tuple[str, str]]:
+    data = text.encode()
+    return [
+        (item.kind, data[item.start : item.end].decode())
+        for item in top_level_items(text, language)
+    ]
+
+
+def ranges(text: str, found: Outline) -> tuple[list[str], list[str]]:
+    data = text.encode()
+    documentation = [data[start:end].decode() for start, end in found.documentation]
+    return documentation, [data[start:end].decode() for start, end in found.bodies]
+
+
+def test_guards_namespaces_and_linkage_are_looked_into() -> None:
+    found = kinds(HEADER)
+    assert [kind for kind, _ in found] == ["preamble", "function", "other", "class", "other"]
+    assert found[1][1].startswith("/// Adds one.\n")
+    assert found[1][1].endswith("}\n\n\n")
+    assert found[2][1] == "int declared();  // not above what follows\n"
+    assert found[3][1].startswith("// A counter.\nclass Counter {\n")
+
+
+def test_doc_comments_and_bodies_are_found_in_classes_too() -> None:
+    documentation, bodies = ranges(HEADER, outline(HEADER, "cpp"))
+    assert documentation == [
+        "/// Adds one.\n/// @param t what to add to",
+        "// A counter.",
+        "/** Count. */",
+    ]
+    assert bodies == ["{\n  return t + 1;\n}", "{ ++n_; }"]
+
+
+def test_the_members_of_a_large_class_are_items() -> None:
+    members = "".join(f"  int get{i}() {{\n    return {i};\n  }}\n\n" for i in range(400))
+    text = f"class Large {{\n public:\n{members}}};\n"
+    assert len(text) > LARGEST_CLASS
+    found = kinds(text)
+    assert [kind for kind, _ in found].count("function") == 400
+    assert found[0] == ("other", "class Large {\n public:\n")
+
+
+def test_functions_on_one_line_are_one_item() -> None:
+    text = "int a() { return 1; } int b() {\n  return 2; }\nint c() { return 3; }\n"
+    assert kinds(text) == [
+        ("function", "int a() { return 1; } int b() {\n  return 2; }\n"),
+        ("function", "int c() { return 3; }\n"),
+    ]
+    assert len(outline(text, "cpp").bodies) == 3
+
+
+def test_a_comment_with_a_blank_line_below_documents_nothing() -> None:
+    text = "// about the file\n\nint f() { return 1; }\n"
+    assert kinds(text) == [("comment", "// about the file\n\n"), ("function", text[19:])]
+    assert outline(text, "cpp").documentation == ()
+
+
+def test_functions_survive_damage_around_them() -> None:
+    text = "MACRO( int x = = ;\n\nint good(int a) {\n  return a;\n}\n\n} } ) @@@\n"
+    assert any("int good" in text and kind == "function" for kind, text in kinds(text))
+
+
+def test_c_has_its_own_grammar() -> None:
+    text = "int class(int new) {\n  return new;\n}\n\nstruct s {\n  int delete;\n};\n"
+    assert [kind for kind, _ in kinds(text, "c")] == ["function", "class"]
+
+
+@pytest.mark.parametrize("language", ["cmake", "make", "bazel", "meson"])
+def test_build_files_are_grouped_by_blank_lines(language: Language) -> None:
+    block = "set(A 1)\n" * 80
+    assert [text for _, text in kinds(f"{block}\n{block}\n\n{block}", language)] == [
+        f"{block}\n",
+        f"{block}\n\n",
+        block,
+    ]
+
+
+SNIPPETS = st.sampled_from(
+    [
+        *HEADER.splitlines(keepends=True),
+        "\n",
+        "{",
+        "}",
+        "(",
+        "é",
+        "\0",
+        "/*",
+        "*/",
+        '"',
+        "\\\n",
+        "\f\n",
+    ]
+)
+
+
+@given(st.lists(SNIPPETS, max_size=60).map("".join), st.sampled_from(LANGUAGES))
+def test_items_tile_any_text_at_line_starts(text: str, language: Language) -> None:
+    data = text.encode()
+    found = outline(text, language)
+    position = line = 0
+    for item in found.items:
+        assert (item.start, item.first) == (position, line)
+        assert item.start < item.end
+        assert item.start == 0 or data[item.start - 1] == ord("\n")
+        assert data[: item.start].count(b"\n") == item.first
+        position, line = item.end, item.last
+    assert position == len(data) == found.starts[-1]
+    for spans in (found.documentation, found.bodies):
+        borders = [border for span in spans for border in span]
+        assert borders == sorted(borders)
+        assert all(0 <= start < end <= len(data) for start, end in spans)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 1_000_000,
+        "a<" * 400_000,
+        "{" * 1_000_000,
+        "namespace a{" * 80_000,
+        "#if A\n" * 150_000,
+    ],
+    ids=lambda text: repr(text[:9]),
+)
+def test_nesting_without_end_ends(text: str) -> None:
+    items = top_level_items(text, "cpp")
+    assert (items[0].start, items[-1].end) == (0, len(text))
+
+
+def test_past_the_steps_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax_tree, "_SPARE_CHECKS", 0)
+    monkeypatch.setattr(syntax_tree, "_CHECKS_PER_BYTE", 0.001)
+    text = "int f() {\n  return 1;\n}\n\n" * 1_000 + "// past the limit\n"
+    found = outline(text, "cpp")
+    assert {item.kind for item in found.items} == {"other"}
+    assert found.bodies == ()
+    assert len(found.items) > 1
+
+
+def test_past_the_size_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax_tree, "LARGEST_PARSED", 10)
+    assert kinds("int f() { return 2; }\n") == [("other", "int f() { return 2; }\n")]
+    outline.cache_clear()
+
+
+def test_an_empty_file_has_no_items() -> None:
+    assert top_level_items("", "cpp") == ()
