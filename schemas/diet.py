@@ -117,6 +117,8 @@ class Diet(Strict):
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
     vocab_size: Annotated[int, Field(ge=300, le=1 << 20)] = 32_768
     """Of a tokenizer trained on the corpus; ignored for a given one."""
+    document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
+    """What stands around each document, of what the tokenizer has."""
     model: str
     token_budget: TokenCount
     tokens_per_step: TokenCount | None = None

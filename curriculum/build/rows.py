@@ -1,0 +1,326 @@
+"""Rows: documents are fitted to T, scored by an objective, packed, written, checked."""
+
+import shutil
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+from pydantic import JsonValue
+
+from curriculum import encode, pack
+from curriculum.build.selection import Decisions, decisions, title
+from curriculum.build.tokens import load_tokenizer
+from curriculum.build.workers import Team
+from curriculum.objectives import causal
+from curriculum.rows.check import check
+from curriculum.rows.spool import Spool, SpooledDocuments
+from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.store import TokenStore
+from schemas.corpus import CorpusSpec
+from schemas.packed_row import RowFormat
+from schemas.progress import Progress
+
+REVISION = 1
+PACK_SEED = 17
+"""Of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
+ANCHOR_FAMILY = "v2_simple"
+ANCHOR_BYTES = 1 << 19
+"""The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
+texts for every phase, diet and tokenizer."""
+Split = Literal["train", "val", "anchor"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Wanted:
+    """A data set of rows that a diet asks for."""
+
+    family: str
+    objective: str = "causal"
+    variant: int = 0
+    row_length: int
+    repositories: tuple[str, ...] = ()
+    """Empty where all count."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSources:
+    """The artefacts that rows are made of."""
+
+    corpus: CorpusSpec
+    documents: tuple[Artefact, ...]
+    selection: Artefact
+    tokenizer: Artefact
+    tokens: tuple[Artefact, ...]
+
+    def pairs(self, wanted: "Wanted") -> list[tuple[Artefact, Artefact]]:
+        """(documents, tokens) of what is wanted, repository by repository in the corpus' order."""
+        tokens = {
+            each.manifest.labels["repository"]: each
+            for each in self.tokens
+            if each.manifest.labels["family"] == wanted.family
+        }
+        return [
+            (each, tokens[each.manifest.labels["repository"]])
+            for each in self.documents
+            if each.manifest.labels["family"] == wanted.family
+            and (
+                not wanted.repositories or each.manifest.labels["repository"] in wanted.repositories
+            )
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowTask:
+    """One data set, both sides of the split."""
+
+    sources: RowSources
+    wanted: Wanted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Anchor:
+    """The anchor at one row length."""
+
+    sources: RowSources
+    row_length: int
+
+
+def rows_of(team: Team, tasks: Sequence[RowTask]) -> list[tuple[Artefact, Artefact]]:
+    """(train, val) of each data set."""
+    made = team.each("rows", tasks, _make, lambda task: _name(task.wanted))
+    return [(train, val) for train, val in made]
+
+
+def anchor_rows(team: Team, anchor: Anchor) -> Artefact:
+    """The rows of the anchor."""
+    wanted = Wanted(family=ANCHOR_FAMILY, row_length=anchor.row_length)
+    made = _produce(team.store, anchor.sources, wanted, ("anchor",))
+    team.watch(Progress(stage="rows", item="anchor", done=1, total=1, unit="tasks"))
+    return made[0]
+
+
+def _name(wanted: Wanted) -> str:
+    return f"{wanted.family} {wanted.objective} {wanted.row_length}"
+
+
+def _make(store: Store, task: RowTask) -> tuple[Artefact, ...]:
+    return _produce(store, task.sources, task.wanted, ("train", "val"))
+
+
+def _produce(
+    store: Store, sources: RowSources, wanted: Wanted, splits: tuple[Split, ...]
+) -> tuple[Artefact, ...]:
+    recipes = [_recipe(sources, wanted, split) for split in splits]
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        tokenizer = load_tokenizer(sources.tokenizer)
+        spool = drafts[0].path / "spool"
+        spool.mkdir()
+        spooled = _spool(sources, wanted, tokenizer, spool, anchor=splits == ("anchor",))
+        for draft in drafts:
+            _write(draft, spooled, sources, wanted, tokenizer)
+        shutil.rmtree(spool)
+        for draft in drafts:
+            if draft.report["domains"]:
+                check(draft.path).raise_first()
+
+    return tuple(store.produce(recipes, fill))
+
+
+def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
+    config: dict[str, JsonValue] = {
+        **asdict(wanted),
+        "repositories": list(wanted.repositories),
+        "split": split,
+        "seed": PACK_SEED,
+        "encode": encode.REVISION,
+        "objective_revision": causal.REVISION,
+        "store_targets": sources.corpus.store_targets,
+    }
+    if split == "anchor":
+        config["anchor_bytes"] = ANCHOR_BYTES
+    pairs = [each for pair in sources.pairs(wanted) for each in pair]
+    return Recipe(
+        stage="rows",
+        labels=(
+            ("family", wanted.family),
+            ("objective", wanted.objective),
+            ("variant", str(wanted.variant)),
+            ("row_length", str(wanted.row_length)),
+            ("split", split),
+        ),
+        revision=REVISION,
+        config=config,
+        inputs=(
+            sources.selection.as_input("selection"),
+            sources.tokenizer.as_input("tokenizer"),
+            *(each.as_input(title(each)) for each in pairs),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spooled:
+    """Encodings in files, and by encoding which split and domain it belongs to."""
+
+    documents: SpooledDocuments
+    split: npt.NDArray[np.int32]
+    """Index into SPLITS."""
+    domain: npt.NDArray[np.int32]
+    domains: tuple[str, ...]
+    counts: Mapping[Split, encode.Counts]
+
+
+SPLITS: tuple[Split, ...] = ("train", "val", "anchor")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sorting:
+    """Where each encoding goes, while they are spooled; 8 bytes an encoding."""
+
+    split: "array[int]" = field(default_factory=lambda: array("i"))
+    domain: "array[int]" = field(default_factory=lambda: array("i"))
+    domains: dict[str, int] = field(default_factory=dict)
+    counts: dict[Split, encode.Counts] = field(
+        default_factory=lambda: {split: encode.Counts() for split in SPLITS}
+    )
+
+    def add(self, fitted: encode.Fitted, split: Split, domain: str) -> None:
+        """Note one document and all its encodings."""
+        self.counts[split].add(fitted)
+        code = self.domains.setdefault(domain, len(self.domains))
+        for _ in fitted.encodings:
+            self.split.append(SPLITS.index(split))
+            self.domain.append(code)
+
+
+def _spool(
+    sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, *, anchor: bool
+) -> _Spooled:
+    policy = encode.policy_of(wanted.family)
+    fitter = encode.Fitter.of(tokenizer, row_length=wanted.row_length, policy=policy)
+    sorting = _Sorting()
+    chosen = [decisions(sources.selection, each) for each, _ in sources.pairs(wanted)]
+    within = _anchored(sources, wanted, chosen) if anchor else None
+    with Spool(folder) as spool:
+        for at, (documents, tokens) in enumerate(sources.pairs(wanted)):
+            store, picked = TokenStore.open(tokens.path), chosen[at]
+            kept = picked.kept if within is None else within[at]
+            for fitted in encode.encode_documents(documents.files(), store, fitter, kept=kept):
+                repeated = fitted.spans.of("repeated")
+                for encoding in fitted.encodings:
+                    spool.append(causal.apply(encoding, repeated, tokenizer.token_bytes))
+                sorting.add(fitted, _split(picked, fitted.row, anchor), _domain(picked, fitted.row))
+    return _Spooled(
+        documents=SpooledDocuments(folder),
+        split=np.array(sorting.split, dtype=np.int32),
+        domain=np.array(sorting.domain, dtype=np.int32),
+        domains=tuple(sorting.domains),
+        counts=sorting.counts,
+    )
+
+
+def _split(picked: Decisions, row: int, anchor: bool) -> Split:
+    if anchor:
+        return "anchor"
+    return "val" if picked.val[row] else "train"
+
+
+def _domain(picked: Decisions, row: int) -> str:
+    return picked.domains[int(picked.domain[row])]
+
+
+def _anchored(
+    sources: RowSources, wanted: Wanted, chosen: Sequence[Decisions]
+) -> list[npt.NDArray[np.bool_]]:
+    """By artefact, the kept validation documents among those with the smallest ids."""
+    listed: list[tuple[bytes, int, int, int]] = []
+    for at, (documents, _) in enumerate(sources.pairs(wanted)):
+        sizes = _sizes(documents)
+        rows = np.flatnonzero(chosen[at].kept & chosen[at].val)
+        listed += [(chosen[at].document_ids[row], int(sizes[row]), at, int(row)) for row in rows]
+    masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
+    room = ANCHOR_BYTES
+    for _, size, at, row in sorted(listed):
+        if size <= room:
+            room -= size
+            masks[at][row] = True
+    return masks
+
+
+def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
+    sizes: npt.NDArray[np.int32] = pq.read_table(
+        documents.files(), columns=["num_bytes"], partitioning=None
+    )["num_bytes"].to_numpy()
+    return sizes
+
+
+def _write(
+    draft: Draft, spooled: _Spooled, sources: RowSources, wanted: Wanted, tokenizer: Tokenizer
+) -> None:
+    split = _split_of(draft)
+    row_format = RowFormat(
+        row_length=wanted.row_length,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+    labels = RowLabels(
+        rows_key=draft.recipe.key,
+        family=wanted.family,
+        objective=wanted.objective,
+        variant=wanted.variant,
+        split=split,
+    )
+    counts = spooled.counts[split]
+    draft.report.update({"encode": counts.report(), "unscored": _unscored(spooled, split)})
+    writer = RowWriter(
+        draft.path,
+        row_format=row_format,
+        labels=labels,
+        store_targets=sources.corpus.store_targets,
+    )
+    domains: dict[str, JsonValue] = {}
+    with writer:
+        for domain, plan in _plans(spooled, split, wanted.row_length):
+            written = writer.write(spooled.documents, plan.order, plan.row_starts, domain=domain)
+            packed = pack.report(plan, spooled.documents.lengths)
+            domains[domain] = {
+                **asdict(packed),
+                "context_histogram": list(packed.context_histogram),
+                "scored_tokens": written.scored_tokens,
+                "yield": packed.pack_yield,
+                "padded_yield": packed.padded_yield,
+            }
+    draft.report["domains"] = domains
+
+
+def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[str, pack.PackPlan]]:
+    documents = spooled.documents
+    scored = documents.with_targets()
+    ours = scored[spooled.split[scored] == SPLITS.index(split)]
+    for code, domain in sorted(enumerate(spooled.domains), key=lambda pair: pair[1]):
+        some = ours[spooled.domain[ours] == code]
+        if len(some):
+            ties = pack.ties(documents.document_ids[some], PACK_SEED)
+            plan = pack.plan(documents.lengths[some], row_length, ties, PACK_SEED)
+            yield domain, plan.over(some)
+
+
+def _unscored(spooled: _Spooled, split: Split) -> int:
+    """Encodings without a token to learn from; they are left out of rows."""
+    ours = spooled.split == SPLITS.index(split)
+    return int(ours.sum()) - int(ours[spooled.documents.with_targets()].sum())
+
+
+def _split_of(draft: Draft) -> Split:
+    label = dict(draft.recipe.labels)["split"]
+    return next(split for split in SPLITS if split == label)

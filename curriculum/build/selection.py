@@ -1,0 +1,94 @@
+"""The selection: the only place where the whole corpus is seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from curriculum.build.workers import Team
+from curriculum.corpus.select import REVISION, DocumentsOf, ingredients, select
+from curriculum.store import Artefact, Draft, Recipe
+from schemas.corpus import CorpusSpec
+from schemas.progress import Progress
+
+SELECTION_NAME = "selection.parquet"
+
+
+def selection_of(team: Team, corpus: CorpusSpec, documents: Sequence[Artefact]) -> Artefact:
+    """What of the documents is kept, on which side, in which domain."""
+    recipe = Recipe(
+        stage="selections",
+        labels=(("corpus", corpus.name),),
+        revision=REVISION,
+        config=ingredients(corpus),
+        inputs=tuple(each.as_input(title(each)) for each in documents),
+    )
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        listed = [
+            DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
+            for each in documents
+        ]
+        summary = select(listed, corpus, drafts[0].path / SELECTION_NAME)
+        drafts[0].report.update(summary.report())
+
+    artefact = team.store.produce([recipe], fill)[0]
+    team.watch(Progress(stage="selection", item=corpus.name, done=1, total=1, unit="tasks"))
+    return artefact
+
+
+def title(artefact: Artefact) -> str:
+    """The role of a family's documents or tokens in other recipes: stage, family, repository."""
+    labels = artefact.manifest.labels
+    return f"{artefact.manifest.stage} {labels['family']} {labels['repository']}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decisions:
+    """What the selection says of each document of one artefact, by row; all [documents].
+
+    A document that stands twice in the artefact is kept at its first row only.
+    """
+
+    kept: npt.NDArray[np.bool_]
+    val: npt.NDArray[np.bool_]
+    domain: npt.NDArray[np.int64]
+    """Index into `domains`."""
+    domains: tuple[str, ...]
+    document_ids: npt.NDArray[np.bytes_]
+
+
+def decisions(selection: Artefact, documents: Artefact) -> Decisions:
+    """Join an artefact's documents with the selection; some 100 bytes of memory a document."""
+    labels = documents.manifest.labels
+    chosen = pq.read_table(
+        selection.path / SELECTION_NAME,
+        columns=["document_id", "keep", "split", "domain"],
+        partitioning=None,
+        filters=[("family", "=", labels["family"]), ("repository", "=", labels["repository"])],
+    )
+    ids = _ids(pq.read_table(documents.files(), columns=["document_id"], partitioning=None))
+    listed = [str(name) for name in chosen["domain"].to_pylist()]
+    names = sorted(set(listed))
+    codes = np.array([names.index(name) for name in listed], dtype=np.int64)
+    found = np.searchsorted(_ids(chosen), ids)
+    first = np.zeros(len(ids), dtype=np.bool_)
+    first[np.unique(ids, return_index=True)[1]] = True
+    return Decisions(
+        kept=_column(chosen, "keep").astype(np.bool_)[found] & first,
+        val=(_column(chosen, "split") == "val")[found],
+        domain=codes[found],
+        domains=tuple(names),
+        document_ids=ids,
+    )
+
+
+def _ids(table: Any) -> npt.NDArray[np.bytes_]:
+    return np.array(table["document_id"].to_pylist(), dtype="S32")
+
+
+def _column(table: Any, name: str) -> npt.NDArray[Any]:
+    return np.array(table[name].to_pylist())

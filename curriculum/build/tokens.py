@@ -1,0 +1,135 @@
+"""The tokenizer, and each document's ids once."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from curriculum.build.selection import decisions, title
+from curriculum.build.workers import Team
+from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.tokens import store as token_store
+from curriculum.tokens import train
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.controls import DocumentTokens, Roles
+from schemas.progress import Progress
+
+TRAINED_ON = "v2_simple"
+"""The family whose texts a tokenizer is trained on: whole files, each version once."""
+TOKENIZER_NAME = "tokenizer.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tokenizing:
+    """Which tokenizer: `file` a given tokenizer.json, else one of `vocab_size` ids from the corpus."""
+
+    file: Path | None = None
+    vocab_size: int = 32_768
+    document_tokens: DocumentTokens = "bos_eos"
+
+    @property
+    def roles(self) -> Roles:
+        """What is said of the tokenizer's control tokens."""
+        return Roles(document_tokens=self.document_tokens)
+
+
+def tokenizer_of(
+    team: Team, tokenizing: Tokenizing, documents: Sequence[Artefact], selection: Artefact
+) -> Artefact:
+    """The tokenizer artefact; one that is trained sees texts of the train side only.
+
+    Raises:
+        TokenizerError: for a given one that loses bytes; nothing is written then.
+    """
+    given = Tokenizer.load(tokenizing.file, tokenizing.roles) if tokenizing.file else None
+    texts = [each for each in documents if each.manifest.labels["family"] == TRAINED_ON]
+    recipe = _given(given) if given else _trained(tokenizing, texts, selection)
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        tokenizer = given or _train(tokenizing, texts, selection)
+        drafts[0].report.update(train.write_tokenizer(tokenizer, drafts[0].path))
+
+    artefact = team.store.produce([recipe], fill)[0]
+    name = tokenizing.file.name if tokenizing.file else "trained on the corpus"
+    team.watch(Progress(stage="tokenizer", item=name, done=1, total=1, unit="tasks"))
+    return artefact
+
+
+def load_tokenizer(artefact: Artefact) -> Tokenizer:
+    """The tokenizer of an artefact."""
+    config = artefact.manifest.config
+    roles = {field.name: config[field.name] for field in fields(Roles)}
+    return Tokenizer.load(artefact.path / TOKENIZER_NAME, Roles(**cast(Any, roles)))
+
+
+def tokens_of(
+    team: Team, tokenizer: Artefact, documents: Sequence[Artefact], families: Collection[str]
+) -> tuple[Artefact, ...]:
+    """The ids of the documents of some families."""
+    tasks = [
+        _Task(documents=each, tokenizer=tokenizer)
+        for each in documents
+        if each.manifest.labels["family"] in families
+    ]
+    made = team.each("tokens", tasks, _make, lambda task: title(task.documents))
+    return tuple(artefact for artefacts in made for artefact in artefacts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Task:
+    documents: Artefact
+    tokenizer: Artefact
+
+
+def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
+    labels = task.documents.manifest.labels
+    recipe = Recipe(
+        stage="tokens",
+        labels=(("family", labels["family"]), ("repository", labels["repository"])),
+        revision=token_store.REVISION,
+        inputs=(task.documents.as_input("documents"), task.tokenizer.as_input("tokenizer")),
+    )
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        tokenizer = load_tokenizer(task.tokenizer)
+        report = token_store.tokenise_documents(task.documents.files(), tokenizer, drafts[0].path)
+        drafts[0].report.update(report)
+
+    return tuple(store.produce([recipe], fill))
+
+
+def _given(tokenizer: Tokenizer) -> Recipe:
+    return Recipe(
+        stage="tokenizers",
+        labels=(),
+        revision=train.REVISION,
+        config=train.given_config(tokenizer),
+    )
+
+
+def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], selection: Artefact) -> Recipe:
+    return Recipe(
+        stage="tokenizers",
+        labels=(),
+        revision=train.REVISION,
+        config={
+            **train.trained_config(vocab_size=tokenizing.vocab_size),
+            **asdict(tokenizing.roles),
+        },
+        inputs=(
+            selection.as_input("selection"),
+            *(each.as_input(title(each)) for each in texts),
+        ),
+        tools=train.TOOLS,
+    )
+
+
+def _train(tokenizing: Tokenizing, texts: Sequence[Artefact], selection: Artefact) -> Tokenizer:
+    known: set[str] = set()
+    for each in texts:
+        chosen = decisions(selection, each)
+        known.update(str(each, "ascii") for each in chosen.document_ids[chosen.kept & ~chosen.val])
+    files = [file for each in texts for file in each.files()]
+    sample = train.sample_texts(files, keep=known)
+    made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)
+    return Tokenizer.parse(made.decode(), tokenizing.roles)

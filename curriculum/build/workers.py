@@ -1,0 +1,77 @@
+"""Tasks over processes: tree-sitter and Python hold the lock that threads would share."""
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from curriculum.store import Artefact, Store
+from schemas.progress import Progress, Watch
+
+Task = TypeVar("Task")
+Make = Callable[[Store, Task], tuple[Artefact, ...]]
+"""Makes, or in a dry store plans, the artefacts of one task; a module-level function."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Team:
+    """Where artefacts go, how many processes make them, and who is told."""
+
+    store: Store
+    workers: int
+    watch: Watch
+
+    def each(
+        self, stage: str, tasks: Sequence[Task], make: "Make[Task]", name: Callable[[Task], str]
+    ) -> list[tuple[Artefact, ...]]:
+        """The artefacts of each task, in the order of the tasks; only what is missing is worked on."""
+        planned = [make(Store(self.store.root, dry=True), task) for task in tasks]
+        missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
+        if self.store.dry:
+            for task in tasks:
+                make(self.store, task)
+            return planned
+        self._tell(stage, "", len(tasks) - len(missing), len(tasks))
+        if self.workers == 1 or len(missing) < 2:
+            for done, at in enumerate(missing, start=1):
+                planned[at] = make(self.store, tasks[at])
+                self._tell(stage, name(tasks[at]), len(tasks) - len(missing) + done, len(tasks))
+            return planned
+        self._share(stage, tasks, make, name, planned, missing)
+        return planned
+
+    def _share(
+        self,
+        stage: str,
+        tasks: Sequence[Task],
+        make: "Make[Task]",
+        name: Callable[[Task], str],
+        planned: list[tuple[Artefact, ...]],
+        missing: list[int],
+    ) -> None:
+        # spawn: a forked child would inherit the threads' locks of polars and Arrow.
+        context = multiprocessing.get_context("spawn")
+        size = min(self.workers, len(missing))
+        with ProcessPoolExecutor(size, mp_context=context) as pool:
+            futures: dict[Future[tuple[Artefact, ...]], int] = {
+                pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at for at in missing
+            }
+            done = len(tasks) - len(missing)
+            try:
+                for future in as_completed(futures):
+                    at = futures[future]
+                    planned[at] = future.result()
+                    done += 1
+                    self._tell(stage, name(tasks[at]), done, len(tasks))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _tell(self, stage: str, item: str, done: int, total: int) -> None:
+        self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
+
+
+def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:
+    return make(Store(root), task)
