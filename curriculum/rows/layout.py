@@ -87,7 +87,8 @@ def context_histogram(layout: Layout, loss_mask: npt.NDArray[np.uint8]) -> Int32
     The token that position p of a document predicts has p + 1 before it, so the first bucket ends at
     position 1022.
     """
-    scored = np.concatenate([[0], np.cumsum(loss_mask, dtype=np.int64)])
+    scored = np.zeros(len(loss_mask) + 1, dtype=np.int64)
+    np.cumsum(loss_mask, out=scored[1:])
     start = layout.flat_start
     below = [scored[start + np.minimum(layout.lengths, edge - 1)] for edge in (1, *HISTOGRAM_EDGES)]
     below.append(scored[start + layout.lengths])

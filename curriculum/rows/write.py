@@ -8,7 +8,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.rows.fill import RowFiller, RowLabels
+from curriculum.rows.fill import RowFiller
+from curriculum.rows.fill import RowLabels as RowLabels
 from curriculum.rows.ragged import Int64s
 from curriculum.rows.spool import SpooledDocuments
 from schemas.packed_row import PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
