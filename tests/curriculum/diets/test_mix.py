@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.diets.load import load_diet
+from curriculum.diets.plan import ROW_GROUP
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import drawn, mix, recipe, report_of
 from curriculum.store import Artefact, Store
@@ -288,3 +289,36 @@ GOLDEN = [
     (6, 0, 1, 2, 401),
     (7, 1, 0, 1, 900),
 ]
+
+
+def test_a_plan_of_several_row_groups_is_one_plan(
+    store: Store, make_rows: Make, serving: Make, phase: Make
+) -> None:
+    """Pieces are drawn, counted and written one after another; nobody sees where they meet."""
+    rows = [
+        make_rows({"x": list(range(65, 129))}),
+        make_rows({"y": [100] * 30}, name="v2_simple"),
+    ]
+    servings = (
+        serving(share=0.7, row_length=128),
+        serving(1, share=0.3, row_length=128, family="v2_simple"),
+    )
+    asked = phase(*servings, tokens=3_500_000, max_repetition=1e6)
+    mixture = mix(store, DIET, asked, rows, tokens_per_step=128 * 1000)
+    report, plan = report_of(mixture), plan_of(mixture)
+    assert pq.ParquetFile(mixture.path / "plan.parquet").num_row_groups > 1
+    assert plan.height == report.slots > ROW_GROUP
+    assert plan["slot"].to_list() == plan["position"].to_list() == list(range(plan.height))
+    steps = plan.group_by(pl.col("slot") // 1000).agg(pl.col("valid_tokens").sum()).sort("slot")
+    sums = steps["valid_tokens"].cum_sum().to_list()
+    assert sums[-1] == report.tokens >= asked.tokens > sums[-2]
+    assert report.steps == len(sums) - 1
+    of_first = plan.filter(pl.col("stratum") == 0)
+    assert of_first["repetition"].to_list() == [at // 64 for at in range(of_first.height)]
+
+
+def test_what_was_drawn_before_is_in_the_key(store: Store, two_servings: TwoServings) -> None:
+    phase, rows = two_servings
+    first = mix(store, DIET, phase, rows, tokens_per_step=4096)
+    after = recipe(DIET, phase, rows, tokens_per_step=4096, previous=[first])
+    assert after.key != first.key
