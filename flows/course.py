@@ -5,7 +5,7 @@ The command line and the Prefect flows both come through here; nothing in it kno
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
@@ -21,6 +21,7 @@ from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import DietError, JobError
 from schemas.manifest import MANIFEST_NAME
+from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, Watch
 
 TRAINED_TOKENIZER = "corpus"
@@ -45,6 +46,8 @@ class Order:
     seed: int | None = None
     max_commits: int | None = None
     versions_per_path: int | None = None
+    row_length: int | None = None
+    """Of all servings, instead of what diet and phases say."""
     workers: int | None = None
 
 
@@ -125,7 +128,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
     )
     diet = load_diet(order.specialist, overrides)
     specs = load_phases(order.phases or diet.phases_file)
-    phases = resolve(diet, specs)
+    phases = _at_length(resolve(diet, specs), order.row_length)
     preset(diet.model)
     corpus = _corpus(order, diet)
     _know_repositories(phases, corpus)
@@ -221,7 +224,7 @@ def _train(
     store, wanted = course.store, _wanted(resolved)
     figures = [
         evaluation(
-            resolved.name,
+            _spec_name(course, resolved),
             resolved.rope_base,
             [
                 Validation(
@@ -333,6 +336,27 @@ def _spec_name(course: Course, phase: ResolvedPhase) -> str:
     return course.diet.phases[-1].phase if phase.is_anneal else phase.name
 
 
+def _at_length(
+    phases: tuple[ResolvedPhase, ...], row_length: int | None
+) -> tuple[ResolvedPhase, ...]:
+    if row_length is None:
+        return phases
+    if row_length < ROW_MULTIPLE or row_length % ROW_MULTIPLE:
+        raise DietError(
+            "--row-length",
+            row_length,
+            cause=f"a row has a multiple of {ROW_MULTIPLE} tokens",
+            cure=f"Take {max(1, round(row_length / ROW_MULTIPLE)) * ROW_MULTIPLE}",
+        )
+    return tuple(
+        replace(
+            phase,
+            servings=tuple(replace(each, row_length=row_length) for each in phase.servings),
+        )
+        for phase in phases
+    )
+
+
 def _corpus(order: Order, diet: Diet) -> CorpusSpec:
     if order.repositories:
         corpus = corpus_of_repositories([Path(path) for path in order.repositories])
@@ -371,5 +395,6 @@ def _recorded(order: Order) -> dict[str, str]:
         "phases": order.phases,
         "max_commits": order.max_commits,
         "versions_per_path": order.versions_per_path,
+        "row_length": order.row_length,
     }
     return {name: str(value) for name, value in changed.items() if value is not None}
