@@ -1,0 +1,32 @@
+"""The build flow: when and how often rows are built; what they are is curriculum/build.py."""
+
+from prefect import flow, task
+
+from curriculum.build import Built
+from flows import course, tracking
+from flows.course import Course
+from flows.lines import yield_lines
+from flows.parameters import ALL_PHASES, Changes, Phase, Specialist
+from flows.starting import chosen, start, worth_another_try
+
+
+@task(name="build", task_run_name="build {phase}", retries=2, retry_delay_seconds=10,
+      retry_condition_fn=worth_another_try)  # fmt: skip
+def build_phase(plan: Course, phase: str) -> Built:
+    """The rows of a phase, and their yield on the run's page."""
+    with tracking.tracked() as watch:
+        built = course.build_phase(plan, phase, watch)
+    tracking.show(f"yield {phase}", "What the rows hold", yield_lines(built))
+    return built
+
+
+@flow(name="build", flow_run_name="build {specialist} {phase}")
+def build(
+    specialist: Specialist,
+    phase: Phase = ALL_PHASES,
+    changes: Changes = Changes(),  # noqa: B008 - frozen
+) -> None:
+    """Read the corpus and build the packed rows that a diet asks for."""
+    plan = start(specialist, changes)
+    for each in chosen(plan, phase):
+        build_phase(plan, each)

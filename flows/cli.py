@@ -1,0 +1,195 @@
+"""The command line: `curriculum build | mix | train | run`, and the ways to look at what they made.
+
+Only `run`, `demo` and `serve` import Prefect; the others call the same functions as the flows do. Each
+command imports what it needs when it is called, so that help is there at once.
+"""
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from flows import settings
+from flows.options import Explain, Home, Json, OnlyPhase, Repositories, ordering
+from schemas.errors import CurriculumError
+
+if TYPE_CHECKING:
+    from flows.course import Order
+
+WRONG, INTERRUPTED = 2, 128 + signal.SIGINT
+WORK, LOOK, KEEP = "Make", "Look", "Keep"
+
+
+class _Commands(TyperGroup):
+    """All commands end in the same ways: a mistake in a line and 2, an interruption in 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CurriculumError as mistake:
+            _end(f"error: {mistake}", WRONG)
+        except KeyboardInterrupt:
+            _end(
+                "\ninterrupted. What is finished is kept; the same command goes on from there.",
+                INTERRUPTED,
+            )
+
+
+def _end(message: str, code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.write(f"{message}\n")
+    raise typer.Exit(code)
+
+
+app = typer.Typer(
+    name="curriculum",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Curriculum training for code models: build packed rows, mix them by a diet, train, look.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def build(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+    """Read the corpus and build the packed rows that a diet asks for."""
+    from flows import work
+
+    work.build(order, phase, dry=explain)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def mix(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+    """Build, then lay down which rows a specialist is trained on, in which order."""
+    from flows import work
+
+    work.mix(order, phase, dry=explain)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def train(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+    """Build, mix and train what isn't trained yet, without Prefect."""
+    from flows import work
+
+    work.train(order, phase, dry=explain)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def run(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+    """Take a specialist through its curriculum, as a Prefect flow in this process.
+
+    Without --phase what is done is kept. With it that phase is trained anew, from where the phase before
+    it ended. A server of `curriculum serve` on the same workspace shows the run.
+    """
+    from flows import work
+
+    if explain:
+        work.train(order, phase, dry=True)
+    else:
+        work.run(order, phase)
+
+
+@app.command(rich_help_panel=WORK)
+def demo(repo: Repositories = None, home: Home = None) -> None:
+    """Train a small specialist on a sample corpus, or on your repositories, in five minutes."""
+    from flows import demo as demonstration
+
+    demonstration.demo(settings.home(home), tuple(repo or ()))
+
+
+@tokenizer_app.command("train")
+@ordering
+def tokenizer_train(order: "Order") -> None:
+    """Train a byte-level BPE on the corpus of a diet and say where it lies."""
+    from flows import work
+
+    work.tokenizer(order)
+
+
+@app.command(rich_help_panel=LOOK)
+def status(home: Home = None, as_json: Json = False) -> None:
+    """What the workspace holds: artefacts by stage, runs, and what is stale."""
+    from flows import report
+
+    report.status(settings.home(home), as_json=as_json)
+
+
+@app.command(rich_help_panel=LOOK)
+def inspect(
+    what: Annotated[
+        str, typer.Argument(help="A path in the workspace, or the first digits of a key.")
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows or documents.")] = 1,
+    pack_id: Annotated[str | None, typer.Option(help="The row with this pack_id.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts.")] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Show an artefact: packed rows down to the commit, documents, plans, runs."""
+    from flows import look
+
+    look.show(settings.home(home), what, look.Wish(rows=rows, pack_id=pack_id, full=full), as_json)
+
+
+@app.command(rich_help_panel=LOOK)
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT, or SHOW TABLES, or DESCRIBE rows.")],
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the workspace in SQL; SHOW TABLES lists documents, rows, pieces, mixtures, runs, metrics."""
+    from flows import report
+
+    report.query(settings.home(home), sql, as_json=as_json)
+
+
+@app.command(rich_help_panel=LOOK)
+def check(
+    paths: Annotated[list[Path], typer.Argument(help="Artefacts, or folders that hold some.")],
+) -> None:
+    """Hold packed rows against their contract, and every file against its manifest."""
+    from flows import report
+
+    report.check(paths)
+
+
+@app.command(rich_help_panel=KEEP)
+def serve(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="On 127.0.0.1.")] = settings.PORT,
+    home: Home = None,
+) -> None:
+    """Serve the Prefect UI: start runs from a form, watch them, rerun a phase. Ctrl-C ends all of it."""
+    from flows import serve as server
+
+    server.serve(settings.home(home), port, typer.echo)
+
+
+@app.command(rich_help_panel=KEEP)
+def gc(
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False, home: Home = None
+) -> None:
+    """Remove what nothing refers to any more; asks first."""
+    from flows import report
+
+    report.gc(settings.home(home), sure=yes)
+
+
+def main() -> None:
+    """The entry point."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

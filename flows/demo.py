@@ -1,0 +1,92 @@
+"""`curriculum demo`: the whole way from repositories to a trained specialist, small, and what to try next."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.store import Artefact, Store
+from flows import work
+from flows.course import Order
+from flows.lines import Line, change, count, percent, report_of
+from flows.show import ACCENT, MUTED, out, table
+
+DIET = "templates.demo"
+MOST_COMMITS, MOST_VERSIONS = 200, 2
+"""Of repositories that are given: a demo is five minutes, whatever they hold."""
+QUESTIONS = (
+    (
+        "What is trained on, and how full is it?",
+        "SELECT family, row_length, count(*) AS rows, sum(valid_token_count) AS tokens, "
+        "round(100 * avg(valid_token_count / row_length), 1) AS packed FROM rows "
+        "WHERE split = 'train' GROUP BY ALL ORDER BY ALL",
+    ),
+    (
+        "Which commits gave the most text?",
+        "SELECT repository, provenance[1].commit[:10] AS commit, count(*) AS documents, "
+        "sum(num_bytes) AS bytes FROM documents GROUP BY ALL ORDER BY bytes DESC LIMIT 5",
+    ),
+    (
+        "How did the loss fall?",
+        "SELECT phase, step // 10 * 10 AS step, round(avg(loss), 3) AS loss "
+        "FROM metrics GROUP BY ALL ORDER BY phase DESC, step",
+    ),
+)
+
+
+def demo(home: Path, repositories: tuple[str, ...]) -> None:
+    """Build, mix and train the demo's diet; a second one finds everything done.
+
+    Raises:
+        CurriculumError: for repositories that can't be read or hold too little.
+    """
+    order = Order(
+        specialist=DIET,
+        home=home,
+        repositories=repositories,
+        max_commits=MOST_COMMITS if repositories else None,
+        versions_per_path=MOST_VERSIONS if repositories else None,
+    )
+    if repositories:
+        out.print(
+            f"Reads the newest {MOST_COMMITS} commits of each repository and at most "
+            f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
+        )
+    runs = work.flow(order, None)
+    out.print()
+    out.print(table(_summary(Store(home), runs)))
+    _next_steps(home)
+
+
+def _summary(store: Store, runs: tuple[Artefact, ...]) -> Iterator[Line]:
+    for run in runs:
+        report = report_of(run)
+        yield {
+            "phase": report.phase,
+            "val_bpb before → after": change(report, "phase", report.phase),
+            "anchor": change(report, "anchor", "anchor"),
+            "yield": percent(report.tokens.valid / report.tokens.positions),
+            "tokens": count(report.tokens.valid),
+            "steps": report.steps,
+            "seconds": f"{report.seconds:.0f}",
+        }
+
+
+def _next_steps(home: Path) -> None:
+    place = "" if home == Path("workspace").absolute() else f" --home {home}"
+    say = out.print
+    say(Text.assemble("\nEverything lies in ", (str(home), "bold"), ": documents, rows, runs …"))
+    say("Three questions to paste:")
+    for question, sql in QUESTIONS:
+        say(Text(f"\n  {question}", MUTED))
+        say(Text(f'  curriculum query{place} "{sql}"', ACCENT), soft_wrap=True)
+    say(Text("\n  The same from Python:", MUTED))
+    say(
+        Text(
+            '  python -c "from pathlib import Path; from curriculum.catalog import open_catalog; '
+            f"print(open_catalog(Path('{home}')).sql('FROM runs'))\"",
+            ACCENT,
+        ),
+        soft_wrap=True,
+    )
+    say(Text("\nNext: ", MUTED).append(f"curriculum inspect{place} KEY", ACCENT), end="")

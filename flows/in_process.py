@@ -1,0 +1,18 @@
+"""A flow run in this very process, for the command line; import it only when Prefect's settings are set."""
+
+from curriculum.store import Artefact
+from flows import tracking
+from flows.course import Order
+from flows.parameters import ALL_PHASES, Changes
+from flows.run import run
+from schemas.progress import Watch
+
+
+def run_flow(order: Order, phase: str | None, watch: Watch) -> tuple[Artefact, ...]:
+    """The runs of the phases; `watch` is told what the flow tells the server."""
+    tracking.onlooker.set(watch)
+    return run(
+        specialist=order.specialist,
+        phase=phase or ALL_PHASES,
+        changes=Changes(**{name: getattr(order, name) for name in Changes.model_fields}),
+    )

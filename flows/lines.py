@@ -1,0 +1,141 @@
+"""What stages leave, as lines of words and numbers; the terminal and a run's page show the same."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
+
+from pydantic import BaseModel
+
+from curriculum import mix
+from curriculum.build import Built
+from curriculum.encode.documents import Outcome
+from curriculum.store import Artefact
+from schemas.job import Figure, Report
+
+REPORT_NAME = "report.json"
+
+Line = Mapping[str, str | int]
+
+
+def report_of(run: Artefact) -> Report:
+    """What a closed run left."""
+    return Report.model_validate_json((run.path / REPORT_NAME).read_text())
+
+
+def percent(share: float) -> str:
+    """A share to a tenth of a percent.
+
+    >>> percent(0.9954)
+    '99.5%'
+    """
+    return f"{100 * share:.1f}%"
+
+
+def count(number: float) -> str:
+    """A number in three digits and a letter.
+
+    >>> count(950), count(16_100_000)
+    ('950', '16.1M')
+    """
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:.0f}"
+
+
+class _Packed(BaseModel):
+    """What a rows artefact counted in one domain."""
+
+    rows: int
+    tokens: int
+
+
+class _Encoded(BaseModel):
+    """What became of the documents, by outcome."""
+
+    documents: dict[str, int]
+
+
+class _RowsReport(BaseModel):
+    """The part of a rows artefact's report that is shown."""
+
+    domains: dict[str, _Packed]
+    encode: _Encoded
+
+
+def yield_lines(built: Built) -> Iterator[Line]:
+    """A line a data set of training rows: how full the rows are, and what became of the documents."""
+    for each in built.rows:
+        report = _RowsReport.model_validate(each.train.manifest.report)
+        rows = sum(domain.rows for domain in report.domains.values())
+        tokens = sum(domain.tokens for domain in report.domains.values())
+        yield {
+            "rows": f"{each.wanted.family} {each.wanted.objective} {each.wanted.row_length}",
+            "number": rows,
+            "tokens": count(tokens),
+            "yield": percent(tokens / (rows * each.wanted.row_length)) if rows else "",
+            **{outcome: report.encode.documents.get(outcome, 0) for outcome in get_args(Outcome)},
+        }
+
+
+def mixture_lines(mixture: Artefact) -> Iterator[Line]:
+    """A line a stratum: its share as the diet plans it and as the plan realises it, and its repetition."""
+    report = mix.report_of(mixture)
+    for stratum in report.strata:
+        yield {
+            "serving": f"{stratum.family} {stratum.objective} {stratum.row_length}",
+            "domain": stratum.domain,
+            "planned": percent(stratum.share),
+            "realised": percent(stratum.tokens / report.tokens),
+            "tokens": count(stratum.tokens),
+            "rows": stratum.drawn,
+            "repetition": f"{stratum.repetition:.2f}",
+            "key": stratum.rows_key[:12],
+        }
+
+
+def run_line(report: Report) -> Line:
+    """A run in a line: val_bpb before and after, what it consumed, why it stopped."""
+    return {
+        "phase": report.phase,
+        "attempt": report.attempt,
+        "val_bpb": change(report, "phase", report.phase),
+        "anchor": change(report, "anchor", "anchor"),
+        "tokens": count(report.tokens.valid),
+        "steps": report.steps,
+        "tokens/s": f"{report.tokens_per_second:,.0f}",
+        "seconds": f"{report.seconds:.0f}",
+        "stopped": f"{report.stopped}: {report.reason}" if report.reason else report.stopped,
+    }
+
+
+def figure_lines(report: Report) -> Iterator[Line]:
+    """A line an evaluation of the run: its figure before and after, with the interval."""
+    for after in report.after:
+        before = next((each for each in report.before if _place(each) == _place(after)), None)
+        yield {
+            "evaluation": after.kind,
+            "phase": after.phase,
+            "family": after.family,
+            "domain": after.domain,
+            "before": f"{before.val_bpb:.3f}" if before else "",
+            "after": f"{after.val_bpb:.3f}",
+            "interval": f"{after.low:.3f} to {after.high:.3f}",
+        }
+
+
+def change(report: Report, kind: str, phase: str) -> str:
+    """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured."""
+    before, after = mean(report.before, kind, phase), mean(report.after, kind, phase)
+    if after is None:
+        return ""
+    return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
+
+
+def mean(figures: Iterable[Figure], kind: str, phase: str) -> Figure | None:
+    """The weighted mean of one evaluation."""
+    wanted = (kind, phase, "*")
+    return next((each for each in figures if (each.kind, each.phase, each.family) == wanted), None)
+
+
+def _place(figure: Figure) -> tuple[str, str, str, str]:
+    return figure.kind, figure.phase, figure.family, figure.domain

@@ -1,0 +1,34 @@
+"""The mix flow: when a diet's rows are put in training order; how is curriculum/mix.py."""
+
+from prefect import flow, task
+
+from curriculum.build import Built
+from curriculum.store import Artefact
+from flows import course, tracking
+from flows.build import build_phase
+from flows.course import Course
+from flows.lines import mixture_lines
+from flows.parameters import ALL_PHASES, Changes, Phase, Specialist
+from flows.starting import chosen, start, worth_another_try
+
+
+@task(name="mix", task_run_name="mix {phase}", retries=2, retry_delay_seconds=10,
+      retry_condition_fn=worth_another_try)  # fmt: skip
+def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
+    """The plan of a phase; its mixture, planned and realised, on the run's page."""
+    with tracking.tracked() as watch:
+        mixture = course.mix_phase(plan, phase, built, watch)
+    tracking.show(f"mixture {phase}", "Planned and realised", mixture_lines(mixture))
+    return mixture
+
+
+@flow(name="mix", flow_run_name="mix {specialist} {phase}")
+def mix(
+    specialist: Specialist,
+    phase: Phase = ALL_PHASES,
+    changes: Changes = Changes(),  # noqa: B008 - frozen
+) -> None:
+    """Build, then lay down which rows a specialist is trained on, in which order."""
+    plan = start(specialist, changes)
+    for each in chosen(plan, phase):
+        mix_phase(plan, each, build_phase(plan, each))

@@ -1,0 +1,83 @@
+"""The command line's options, made from the same words and help texts as the forms."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+
+import typer
+
+from flows import settings
+from flows.parameters import Changes
+
+if TYPE_CHECKING:
+    from flows.course import Order
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        help="The workspace; by default $CURRICULUM_HOME, else ./workspace.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Make nothing; print what would be made, and why.")
+]
+OnlyPhase = Annotated[
+    str | None,
+    typer.Option("--phase", help="Only this phase; by default each in order.", show_default=False),
+]
+Repositories = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--repo",
+        help="Read this repository instead of the corpus: a path or a URL. Repeatable.",
+        show_default=False,
+    ),
+]
+Specialist = Annotated[
+    str,
+    typer.Argument(
+        help="Whose diet is served: a name, or the path of a diet's YAML.", show_default=False
+    ),
+]
+P = ParamSpec("P")
+
+
+def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., None]:
+    """A command that takes an Order, as one that takes an option for each of the order's fields."""
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        # Help must be there at once, and what makes artefacts is slow to import.
+        from flows.course import Order
+
+        changes = {name: given.pop(name) for name in Changes.model_fields}
+        changes["repositories"] = tuple(changes["repositories"] or ())
+        specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
+        take: Callable[..., None] = command
+        take(Order(specialist=specialist, home=home, **changes), **given)
+
+    own = list(inspect.signature(command).parameters.values())[1:]
+    parameters = [*_order_options(), *own, *_change_options()]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_options
+
+
+def _order_options() -> Iterator[inspect.Parameter]:
+    yield _parameter("specialist", Specialist, default=inspect.Parameter.empty)
+    yield _parameter("home", Home)
+
+
+def _change_options() -> Iterator[inspect.Parameter]:
+    for name, field in Changes.model_fields.items():
+        option = typer.Option(help=field.description, show_default=False)
+        kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
+        yield _parameter(name, kind)
+
+
+def _parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)

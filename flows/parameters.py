@@ -1,0 +1,79 @@
+"""The words that the forms, the command line and the YAML share, with their help texts."""
+
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from curriculum.diets.load import diet_names, phase_names, phases_files
+from schemas.text import Strict
+
+ALL_PHASES = "all"
+
+
+def _dropdown(title: str, names: list[str], description: str) -> dict[str, JsonValue]:
+    """Restricts a form's field to names; code and the command line may also give a path.
+
+    Prefect sets title and description of a parameter itself, and takes these in their stead.
+    """
+    return {"title": title, "enum": [*names], "description": description}
+
+
+def _phases() -> list[str]:
+    """Every phase of every phases file, in the order of the curriculum."""
+    return list(dict.fromkeys(name for file in phases_files() for name in phase_names(file)))
+
+
+Specialist = Annotated[
+    str,
+    Field(
+        json_schema_extra=_dropdown("Specialist", [*diet_names()], "Whose diet is served."),
+    ),
+]
+Phase = Annotated[
+    str,
+    Field(
+        json_schema_extra=_dropdown(
+            "Phase",
+            [ALL_PHASES, *_phases()],
+            f"{ALL_PHASES}: go through the curriculum in order, and make what isn't there yet. "
+            "One phase: only that one, from where the phase before it ended.",
+        ),
+    ),
+]
+
+
+def _without_toggles(schema: dict[str, Any]) -> None:
+    """Let a form show an optional field as an empty box, not as a choice between a type and None."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+        kinds = field.pop("anyOf", [{}])
+        field.update(kinds[0])
+
+
+class Changes(Strict):
+    """What this run changes. Whatever is left empty stays as the diet and the corpus say."""
+
+    model_config = ConfigDict(json_schema_extra=_without_toggles)
+
+    token_budget: str | None = None
+    """Tokens of all phases together: 500K, 20M, 10B."""
+    model: str | None = None
+    """Another model preset, such as tiny."""
+    phases: str | None = Field(default=None, title="Phases file")
+    """Another phases file: phases has the real row lengths, phases.demo short ones for CPUs; or a path."""
+    corpus: str | None = None
+    """Another corpus: a name such as sample, or the path of its YAML."""
+    repositories: tuple[str, ...] = ()
+    """Read these repositories instead of the corpus: paths."""
+    max_commits: int | None = None
+    """Read only the newest so many commits of each repository."""
+    versions_per_path: int | None = None
+    """Read at most so many versions of a file."""
+    max_repetition: float | None = None
+    """How often a row may be seen, in every phase."""
+    tokenizer: str | None = None
+    """The path of a tokenizer.json; or corpus, to train one."""
+    seed: int | None = None
+    """Of order, shuffling and initial weights."""
+    workers: int | None = None
+    """Processes that build; by default one a core. Their number changes no byte."""

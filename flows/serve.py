@@ -1,0 +1,190 @@
+"""`curriculum serve`: server, worker and deployments in one command, ended by one Ctrl-C."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+import filelock
+
+from flows import settings
+from schemas.errors import CurriculumError
+
+POOL = "cpu"
+PATIENCE_S = 120.0
+"""How long a server may take to start."""
+_WORKER = ("worker", "start", "--type", "process", "--pool", POOL, "--limit", "1")
+GRACE_S = 15.0
+"""How long a child may take to end before it is killed."""
+
+Tell = Callable[[str], None]
+
+
+class ServeError(CurriculumError):
+    """The server can't start, or didn't stay up."""
+
+
+def serve(workspace: Path, port: int, tell: Tell) -> None:
+    """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
+
+    Raises:
+        ServeError: where the workspace is served already, the port is taken or a child dies.
+    """
+    with _only_one(workspace), _stoppable(), contextlib.ExitStack() as children:
+        _free(port)
+        variables = settings.served(workspace, port)
+        settings.apply(variables)
+        tell("starting the server …")
+        server = children.enter_context(
+            _child(workspace, "server", "server", "start", "--host", settings.HOST)
+        )
+        _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
+        _deploy()
+        worker = children.enter_context(_child(workspace, "worker", *_WORKER))
+        _announce(workspace, port, tell)
+        _wait({"server": server, "worker": worker}, workspace)
+
+
+def _announce(workspace: Path, port: int, tell: Tell) -> None:
+    address = f"http://{settings.HOST}:{port}"
+    settings.address_file(workspace).write_text(address)
+    tell(f"workspace   {workspace}")
+    tell(f"runs        {address}/runs")
+    tell(f"start one   {address}/deployments  (choose run, then Run, then Custom run)")
+    tell(f"logs        {settings.prefect_folder(workspace)}/server.log, worker.log")
+    tell("Ctrl-C ends all of it.")
+
+
+def _deploy() -> None:
+    # Prefect reads its settings when it is imported, and the command line must not pay for it.
+    from flows.deployments import deploy
+
+    deploy(POOL)
+
+
+@contextlib.contextmanager
+def _only_one(workspace: Path) -> Iterator[None]:
+    lock = settings.serve_lock(workspace)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ServeError(
+            str(workspace),
+            settings.served_at(workspace),
+            cause="this workspace is served already",
+            cure="Open that address, or end that process first",
+        ) from None
+    try:
+        yield
+    finally:
+        settings.address_file(workspace).unlink(missing_ok=True)
+        lock.release()
+
+
+def _free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.HOST, port))
+        except OSError as taken:
+            raise ServeError(
+                "--port",
+                port,
+                cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
+                cure="Choose another with --port",
+            ) from None
+
+
+class _StoppedError(Exception):
+    """Somebody asked us to end."""
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGINT and SIGTERM end the block; a second one changes nothing while children end."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _StoppedError
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with contextlib.suppress(_StoppedError):
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _child(workspace: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Prefect command in a process group of its own, which is gone when the block ends.
+
+    A group of its own keeps the terminal's Ctrl-C away from it: we end the children, in order.
+    """
+    with _log(workspace, name).open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "prefect", *arguments],
+            env=settings.environment({}),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield child
+    finally:
+        _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_S)
+
+
+def _await_health(url: str, server: subprocess.Popen[bytes], workspace: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        _alive("server", server, workspace)
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+    raise _dead("server", f"no answer within {PATIENCE_S:.0f} s", workspace)
+
+
+def _wait(children: dict[str, subprocess.Popen[bytes]], workspace: Path) -> None:
+    while True:
+        for name, child in children.items():
+            _alive(name, child, workspace)
+        time.sleep(0.5)
+
+
+def _alive(name: str, child: subprocess.Popen[bytes], workspace: Path) -> None:
+    if child.poll() is not None:
+        raise _dead(name, f"exit code {child.returncode}", workspace)
+
+
+def _dead(name: str, found: str, workspace: Path) -> ServeError:
+    log = _log(workspace, name)
+    last = log.read_text(errors="replace").strip().splitlines()[-3:]
+    return ServeError(
+        name, found, cause=" / ".join(last) or "it said nothing", cure=f"Its log is {log}"
+    )
+
+
+def _log(workspace: Path, name: str) -> Path:
+    return settings.prefect_folder(workspace) / f"{name}.log"

@@ -1,0 +1,102 @@
+"""What the environment says, and what we tell Prefect; the environment is read nowhere else in flows."""
+
+import os
+from pathlib import Path
+
+import filelock
+
+HOST = "127.0.0.1"
+PORT = 4200
+
+
+def home(given: Path | None = None) -> Path:
+    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
+    return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+
+
+def apply(variables: dict[str, str]) -> None:
+    """Set variables for this process and its children; before Prefect is imported, which reads them once."""
+    os.environ.update(variables)
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """The environment of a child process with these variables set."""
+    return {**os.environ, **variables}
+
+
+def prefect_folder(workspace: Path) -> Path:
+    """Where Prefect keeps its database, its profile and its logs: inside the workspace."""
+    return workspace / "prefect"
+
+
+def quiet(workspace: Path) -> dict[str, str]:
+    """Prefect of one workspace: nothing shared with other workspaces, nothing sent to anyone."""
+    return {
+        "CURRICULUM_HOME": str(workspace),
+        "DO_NOT_TRACK": "1",
+        "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
+        "PREFECT_HOME": str(prefect_folder(workspace)),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_API_HOST": HOST,
+        "PREFECT_SERVER_UI_V2_ENABLED": "false",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
+    }
+
+
+def served(workspace: Path, port: int) -> dict[str, str]:
+    """Prefect with a server of its own on a port.
+
+    The page takes the address of the API from PREFECT_API_URL, not from the server's own port, and other
+    sites' pages must not reach an API that starts runs.
+    """
+    origin = f"http://{HOST}:{port}"
+    return {
+        **quiet(workspace),
+        "PREFECT_API_URL": f"{origin}/api",
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origin,
+        "PREFECT_WORKER_QUERY_SECONDS": "2",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    }
+
+
+def in_process(workspace: Path) -> dict[str, str]:
+    """Prefect for one command: the server of `curriculum serve` if there is one, else a short-lived own.
+
+    A PREFECT_API_URL of the environment wins: that is a team's server.
+    """
+    variables = {**quiet(workspace), "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
+    if "PREFECT_API_URL" in os.environ:
+        return variables
+    if address := served_at(workspace):
+        return {**variables, "PREFECT_API_URL": f"{address}/api"}
+    return {
+        **variables,
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_UI_ENABLED": "false",
+    }
+
+
+def serve_lock(workspace: Path) -> filelock.FileLock:
+    """Held by `curriculum serve` as long as it lives."""
+    folder = prefect_folder(workspace)
+    folder.mkdir(parents=True, exist_ok=True)
+    return filelock.FileLock(folder / "serve.lock")
+
+
+def address_file(workspace: Path) -> Path:
+    """Where `curriculum serve` writes its address."""
+    return prefect_folder(workspace) / "address.txt"
+
+
+def served_at(workspace: Path) -> str | None:
+    """The address of the server that serves this workspace now, if one does."""
+    if not address_file(workspace).is_file():
+        return None
+    try:
+        serve_lock(workspace).acquire(timeout=0).lock.release()
+    except filelock.Timeout:
+        return address_file(workspace).read_text().strip()
+    return None

@@ -1,0 +1,133 @@
+"""What the terminal shows: progress, tables, numbers."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import (
+    Progress as Bars,
+)
+from rich.table import Table
+from rich.text import Text
+
+from flows.lines import Line
+from schemas.progress import Progress, Watch
+
+ACCENT = "cyan"
+MUTED = "bright_black"
+DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
+LINE_EVERY_S = 10.0
+"""How often a stage writes a line where there is no terminal."""
+MOST_BARS = 12
+
+out = Console()
+err = Console(stderr=True)
+
+
+def colour(index: int) -> str:
+    """The colour of a row's index-th document; neighbours differ."""
+    return DOCUMENT_COLOURS[index % len(DOCUMENT_COLOURS)]
+
+
+def plain_table(*names: str) -> Table:
+    """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=MUTED)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def table(lines: Iterable[Line]) -> Table:
+    """Lines as a table; numbers and what looks like one go right."""
+    lines = list(lines)
+    names = list(lines[0]) if lines else []
+    drawn = plain_table(*names)
+    for column, name in zip(drawn.columns, names, strict=True):
+        column.justify = "right" if all(_numeric(line[name]) for line in lines) else "left"
+    for line in lines:
+        first, *rest = (
+            f"{value:,}" if isinstance(value, int) else value for value in line.values()
+        )
+        drawn.add_row(Text(first, "bold"), *rest)
+    return drawn
+
+
+def _numeric(value: str | int) -> bool:
+    return isinstance(value, int) or value[:1].isdigit()
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Watch]:
+    """A watch that draws bars on a terminal and writes plain lines elsewhere, to stderr both."""
+    if not err.is_terminal:
+        yield _Lines().watch
+        return
+    with Bars(
+        SpinnerColumn(style=ACCENT),
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=32, complete_style=ACCENT),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TextColumn("{task.fields[note]}", style=MUTED),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    ) as bars:
+        yield _Drawn(bars).watch
+
+
+class _Drawn:
+    """A bar a stage and item; the oldest finished ones make room."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self.tasks: dict[tuple[str, str], TaskID] = {}
+
+    def watch(self, progress: Progress) -> None:
+        name = progress.stage, progress.item
+        if name not in self.tasks:
+            self._make_room()
+            title = f"{progress.stage} {progress.item}".strip()
+            self.tasks[name] = self.bars.add_task(title, total=progress.total, unit="", note="")
+        self.bars.update(
+            self.tasks[name],
+            completed=progress.done,
+            total=progress.total,
+            unit=progress.unit,
+            note=progress.note,
+        )
+
+    def _make_room(self) -> None:
+        shown = [task for task in self.bars.tasks if task.visible]
+        if len(shown) >= MOST_BARS:
+            oldest = next((task for task in shown if task.finished), shown[0])
+            self.bars.update(oldest.id, visible=False)
+
+
+class _Lines:
+    """A line when something begins, ends, and every so many seconds between."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[str, str], float] = {}
+
+    def watch(self, progress: Progress) -> None:
+        name = progress.stage, progress.item
+        ended = progress.total is not None and progress.done >= progress.total
+        now = time.monotonic()
+        if ended or now - self.told.get(name, float("-inf")) >= LINE_EVERY_S:
+            self.told[name] = now
+            of = f"/{progress.total:,}" if progress.total is not None else ""
+            note = f"  {progress.note}" if progress.note else ""
+            line = f"{progress.stage} {progress.item}: {progress.done:,}{of} {progress.unit}{note}"
+            print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it

@@ -1,0 +1,76 @@
+"""What a flow run shows of itself: progress while it works, tables when a stage is done."""
+
+import contextlib
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from uuid import UUID
+
+from prefect.artifacts import (
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.logging import get_run_logger
+
+from flows.lines import Line
+from schemas.progress import Progress, Watch, unwatched
+
+TELL_EVERY_S = 5.0
+"""How often progress is told to the server; each time costs it a transaction."""
+
+onlooker: ContextVar[Watch] = ContextVar("onlooker", default=unwatched)
+"""Who else watches: the terminal, where the flow runs in the command line's process."""
+
+
+@contextlib.contextmanager
+def tracked() -> Iterator[Watch]:
+    """A watch that logs, draws progress artifacts on the run, and passes everything on to the onlooker."""
+    progress = _Tracked(onlooker.get())
+    yield progress.watch
+
+
+class _Tracked:
+    """One progress artifact a stage, updated now and then."""
+
+    def __init__(self, onlooker: Watch) -> None:
+        self.onlooker = onlooker
+        self.artifacts: dict[str, UUID] = {}
+        self.told: dict[str, float] = {}
+
+    def watch(self, progress: Progress) -> None:
+        self.onlooker(progress)
+        ended = progress.total is not None and progress.done >= progress.total
+        now = time.monotonic()
+        if ended or now - self.told.get(progress.stage, float("-inf")) >= TELL_EVERY_S:
+            self.told[progress.stage] = now
+            self._tell(progress)
+
+    def _tell(self, progress: Progress) -> None:
+        of = f" of {progress.total:,}" if progress.total is not None else ""
+        words = (
+            progress.stage,
+            progress.item,
+            f"{progress.done:,}{of} {progress.unit}",
+            progress.note,
+        )
+        line = "  ".join(word for word in words if word)
+        get_run_logger().info(line)
+        share = 100 * progress.done / progress.total if progress.total else 0.0
+        if progress.stage not in self.artifacts:
+            made = create_progress_artifact(share, key=_key(progress.stage), description=line)
+            assert isinstance(made, UUID), "called inside an event loop"
+            self.artifacts[progress.stage] = made
+        update_progress_artifact(self.artifacts[progress.stage], share, description=line)
+
+
+def show(name: str, description: str, lines: Iterable[Line]) -> None:
+    """A table on the run's page, if there are lines."""
+    if listed := [dict(line) for line in lines]:
+        create_table_artifact(listed, key=_key(name), description=description)
+
+
+def _key(name: str) -> str:
+    """Prefect's keys have lower case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
