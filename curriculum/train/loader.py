@@ -162,6 +162,8 @@ def steps_of(
         num_workers=workers,
         multiprocessing_context="spawn" if workers else None,
         worker_init_fn=_leave_signals_to_the_trainer,
+        # Else each start of a loader draws from the global generator, and a resumed run has one more.
+        generator=torch.Generator(),
     )
     step: list[Batch] = []
     for batch in loader:

@@ -66,6 +66,7 @@ class _Loop:
     ) -> None:
         self.job, self.stop, self.device = job, stop, device
         self.checkpoints = directory / "checkpoints"
+        torch.manual_seed(job.seed)
         self.learner = new_learner(job, device)
         self.last: Path | None = checkpoint.newest(self.checkpoints)
         self.state = self._open(workspace)

@@ -1,0 +1,266 @@
+"""A small workspace made by hand: a toy language whose documents repeat, packed, planned, tokenised."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from curriculum import boundaries
+from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.train.run import run_recipe
+from schemas.arrow import required
+from schemas.job import (
+    Evaluation,
+    EvaluationStratum,
+    Job,
+    ModelSpec,
+    OptimizerSpec,
+    RowsSource,
+    TokenizerRef,
+)
+from schemas.mixture import PLAN_SCHEMA
+from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
+
+VOCAB = 64
+PAD, BOS, EOS = 0, 1, 2
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A workspace with its artefacts, and the job over them."""
+
+    store: Store
+    rows: tuple[Artefact, ...]
+    val: Artefact
+    tokenizer: Artefact
+    plan: Artefact
+
+    def job(self, **changes: object) -> Job:
+        """A job of 12 steps of 1024 positions; its key follows from the changes."""
+        root = self.store.root
+        val = source(self.val, root)
+        strata = tuple(
+            EvaluationStratum(family="v2_simple", domain=domain, weight=weight, rows=val)
+            for domain, weight in (("one", 0.75), ("two", 0.25))
+        )
+        values: dict[str, object] = {
+            "specialist": "tester",
+            "branch": None,
+            "phase": "syntax",
+            "run_key": "",
+            "attempt": 1,
+            "seed": 3,
+            "model": ModelSpec(
+                name="small",
+                vocab_size=VOCAB,
+                layers=2,
+                width=64,
+                heads=4,
+                kv_heads=2,
+                mlp_width=128,
+            ),
+            "backend": "documents",
+            "device": "cpu",
+            "tokenizer": TokenizerRef(
+                key=self.tokenizer.key,
+                content=self.tokenizer.content,
+                path=self.tokenizer.path.relative_to(root).as_posix(),
+                vocab_size=VOCAB,
+            ),
+            "plan": (self.plan.path / "plan.parquet").relative_to(root).as_posix(),
+            "plan_key": self.plan.key,
+            "plan_content": self.plan.content,
+            "rows": tuple(source(each, root) for each in self.rows),
+            "rope_base": 10_000.0,
+            "micro_positions": 512,
+            "tokens_per_step": 1024,
+            "steps": 12,
+            "optimizer": OptimizerSpec(learning_rate=3e-3, warmup_steps=2),
+            "start_from": None,
+            "evaluations": tuple(
+                Evaluation(
+                    kind=kind,
+                    phase=phase,
+                    rope_base=10_000.0,
+                    max_positions=1024,
+                    strata=strata,
+                )
+                for kind, phase in (("phase", "syntax"), ("anchor", "anchor"))
+            ),
+            "evaluate_every": 4,
+            "checkpoint_every": 3,
+            "advance_when": None,
+            "require": (),
+            "overrides": {},
+        }
+        job = Job.model_validate(values | changes)
+        return job.model_copy(update={"run_key": run_recipe(job).key})
+
+
+def source(rows: Artefact, root: Path) -> RowsSource:
+    """A rows artefact as a job names it."""
+    return RowsSource(
+        key=rows.key,
+        content=rows.content,
+        path=rows.path.relative_to(root).as_posix(),
+        row_length=int(rows.manifest.labels["row_length"]),
+    )
+
+
+def row_values(key: str, index: int, length: int, domain: str) -> dict[str, object]:
+    """One packed row: documents that count upwards, of seeded lengths, and some padding."""
+    generator = np.random.default_rng([length, index])
+    lengths: list[int] = []
+    while sum(lengths) < length - 60:
+        lengths.append(int(generator.integers(20, 56)))
+    valid = sum(lengths)
+    starts = np.cumsum([0, *lengths[:-1]])
+    ids = np.full(length, PAD, dtype=np.int32)
+    mask = np.zeros(length, dtype=np.uint8)
+    for start, size in zip(starts, lengths, strict=True):
+        first = int(generator.integers(3, VOCAB))
+        ids[start : start + size] = 3 + (first + np.arange(size)) % (VOCAB - 3)
+        ids[start], ids[start + size - 1] = BOS, EOS
+        mask[start : start + size - 1] = 1
+    return {
+        "pack_id": f"{key[:12]}-{index:010d}",
+        "input_ids": ids,
+        "target_ids": np.where(mask, np.append(ids[1:], PAD), PAD).astype(np.int32),
+        "loss_mask": mask,
+        "doc_ids": boundaries.doc_ids(starts, valid, length),
+        "doc_starts": starts.astype(np.int32),
+        "valid_token_count": valid,
+        "num_docs": len(lengths),
+        "loss_token_count": int(mask.sum()),
+        "attention_pairs": sum(size * (size + 1) // 2 for size in lengths),
+        "context_histogram": [int(mask.sum()), 0, 0, 0],
+        "family": "v2_simple",
+        "objective": "causal",
+        "variant": 0,
+        "domain": domain,
+        "split": "train",
+        "document_ids": [f"{index:016x}{number:016x}" for number in range(len(lengths))],
+        "pieces": [],
+    }
+
+
+def make_rows(store: Store, *, length: int, count: int, split: str = "train") -> Artefact:
+    """Rows of two domains in two shards of small row groups, without stored targets."""
+
+    def make(drafts: Sequence[Draft]) -> None:
+        layout = RowFormat(row_length=length, vocab_size=VOCAB, pad_id=PAD, bos_id=BOS, eos_id=EOS)
+        schema = PACKED_ROW_SCHEMA.with_metadata(layout.metadata())
+        schema = schema.remove(schema.get_field_index("target_ids"))
+        half = (count + 1) // 2
+        for draft in drafts:
+            for shard, domain in enumerate(("one", "two")):
+                numbers = range(count)[shard * half : (shard + 1) * half]
+                values = [row_values(draft.recipe.key, each, length, domain) for each in numbers]
+                for each in values:
+                    del each["target_ids"]
+                table = pa.Table.from_pylist(values, schema)
+                pq.write_table(table, draft.path / f"part-{shard:05d}.parquet", row_group_size=3)
+
+    recipe = Recipe(
+        stage="rows",
+        labels=(("family", "v2_simple"), ("row_length", str(length)), ("split", split)),
+        revision=1,
+        config={"length": length, "count": count, "split": split},
+    )
+    (made,) = store.produce([recipe], make)
+    return made
+
+
+def make_tokenizer(store: Store) -> Artefact:
+    """token_bytes.parquet alone: two bytes an id, none for the first three."""
+
+    def make(drafts: Sequence[Draft]) -> None:
+        schema = pa.schema([required("id", pa.int32()), required("num_bytes", pa.int32())])
+        sizes = [0, 0, 0, *[2] * (VOCAB - 3)]
+        columns = {"id": list(range(VOCAB)), "num_bytes": sizes}
+        for draft in drafts:
+            pq.write_table(pa.table(columns, schema), draft.path / "token_bytes.parquet")
+
+    (made,) = store.produce([Recipe(stage="tokenizers", labels=(), revision=1)], make)
+    return made
+
+
+def make_plan(store: Store, rows: Sequence[Artefact], *, slots: int, slot: int = 256) -> Artefact:
+    """Slots of `slot` positions that take the artefacts in turn, and their rows round and round."""
+
+    def make(drafts: Sequence[Draft]) -> None:
+        planned: list[dict[str, object]] = []
+        used = dict.fromkeys(range(len(rows)), 0)
+        for number in range(slots):
+            turn = number % len(rows)
+            length = int(rows[turn].manifest.labels["row_length"])
+            for _ in range(slot // length):
+                planned.append(planned_row(rows[turn], used[turn], slot=number, at=len(planned)))
+                used[turn] += 1
+        for draft in drafts:
+            table = pa.Table.from_pylist(planned, PLAN_SCHEMA)
+            pq.write_table(table, draft.path / "plan.parquet", row_group_size=7)
+
+    recipe = Recipe(
+        stage="mixtures",
+        labels=(("specialist", "tester"), ("phase", "syntax")),
+        revision=1,
+        config={"slots": slots, "slot": slot},
+        inputs=tuple(each.as_input("rows") for each in rows),
+    )
+    (made,) = store.produce([recipe], make)
+    return made
+
+
+def planned_row(rows: Artefact, count: int, *, slot: int, at: int) -> dict[str, object]:
+    """The plan's line for the count-th row drawn from an artefact, round and round."""
+    sizes = [pq.read_metadata(file).num_rows for file in rows.files()]
+    index = count % sum(sizes)
+    shard = int(index >= sizes[0])
+    length = int(rows.manifest.labels["row_length"])
+    return {
+        "position": at,
+        "slot": slot,
+        "serving": 0,
+        "stratum": 0,
+        "row_length": length,
+        "rows_key": rows.key,
+        "shard": shard,
+        "row": index - shard * sizes[0],
+        "pack_id": f"{rows.key[:12]}-{index:010d}",
+        "repetition": count // sum(sizes),
+        "valid_tokens": length - 30,
+    }
+
+
+@pytest.fixture
+def make_world() -> Callable[..., World]:
+    """A maker of workspaces; `lengths` are the plan's row lengths."""
+
+    def make(root: Path, *, lengths: Sequence[int] = (256, 128), slots: int = 60) -> World:
+        store = Store(root)
+        rows = tuple(make_rows(store, length=length, count=24) for length in lengths)
+        return World(
+            store=store,
+            rows=rows,
+            val=make_rows(store, length=128, count=16, split="val"),
+            tokenizer=make_tokenizer(store),
+            plan=make_plan(store, rows, slots=slots, slot=max(lengths)),
+        )
+
+    return make
+
+
+@pytest.fixture
+def world(tmp_path: Path, make_world: Callable[..., World]) -> World:
+    return make_world(tmp_path / "workspace")

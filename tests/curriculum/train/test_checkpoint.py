@@ -1,0 +1,85 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from curriculum.train import checkpoint
+from curriculum.train.checkpoint import Learner, TrainerState
+from curriculum.train.loop import new_learner
+from schemas.errors import JobError
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def learner(world: Any) -> Learner:
+    made = new_learner(world.job(), CPU)
+    for weight in made.model.parameters():
+        weight.grad = torch.ones_like(weight)
+    made.optimizer.step()
+    return made
+
+
+def at(step: int) -> TrainerState:
+    return TrainerState(step=step, slot=4 * step)
+
+
+def test_what_is_saved_is_what_comes_back(learner: Learner, world: Any, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    path = checkpoint.save(tmp_path, learner, at(7))
+    drawn = torch.rand(3)
+    other = new_learner(world.job(seed=9), CPU)
+    assert checkpoint.resume(path, other) == at(7)
+    assert torch.equal(torch.rand(3), drawn)
+    for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(one, two)
+        moments, same = learner.optimizer.state[one], other.optimizer.state[two]
+        assert all(torch.equal(moments[name], same[name]) for name in moments)
+        assert set(moments) == set(same)
+
+
+def test_the_same_values_are_the_same_bytes(learner: Learner, tmp_path: Path) -> None:
+    one = checkpoint.save(tmp_path / "one", learner, at(1))
+    two = checkpoint.save(tmp_path / "two", learner, at(1))
+    for file in one.iterdir():
+        assert file.read_bytes() == (two / file.name).read_bytes(), file.name
+
+
+def test_the_newest_two_are_kept(learner: Learner, tmp_path: Path) -> None:
+    for step in (9, 10, 11, 100):
+        checkpoint.save(tmp_path / "checkpoints", learner, at(step))
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
+        "step=100",
+        "step=11",
+    ]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+def test_a_damaged_checkpoint_is_named_and_passed_over(
+    learner: Learner, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = checkpoint.save(tmp_path, learner, at(1))
+    newer = checkpoint.save(tmp_path, learner, at(2))
+    assert checkpoint.newest(tmp_path) == newer
+    file = newer / name
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    assert checkpoint.newest(tmp_path) == older
+    assert f"step=2 is passed over: {name} isn't what was written" in capsys.readouterr().out
+    with pytest.raises(JobError, match="the checkpoint is damaged"):
+        checkpoint.carry_over(newer, learner)
+
+
+def test_a_checkpoint_without_its_manifest_is_none(learner: Learner, tmp_path: Path) -> None:
+    (checkpoint.save(tmp_path, learner, at(1)) / "manifest.json").unlink()
+    assert checkpoint.newest(tmp_path) is None
+    assert checkpoint.newest(tmp_path / "absent") is None
+
+
+def test_a_checkpoint_of_another_model_is_refused(
+    learner: Learner, world: Any, tmp_path: Path
+) -> None:
+    path = checkpoint.save(tmp_path, learner, at(1))
+    wider = world.job().model.model_copy(update={"mlp_width": 256, "name": "wider"})
+    with pytest.raises(JobError, match=r"model wider: 64 ids, 64 wide; .* holds small"):
+        checkpoint.carry_over(path, new_learner(world.job(model=wider), CPU))

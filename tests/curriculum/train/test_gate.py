@@ -1,0 +1,65 @@
+from collections.abc import Sequence
+
+import pytest
+
+from curriculum.train.gate import gate_bits, opens
+from schemas.diet import AdvanceWhen, StopsImproving
+from schemas.job import Figure
+
+RULE = AdvanceWhen(
+    min_tokens=1000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
+)
+FLAT = [1.5, 1.4995, 1.499, 1.4985]
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens", "bits", "ends"),
+    [
+        (RULE, 1000, FLAT, True),
+        (RULE, 999, FLAT, False),
+        (RULE, 1000, FLAT[:3], False),
+        (RULE, 1000, [1.51, *FLAT[1:]], False),
+        (RULE, 1000, [2.0, *FLAT], True),
+        (RULE, 1000, [1.4, 1.5, 1.6, 1.7], True),
+        (AdvanceWhen(min_tokens=5), 5, [], True),
+        (AdvanceWhen(val_bpb=RULE.val_bpb), 0, FLAT, True),
+        (AdvanceWhen(), 10**9, FLAT, False),
+        (None, 10**9, FLAT, False),
+    ],
+)
+def test_the_gate_opens_when_all_its_rules_hold(
+    rule: AdvanceWhen | None, tokens: int, bits: Sequence[float], ends: bool
+) -> None:
+    assert (opens(rule, valid_tokens=tokens, bits=bits) is not None) == ends
+
+
+def test_the_gate_says_why() -> None:
+    reason = opens(RULE, valid_tokens=2000, bits=FLAT)
+    assert reason == "2000 of 1000 tokens, val_bpb fell by 0.0015 over 3 evaluations"
+
+
+def test_the_gate_reads_the_phases_own_weighted_mean() -> None:
+    def figure(kind: str, phase: str, family: str, value: float) -> Figure:
+        return Figure.model_validate(
+            {
+                "kind": kind,
+                "phase": phase,
+                "family": family,
+                "domain": "*",
+                "step": 0,
+                "val_bpb": value,
+                "low": 0,
+                "high": 9,
+                "scored_tokens": 1,
+                "scored_bytes": 1,
+            }
+        )
+
+    figures = [
+        figure("phase", "syntax", "*", 1.0),
+        figure("phase", "syntax", "v2_simple", 2.0),
+        figure("phase", "graph", "*", 3.0),
+        figure("anchor", "anchor", "*", 4.0),
+        figure("phase", "syntax", "*", 5.0),
+    ]
+    assert gate_bits(figures, "syntax") == [1.0, 5.0]

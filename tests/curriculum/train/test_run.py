@@ -1,0 +1,208 @@
+"""The trainer as a process: killed, stopped, failed, resumed, and chained to the next phase."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from curriculum.train.directory import claimed, is_alive, process_started, this_process
+from curriculum.train.metrics import read_metrics
+from curriculum.train.run import freeze, launch, run_recipe, train
+from schemas.errors import JobError
+from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
+
+COMMAND = (sys.executable, "-m", "curriculum.train")
+
+
+def open_run(world: Any, job: Any) -> Path:
+    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
+    freeze(directory, job)
+    return directory
+
+
+def kill_at(step: int, steps: int, directory: Path, number: int) -> int:
+    """Start the job, end it by a signal once it prints that step, and return its exit code."""
+    log = directory / "train.log"
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [*COMMAND, str(directory / "job.json")], stdout=file, stderr=file
+        )
+        while f"step {step}/{steps} " not in log.read_text() and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(number)
+        return process.wait()
+
+
+def deterministic(directory: Path) -> Any:
+    return read_metrics(directory / "metrics").drop_columns(list(CLOCK_COLUMNS))
+
+
+def end_of(directory: Path) -> dict[str, bytes]:
+    (last,) = [path for path in (directory / "checkpoints").iterdir() if path.name == "step=14"]
+    return {file.name: file.read_bytes() for file in last.iterdir()}
+
+
+def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, make_world: Callable[..., Any]
+) -> None:
+    changes = {"steps": 14, "micro_positions": 256, "evaluate_every": 5, "require": ("leakcheck",)}
+    whole, broken = make_world(tmp_path / "whole"), make_world(tmp_path / "broken")
+    job = whole.job(**changes)
+    assert job == broken.job(**changes)
+    uninterrupted = train(whole.store, job)
+    directory = open_run(broken, job)
+    for step in sorted(random.Random(11).sample(range(2, 14), 2)):
+        assert kill_at(step, 14, directory, signal.SIGKILL) == -signal.SIGKILL
+        assert not (directory / "report.json").exists()
+        assert (directory / "state.json").is_file()
+    resumed = train(broken.store, job)
+    assert "going on at step" in (directory / "train.log").read_text()
+    assert end_of(resumed.directory) == end_of(uninterrupted.directory)
+    assert deterministic(resumed.directory).equals(deterministic(uninterrupted.directory))
+    assert len(deterministic(resumed.directory)) == 14
+    one, other = resumed.report, uninterrupted.report
+    assert (one.before, one.after, one.history) == (other.before, other.after, other.history)
+    assert one.leakcheck == "passed"
+    assert one.tokens == other.tokens
+    assert resumed.artefact is not None
+    broken.store.verify(resumed.artefact)
+    names = {record.name for record in resumed.artefact.manifest.files}
+    assert not {"state.json"} & names
+    assert {"job.json", "report.json", "train.log"} <= names
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any) -> None:
+    job = world.job(checkpoint_every=100, micro_positions=256)
+    directory = open_run(world, job)
+    assert kill_at(3, 12, directory, signal.SIGTERM) == 75
+    assert "cancelled" in (directory / "train.log").read_text()
+    assert list((directory / "checkpoints").glob("step=*/manifest.json"))
+    finished = train(world.store, job)
+    assert finished.report.stopped == "budget"
+    assert finished.report.steps == 12
+    log = (directory / "train.log").read_text()
+    found = train(world.store, job)
+    assert found.report == finished.report
+    assert (directory / "train.log").read_text() == log
+    assert [each.path for each in world.store.artefacts("runs")] == [directory]
+
+
+def test_the_next_phase_starts_from_weights_and_moments_of_the_one_before(world: Any) -> None:
+    first = train(world.store, world.job(steps=2))
+    again = train(world.store, world.job(steps=2), again=True)
+    assert again.directory.name == "attempt=2"
+    assert again.report.attempt == 2
+    start = CheckpointRef(
+        run_key=first.artefact.key,  # type: ignore[union-attr]
+        run_content=first.artefact.content,  # type: ignore[union-attr]
+        path=first.report.checkpoint,
+    )
+    second = train(world.store, world.job(steps=1, phase="graph", start_from=start, seed=99))
+    assert second.report.before[0].val_bpb == first.report.after[0].val_bpb
+    moments = load_file(world.store.root / second.report.checkpoint / "optimizer.safetensors")
+    assert {float(moments[name]) for name in moments if name.endswith(".step")} == {3.0}
+    inputs = {each.name for each in second.artefact.manifest.inputs}  # type: ignore[union-attr]
+    assert "previous" in inputs
+
+
+def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
+    settings = world.job().optimizer.model_copy(update={"learning_rate": 1e30})
+    job = world.job(optimizer=settings)
+    with pytest.raises(JobError, match=r"exit code 1; training ended with:\n[\s\S]*JobError: "):
+        train(world.store, job)
+    directory = world.store.root / run_recipe(job).directory / "attempt=1"
+    assert '"stopped": "failed"' in (directory / "report.json").read_text()
+    assert not (directory / "state.json").exists()
+    assert not (directory / "manifest.json").exists()
+
+
+def test_an_interrupt_ends_the_process_in_a_checkpoint(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = open_run(world, world.job(steps=14, micro_positions=128, checkpoint_every=100))
+    started: list[subprocess.Popen[bytes]] = []
+    wait = subprocess.Popen.wait
+
+    def interrupted(process: Any, timeout: float | None = None) -> int:
+        if timeout is None and not started:
+            started.append(process)
+            while "step 2/" not in (directory / "train.log").read_text():
+                time.sleep(0.005)
+            raise KeyboardInterrupt
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch(directory / "job.json")
+    assert started[0].returncode == 75
+    assert list((directory / "checkpoints").glob("step=*/manifest.json"))
+
+
+def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
+    directory = open_run(world, world.job())
+    done = subprocess.run(
+        [*COMMAND, str(directory / "job.json"), "--parent", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert os.getpid() != 1
+    assert done.returncode == 1
+    assert "process 1, which started this job, is gone" in done.stderr
+    assert not (directory / "checkpoints").exists()
+
+
+def test_a_run_has_one_trainer_at_a_time(world: Any) -> None:
+    job = world.job()
+    directory = open_run(world, job)
+    with claimed(world.store, job, directory):
+        me = RunState.model_validate_json((directory / "state.json").read_text())
+        assert is_alive(me)
+        refused = pytest.raises(JobError, match=f"{os.getpid()} on .*; it trains this run now")
+        with refused, claimed(world.store, job, directory):
+            pytest.fail("a second owner got in")
+    assert not (directory / "state.json").exists()
+
+
+def test_a_pid_that_came_again_is_another_process() -> None:
+    me = this_process()
+    assert is_alive(me)
+    assert not is_alive(me.model_copy(update={"process_started": me.process_started - 1}))
+    assert not is_alive(me.model_copy(update={"boot_id": "another boot"}))
+    assert process_started(2**22 + 1) is None
+
+
+def test_neither_names_nor_paths_nor_threads_change_a_runs_key(world: Any) -> None:
+    key = run_recipe(world.job()).key
+    same = {"specialist": "x", "branch": "b", "threads": 7, "attempt": 3, "checkpoint_every": 1}
+    assert run_recipe(world.job(**same, plan="elsewhere/plan.parquet")).key == key
+    for changed in ({"seed": 4}, {"steps": 11}, {"plan_content": "0"}, {"backend": "math"}):
+        assert run_recipe(world.job(**changed)).key != key
+
+
+def test_a_frozen_job_is_what_counts(world: Any) -> None:
+    directory = open_run(world, world.job(threads=1))
+    assert freeze(directory, world.job(threads=5)).threads == 1
+
+
+def test_the_trainers_process_imports_what_a_gpu_machine_has() -> None:
+    code = (
+        "import sys, curriculum.train.session, curriculum.train.job\n"
+        "unwanted = {'prefect', 'polars', 'tree_sitter', 'duckdb', 'tokenizers', 'psutil'}\n"
+        "print(sorted(unwanted & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_torch_is_what_a_runs_key_names(world: Any) -> None:
+    assert run_recipe(world.job()).tools == {"torch": torch.__version__}
