@@ -1,0 +1,203 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.store import Artefact, Draft, Recipe
+from curriculum.train.job import (
+    ANNEAL,
+    Ingredients,
+    Machine,
+    Validation,
+    evaluation,
+    make_job,
+)
+from curriculum.train.run import run_recipe
+from schemas.diet import Diet
+from schemas.errors import JobError
+from schemas.job import Evaluation, Job, Report, TokenCounts
+from schemas.mixture import MixtureReport
+from schemas.phase import PhaseSpec
+
+CPU = Machine(device="cpu", backend="documents", threads=1)
+PHASE = PhaseSpec(row_length=256, rope_base=1234.0, families=("v2_simple",))
+
+
+def diet(**changes: Any) -> Diet:
+    values: dict[str, Any] = {
+        "specialist": "tester",
+        "corpus": "sample",
+        "model": "tiny",
+        "token_budget": "1M",
+        "phases": [
+            {
+                "phase": name,
+                "portion": 0.45,
+                "servings": [{"family": "v2_simple", "share": 1}],
+                "advance_when": {"min_tokens": 5},
+                "require": ["leakcheck"],
+            }
+            for name in ("syntax", "graph")
+        ],
+        "anneal": {"portion": 0.1},
+    }
+    return Diet.model_validate(values | changes)
+
+
+def mixture(world: Any, **changes: int) -> Artefact:
+    """A mixture artefact that says of itself what a real one does."""
+    values: dict[str, Any] = {
+        "slot_length": 256, "slots": 800, "rows": 800, "tokens": 200_000, "budget": 190_000,
+        "tokens_per_step": 4096, "steps": 46, "strata": (),
+    }
+    report = MixtureReport(**(values | changes))
+
+    def make(drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            (draft.path / "plan.parquet").write_bytes(b"")
+            draft.report.update(report.model_dump(mode="json"))
+
+    recipe = Recipe(stage="mixtures", labels=(("phase", "x"),), revision=1, config=dict(changes))
+    (made,) = world.store.produce([recipe], make)
+    artefact: Artefact = made
+    return artefact
+
+
+def ingredients(world: Any, previous: Artefact | None = None, **changes: int) -> Ingredients:
+    return Ingredients(
+        workspace=world.store.root,
+        plan=mixture(world, **changes),
+        rows=world.rows,
+        tokenizer=world.tokenizer,
+        previous=previous,
+    )
+
+
+def validation(world: Any, name: str = "syntax") -> Evaluation:
+    rows = [Validation(family="v2_simple", share=1.0, rows=world.val)]
+    return evaluation(name, 1234.0, rows, workspace=world.store.root)
+
+
+def job_of(world: Any, phase: str = "syntax", previous: Artefact | None = None) -> Job:
+    names = [phase] if phase != ANNEAL else []
+    return make_job(
+        diet(),
+        phase,
+        PHASE,
+        ingredients(world, previous),
+        evaluations=[validation(world, name) for name in (*names, "anchor")],
+        machine=CPU,
+    )
+
+
+def finished(world: Any, job: Job, directory: Path) -> Artefact:
+    """A run that left its job and a report."""
+    directory.mkdir(parents=True)
+    (directory / "job.json").write_text(job.model_dump_json())
+    report = Report(
+        specialist="tester",
+        phase=job.phase,
+        attempt=1,
+        stopped="budget",
+        reason="",
+        steps=1,
+        tokens=TokenCounts(positions=1, valid=1, scored=1, bytes=1),
+        before=(),
+        after=(),
+        history=(),
+        tokens_per_second=1.0,
+        seconds=1.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="runs/x/checkpoints/step=1",
+    )
+    (directory / "report.json").write_text(report.model_dump_json())
+    artefact: Artefact = world.store.publish_run(directory, run_recipe(job), {})
+    return artefact
+
+
+def test_a_job_says_all_that_the_diet_and_the_mixture_say(world: Any) -> None:
+    job = job_of(world)
+    assert (job.steps, job.tokens_per_step, job.micro_positions) == (46, 4096, 4096)
+    assert job.rope_base == 1234.0
+    assert job.model.vocab_size == 64
+    assert job.plan.startswith("mixtures/phase=x/")
+    assert [each.row_length for each in job.rows] == [256, 128]
+    assert not any(Path(each.path).is_absolute() for each in job.rows)
+    assert job.advance_when is not None
+    assert job.require == ("leakcheck",)
+    assert job.optimizer.warmup_steps == 4
+    assert job.run_key == run_recipe(job).key
+    assert job == Job.model_validate_json(job.model_dump_json())
+
+
+def test_the_next_job_carries_on_and_keeps_all_evaluations(world: Any, tmp_path: Path) -> None:
+    first = job_of(world)
+    second = job_of(world, "graph", finished(world, first, world.store.root / "runs" / "attempt=1"))
+    assert second.start_from is not None
+    assert second.start_from.path == "runs/x/checkpoints/step=1"
+    assert [each.phase for each in second.evaluations] == ["syntax", "anchor", "graph"]
+    assert second.optimizer.warmup_steps == 0
+    assert second.run_key != first.run_key
+
+
+def test_the_anneal_decays_without_a_gate(world: Any) -> None:
+    first = job_of(world)
+    last = job_of(world, ANNEAL, finished(world, first, world.store.root / "runs" / "attempt=1"))
+    assert last.optimizer.schedule == "decay"
+    assert last.optimizer.warmup_steps == 0
+    assert last.advance_when is None
+    assert [each.phase for each in last.evaluations] == ["syntax", "anchor"]
+
+
+def test_another_row_length_is_warmed_up_to(world: Any) -> None:
+    first = job_of(world)
+    previous = finished(world, first, world.store.root / "runs" / "attempt=1")
+    longer = make_job(
+        diet(),
+        "graph",
+        PHASE,
+        ingredients(world, previous, slot_length=512),
+        evaluations=[validation(world, "graph")],
+        machine=CPU,
+    )
+    assert longer.optimizer.warmup_steps == 4
+
+
+def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> None:
+    rows = [Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 3.0})]
+    skewed = evaluation("syntax", 1.0, rows, workspace=world.store.root)
+    plain = {each.domain: each.weight for each in validation(world).strata}
+    assert sum(plain.values()) == pytest.approx(1)
+    weights = {each.domain: each.weight for each in skewed.strata}
+    assert weights["one"] / weights["two"] == pytest.approx(3 * plain["one"] / plain["two"])
+    without = [
+        Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 0, "*": 1})
+    ]
+    left = evaluation("anchor", 1.0, without, workspace=world.store.root)
+    assert (left.kind, [each.domain for each in left.strata]) == ("anchor", ["two"])
+
+
+def test_a_phase_without_validation_rows_is_refused(world: Any) -> None:
+    with pytest.raises(JobError, match="there are no validation rows"):
+        evaluation("syntax", 1.0, [], workspace=world.store.root)
+
+
+def test_a_phase_too_small_for_a_step_is_refused(world: Any) -> None:
+    with pytest.raises(JobError, match="one step takes 4096 positions"):
+        make_job(diet(), "syntax", PHASE, ingredients(world, steps=0), evaluations=[], machine=CPU)
+
+
+def test_a_phase_that_the_diet_does_not_list_is_refused(world: Any) -> None:
+    with pytest.raises(JobError, match=r"syntaxx; the diet lists syntax, graph\. Name one of them"):
+        make_job(diet(), "syntaxx", PHASE, ingredients(world), evaluations=[], machine=CPU)
+
+
+def test_a_model_that_is_not_there_is_refused(world: Any) -> None:
+    with pytest.raises(JobError, match="there is no such preset"):
+        make_job(
+            diet(model="huge"), "syntax", PHASE, ingredients(world), evaluations=[], machine=CPU
+        )
