@@ -25,6 +25,7 @@ Phases = Mapping[str, PhaseSpec]
 class DietOverrides:
     """What the command line changes of a diet; None leaves what the diet says."""
 
+    phases_file: str | None = None
     corpus: str | None = None
     model: str | None = None
     tokenizer: str | None = None
@@ -91,10 +92,13 @@ def load_diet(name_or_path: str, overrides: DietOverrides | None = None) -> Diet
     text = _read(file)
     diet = parse(Diet, text, file=str(file), error=DietError)
     diet = diet.model_copy(update=dict(_anchored(diet, file.parent)))
+    overrides = overrides or DietOverrides()
+    if overrides.phases_file:
+        diet = diet.model_copy(update={"phases_file": overrides.phases_file})
     for fault in faults(diet, load_phases(diet.phases_file)):
         line = line_of(text, fault.location, file=str(file), error=DietError)
         raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
-    return (overrides or DietOverrides()).apply(diet)
+    return overrides.apply(diet)
 
 
 def load_phases(name_or_path: str = "phases") -> Phases:

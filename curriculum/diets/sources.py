@@ -30,7 +30,9 @@ def source_repetition(
     say the same again. Rows of a domain count with their mean repetition. What breaks first at scale
     is the join's table of documents, some 100 bytes each.
     """
-    seen = [_tokens_by_lineage(draw, documents) for draw in draws]
+    # a text that stands in two repositories is one document, and counts for one of its lineages
+    distinct = documents.group_by("document_id").agg(pl.col("lineage").min())
+    seen = [_tokens_by_lineage(draw, distinct) for draw in draws]
     lineages = (
         pl.concat(seen)
         .group_by("lineage", "key", "domain")
@@ -81,7 +83,7 @@ def _tokens_by_lineage(draw: Draw, documents: pl.LazyFrame) -> pl.LazyFrame:
         )
         .explode("document_id", "start", "end")
         .select("document_id", (pl.col("end") - pl.col("start")).cast(pl.Int64).alias("tokens"))
-        .join(documents.select("document_id", "lineage"), on="document_id", how="inner")
+        .join(documents, on="document_id", how="inner")
         .group_by("lineage")
         .agg(pl.col("tokens").sum())
         .with_columns(

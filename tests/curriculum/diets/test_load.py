@@ -255,3 +255,14 @@ def test_an_override_that_does_not_fit_names_its_option(
     with pytest.raises(DietError) as caught:
         load_diet("templates", overrides)
     assert str(caught.value).startswith(said)
+
+
+def test_another_phases_file_is_the_one_that_counts(tmp_path: Path) -> None:
+    file = tmp_path / "diet.yaml"
+    file.write_text(DIET.replace("phase: syntax", "phase: edits"))
+    with pytest.raises(DietError, match=r"diet\.yaml:6: phases\.0\.phase = 'edits'"):
+        load_diet(str(file))
+    diet = load_diet(str(file), DietOverrides(phases_file="phases.demo"))
+    assert diet.phases_file == "phases.demo"
+    with pytest.raises(DietError, match=r"no such phase in phases\.demo"):
+        load_diet("algorithms", DietOverrides(phases_file="phases.demo"))

@@ -73,3 +73,10 @@ def test_a_mixture_reports_its_sources_with_those_of_the_phases_before(
     assert alone.mean == pytest.approx(2.0, rel=0.1)
     assert both.mean == pytest.approx(4.0, rel=0.1)
     assert any("seen more than 2 times" in said for said in report_of(second).warnings)
+
+
+def test_a_text_of_two_repositories_counts_once(make_rows: Make) -> None:
+    rows = make_rows({"x": [400]})
+    table = pl.LazyFrame({"document_id": ["own0", "own0"], "lineage": ["b:f.h", "a:f.h"]})
+    found = source_repetition([draw(rows, 2.0)], table, limit=16)
+    assert dict(found.most) == {"a:f.h": 2.0}
