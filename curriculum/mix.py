@@ -48,14 +48,15 @@ def mix(
     before = [mixture for mixture in previous if not mixture.planned]
     made_of = recipe(diet, phase, rows, tokens_per_step=tokens_per_step, previous=before)
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[Draft]) -> None:
+        """Plan, and count what was planned."""
         (draft,) = drafts
         report = _write(draft, diet, phase, rows, tokens_per_step, before)
         if documents is not None:
             report = _with_sources(report, store, diet, rows, before, documents)
         draft.report.update(report.model_dump(mode="json"))
 
-    (mixture,) = store.produce([made_of], make)
+    (mixture,) = store.produce([made_of], write)
     return mixture
 
 
