@@ -119,6 +119,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
         DietError, CorpusError: for a fault in diet, phases or corpus. Nothing is written then.
     """
     overrides = DietOverrides(
+        phases_file=order.phases,
         corpus=order.corpus,
         model=order.model,
         tokenizer=order.tokenizer,
@@ -127,7 +128,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
         seed=order.seed,
     )
     diet = load_diet(order.specialist, overrides)
-    specs = load_phases(order.phases or diet.phases_file)
+    specs = load_phases(diet.phases_file)
     phases = _at_length(resolve(diet, specs), order.row_length)
     preset(diet.model)
     corpus = _corpus(order, diet)
@@ -392,7 +393,6 @@ def _recorded(order: Order) -> dict[str, str]:
     """What beside the diet the order changes, for the job's record."""
     changed = {
         "repositories": " ".join(order.repositories) or None,
-        "phases": order.phases,
         "max_commits": order.max_commits,
         "versions_per_path": order.versions_per_path,
         "row_length": order.row_length,

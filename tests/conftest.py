@@ -1,11 +1,15 @@
-"""What all tests share: a quiet, repeatable setting."""
+"""What all tests share: a quiet, repeatable setting, and one demo that many of them look at."""
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from curriculum.corpus.sample import unpack_samples
 
 settings.register_profile(
     "repeatable",
@@ -22,6 +26,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One flag for whatever is generated and then reviewed."""
+    parser.addoption("--rewrite", action="store_true", help="write generated parts anew")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine can't run."""
     for item in items:
@@ -36,3 +45,32 @@ def chromium() -> str:
     """The browser that browser tests drive."""
     assert CHROMIUM
     return CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def curriculum() -> str:
+    """The command as it is installed beside this Python."""
+    return str(Path(sys.executable).parent / "curriculum")
+
+
+@pytest.fixture(scope="session")
+def demo(curriculum: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A workspace in which the demo ran, and what it printed."""
+    home = tmp_path_factory.mktemp("demo") / "workspace"
+    done = subprocess.run(
+        [curriculum, "demo", "--home", str(home)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return home, done.stdout
+
+
+@pytest.fixture(scope="session")
+def demo_home(demo: tuple[Path, str]) -> Path:
+    """The workspace of the demo."""
+    return demo[0]
+
+
+@pytest.fixture(scope="session")
+def sample_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A work tree of one of the sample repositories."""
+    return unpack_samples(tmp_path_factory.mktemp("samples"))[0]

@@ -1,0 +1,117 @@
+"""The README can't lie: its commands run, its tables are generated, its diet loads."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+import typer.main
+
+from flows.cli import app
+from schemas.diet import Diet
+from schemas.errors import DietError
+from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA
+from schemas.text import parse
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+TEXT = README.read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def commands() -> Iterator[str]:
+    for block in blocks("sh"):
+        yield from (line.partition(" #")[0].strip() for line in block.splitlines() if line.strip())
+
+
+def columns() -> str:
+    rows = [
+        f"| {each.name} | {PACKED_ROW_SCHEMA.field(each.name).type} | {each.need} | {each.meaning} |"
+        for each in COLUMNS
+    ]
+    table = "\n".join(["| column | type | needed | meaning |", "|---|---|---|---|", *rows])
+    return table.replace(" not null", "").replace("item: ", "")
+
+
+def command_list() -> str:
+    group = typer.main.get_command(app)
+    listed = getattr(group, "commands")  # noqa: B009 - click's type isn't exported by typer
+    return "\n".join(
+        f"- `curriculum {name}` – {str(command.help).splitlines()[0]}"
+        for name, command in sorted(listed.items())
+    )
+
+
+GENERATED = {"columns": columns, "commands": command_list}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_parts_are_current(name: str, request: pytest.FixtureRequest) -> None:
+    made = f"<!-- {name} -->\n\n{GENERATED[name]()}\n\n<!-- end -->"
+    found = re.search(rf"<!-- {name} -->.*?<!-- end -->", README.read_text(), flags=re.DOTALL)
+    assert found
+    if request.config.getoption("--rewrite"):
+        README.write_text(README.read_text().replace(found[0], made))
+    else:
+        assert found[0] == made, "run: pytest tests/test_readme.py --rewrite"
+
+
+def test_every_command_of_the_command_line_is_named() -> None:
+    assert command_list().count("\n") > 8
+
+
+@pytest.mark.parametrize("command", [each for each in commands() if each.startswith("make")])
+def test_make_commands_are_targets(command: str) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", *shlex.split(command)[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_commands_run_as_printed(
+    demo_home: Path, sample_clone: Path, tmp_path: Path, curriculum: str
+) -> None:
+    """In a folder with the demo's workspace; only the clone's path is ours."""
+    (tmp_path / "workspace").symlink_to(demo_home)
+    ran = 0
+    for command in commands():
+        if not command.startswith("curriculum "):
+            continue
+        words = shlex.split(command.replace("~/src/leveldb", str(sample_clone)))
+        done = subprocess.run(
+            [curriculum, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        ran += 1
+    assert ran > 8
+
+
+def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:
+    (sql,) = blocks("sql")
+    with duckdb.connect() as connection:
+        rows = connection.execute(sql.replace("workspace/", f"{demo_home}/")).fetchall()
+    assert len(rows) >= 3
+
+
+def test_the_diet_loads() -> None:
+    (text,) = blocks("yaml")
+    diet = parse(Diet, text, file="README.md", error=DietError)
+    assert [phase.phase for phase in diet.phases] == ["syntax", "edits"]
+
+
+def test_links_lead_to_files() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
