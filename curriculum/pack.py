@@ -9,6 +9,7 @@ No document that fits is ever divided. Memory is some 60 bytes a document while 
 a few 10⁸ documents, plan domain by domain.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -93,7 +94,7 @@ def _best_fit_decreasing(histogram: list[tuple[int, int]], row_length: int) -> l
     has left still is the least that fits. Rows of one residual follow each other as a stack.
     """
     exists = bytearray(row_length + 1)
-    stacks: list[list[tuple[int, int]]] = [[] for _ in range(row_length + 1)]
+    stacks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     moves: list[Move] = []
     opened = 0
 
