@@ -163,7 +163,9 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         watch=watch,
     )
     if not course.store.dry:
-        course.store.mark(f"build-{course.corpus.name}-{phase}", built.artefacts())
+        length = f"-{course.order.row_length}" if course.order.row_length else ""
+        name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
+        course.store.mark(name, built.artefacts())
     return built
 
 

@@ -113,5 +113,3 @@ def test_links_lead_to_files() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", TEXT)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
-
-
