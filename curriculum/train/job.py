@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +114,7 @@ def make_job(
         plan=_relative(ingredients.plan.path / "plan.parquet", ingredients.workspace),
         plan_key=ingredients.plan.key,
         plan_content=ingredients.plan.content,
-        rows=tuple(rows_source(each, ingredients.workspace) for each in ingredients.rows),
+        rows=_rows(ingredients),
         rope_base=phase.rope_base,
         micro_positions=max(
             mixture.slot_length, min(size.micro_positions, mixture.tokens_per_step)
@@ -149,7 +149,9 @@ def evaluation(
     Raises:
         JobError: where no validation row is left.
     """
-    strata = [stratum for validation in validations for stratum in _strata(validation, workspace)]
+    strata = _added_up(
+        stratum for validation in validations for stratum in _strata(validation, workspace)
+    )
     total = math.fsum(stratum.weight for stratum in strata)
     if not total:
         raise JobError(
@@ -201,6 +203,16 @@ def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
     ]
 
 
+def _added_up(strata: Iterable[EvaluationStratum]) -> list[EvaluationStratum]:
+    """One stratum for each rows, family and domain, with the sum of its weights."""
+    merged: dict[tuple[str, str, str], EvaluationStratum] = {}
+    for stratum in strata:
+        place = stratum.rows.key, stratum.family, stratum.domain
+        before = merged[place].weight if place in merged else 0.0
+        merged[place] = stratum.model_copy(update={"weight": before + stratum.weight})
+    return list(merged.values())
+
+
 def _factor(domain: str, factors: Mapping[str, float] | None) -> float:
     if factors is None:
         return 1.0
@@ -220,6 +232,12 @@ def _diet_phase(diet: Diet, name: str) -> DietPhase:
             cure="Name one of them",
         )
     return found
+
+
+def _rows(ingredients: Ingredients) -> tuple[RowsSource, ...]:
+    """Each artefact once, also where several servings read it."""
+    sources = (rows_source(each, ingredients.workspace) for each in ingredients.rows)
+    return tuple({each.key: each for each in sources}.values())
 
 
 def _mixture(plan: Artefact) -> MixtureReport:

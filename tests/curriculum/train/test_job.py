@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,14 @@ def diet(**changes: Any) -> Diet:
 def mixture(world: Any, **changes: int) -> Artefact:
     """A mixture artefact that says of itself what a real one does."""
     values: dict[str, Any] = {
-        "slot_length": 256, "slots": 800, "rows": 800, "tokens": 200_000, "budget": 190_000,
-        "tokens_per_step": 4096, "steps": 46, "strata": (),
+        "slot_length": 256,
+        "slots": 800,
+        "rows": 800,
+        "tokens": 200_000,
+        "budget": 190_000,
+        "tokens_per_step": 4096,
+        "steps": 46,
+        "strata": (),
     }
     report = MixtureReport(**(values | changes))
 
@@ -179,6 +186,15 @@ def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> N
     ]
     left = evaluation("anchor", 1.0, without, workspace=world.store.root)
     assert (left.kind, [each.domain for each in left.strata]) == ("anchor", ["two"])
+
+
+def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> None:
+    halves = [Validation(family="v2_simple", share=0.5, rows=world.val) for _ in range(2)]
+    twice = evaluation("syntax", 1234.0, halves, workspace=world.store.root)
+    assert twice.strata == validation(world).strata
+    served = dataclasses.replace(ingredients(world), rows=world.rows * 2)
+    job = make_job(diet(), "syntax", PHASE, served, evaluations=[twice], machine=CPU)
+    assert [each.row_length for each in job.rows] == [256, 128]
 
 
 def test_a_phase_without_validation_rows_is_refused(world: Any) -> None:
