@@ -124,6 +124,8 @@ def _text_ranges(columns: Columns, layout: Layout, rows: Int64s) -> Values:
     edges, piece = columns.offsets("pieces"), columns.fields("pieces")
     row = np.repeat(np.arange(len(columns)), np.diff(edges))
     text = piece["kind"] == TEXT_PIECE
+    if not text.any():
+        return np.zeros(0, dtype=RANGE)
     document = (layout.first_document[row] + piece["doc"])[text]
     start, end = piece["byte_start"][text], piece["byte_end"][text]
     begins = np.ones(len(start), dtype=np.bool_)

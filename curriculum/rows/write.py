@@ -17,7 +17,7 @@ from schemas.packed_row import PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
 GROUP_TOKENS = 1 << 16
 """Positions in a row group: 0.7 ms to read one row at random, 11 ms with a million."""
 BLOCK_TOKENS = 1 << 20
-"""Positions filled at a time: some 30 MB. Smaller blocks are slower: memory goes back to the system between."""
+"""Positions filled at a time: some 30 MB. With fewer, memory goes back to the system in between."""
 SHARD_TOKENS = 1 << 26
 """Positions in a file."""
 _SCALARS = [field.name for field in PACKED_ROW_SCHEMA if not pa.types.is_list(field.type)]
