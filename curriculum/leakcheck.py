@@ -25,7 +25,6 @@ Build = Callable[[], nn.Module]
 Cut = Callable[[Tensor], Boundaries]
 
 BLOCK = 128
-QUICK_LENGTH = 256
 LOUDER = 50.0
 LAYOUTS: tuple[tuple[int, ...], ...] = (
     (127, 1, 128),
@@ -287,12 +286,12 @@ def _reads_positions(subject: Subject) -> Finding:
 
 def _recurring_ids(subject: Subject) -> Finding:
     """Ids that come again must be refused: a mask by equal ids would join both documents."""
-    refused = False
+    claim = "recurring document ids are refused"
     try:
         subject.cut(torch.tensor([[0] * 100 + [1] * 100 + [0] * 56]))
     except SchemaError:
-        refused = True
-    return subject.finding("recurring document ids are refused", refused)
+        return subject.finding(claim, True)
+    return subject.finding(claim, False)
 
 
 def attention_mass(
