@@ -23,7 +23,7 @@ from curriculum.diets.demand import demand
 from curriculum.diets.plan import Planner, within, write_plan
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.diets.supply import read_supply
-from schemas.phase import Family
+from schemas.document import Family
 
 ROWS_PER_SHARD = 100_000
 ROW_GROUP = 16

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.phase import Family, RowLength
+from schemas.document import Family
+from schemas.phase import RowLength
 from schemas.text import Strict
 
 Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]

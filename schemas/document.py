@@ -5,7 +5,7 @@ A document knows neither tokenizer nor row length. All offsets are bytes of its 
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from schemas.arrow import list_of, required
 SCHEMA_VERSION = "1.0"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
-FAMILIES = (
+Family = Literal[
     "v2_simple",
     "v2_doxygen",
     "v3_simple",
@@ -22,8 +22,9 @@ FAMILIES = (
     "v4_context_graph",
     "v5_clang_graph",
     "v6_enriched",
-)
-BUILDABLE_FAMILIES = FAMILIES[:4]
+]
+FAMILIES: tuple[str, ...] = get_args(Family)
+BUILDABLE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
 """The families whose producers exist; the others are named in phases and diets, and said to be missing."""
 
 PartKind = Literal["header", "changes", "code", "context", "target"]

@@ -1,22 +1,14 @@
 """A phase: one stage of the curriculum, data in phases.yaml."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, RootModel, model_validator
 
 from schemas.corpus import Name
+from schemas.document import Family
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.text import Strict
 
-Family = Literal[
-    "v2_simple",
-    "v2_doxygen",
-    "v3_simple",
-    "v3_doxygen",
-    "v4_context_graph",
-    "v5_clang_graph",
-    "v6_enriched",
-]
 RowLength = Annotated[int, Field(ge=ROW_MULTIPLE, le=1 << 20, multiple_of=ROW_MULTIPLE)]
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schemas.diet import BUILDABLE_OBJECTIVES, AdvanceWhen, Diet, DietPhase, Objective, Serving
-from schemas.document import BUILDABLE_FAMILIES
+from schemas.document import BUILDABLE_FAMILIES, Family
 from schemas.errors import DietError
-from schemas.phase import Family, PhaseSpec
+from schemas.phase import PhaseSpec
 from schemas.text import Location, nearest
 
 ANNEAL = "anneal"
