@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import IO
 
 from curriculum.corpus import git
+from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason
 from schemas.change import Blob
+from schemas.corpus import QualitySpec
 from schemas.errors import CorpusError
 
 CACHED_BYTES = 64_000_000
@@ -21,14 +23,17 @@ WINDOW = 400
 DAMAGED = 128
 """git's exit code for an object that it can't read."""
 CHUNK = 1 << 20
+BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Version:
-    """A decoded blob, and whether its text is byte for byte what git stores."""
+    """A decoded blob; `as_stored` says that its text is byte for byte what git stores."""
 
     blob: Blob
     as_stored: bool
+    against: Reason | None = None
+    """The rule of quality that it breaks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,28 +43,32 @@ class Unread:
     reason: Reason
 
 
-def decode(blob_id: str, raw: bytes) -> Version | Unread:
+def decode(blob_id: str, raw: bytes, quality: QualitySpec) -> Version | Unread:
     r"""The text of a blob: UTF-8 without BOM, lines ended by `\n`; nothing is guessed.
 
-    >>> decode("id", b"a\r\nb\rc\n")
-    Version(blob=Blob(blob_id='id', text='a\nb\nc\n'), as_stored=False)
+    >>> decode("id", b"a\r\nb\rc\n", QualitySpec(min_bytes=0)).blob.text
+    'a\nb\nc\n'
     """
     if b"\0" in raw:
         return Unread(reason="binary")
+    body = raw.removeprefix(BOM)
+    if b"\r" in body:
+        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
-        text = raw.decode("utf-8-sig")
+        text = body.decode()
     except UnicodeDecodeError:
         return Unread(reason="encoding")
-    as_stored = not raw.startswith(b"\xef\xbb\xbf")
-    if "\r" in text:
-        text, as_stored = text.replace("\r\n", "\n").replace("\r", "\n"), False
-    return Version(blob=Blob(blob_id=blob_id, text=text), as_stored=as_stored)
+    return Version(
+        blob=Blob(blob_id=blob_id, text=text),
+        as_stored=body is raw,
+        against=reason_against(body, quality),
+    )
 
 
 @contextmanager
-def reading(repository: Path, *, largest: int) -> Iterator["BlobReader"]:
-    """A reader of the repository's blobs of at most `largest` bytes; its git ends with the block."""
-    reader = BlobReader(repository=repository, largest=largest)
+def reading(repository: Path, quality: QualitySpec) -> Iterator["BlobReader"]:
+    """A reader of the repository's blobs; its git ends with the block."""
+    reader = BlobReader(repository=repository, quality=quality)
     try:
         yield reader
     finally:
@@ -71,7 +80,7 @@ class BlobReader:
     """Reads blobs by id; memory is a window's texts and the cache's."""
 
     repository: Path
-    largest: int
+    quality: QualitySpec
     _cache: OrderedDict[str, Version | Unread] = field(default_factory=OrderedDict)
     _cached_bytes: int = 0
     _process: subprocess.Popen[bytes] | None = None
@@ -147,7 +156,7 @@ class BlobReader:
         except ValueError:
             return self._broken_off()
         length = int(size)
-        if kind != b"blob" or length > self.largest:
+        if kind != b"blob" or length > self.quality.max_bytes:
             whole = self._pass_over(output, length + 1)
             if not whole:
                 return self._broken_off()
@@ -155,7 +164,7 @@ class BlobReader:
         raw = output.read(length)
         if len(raw) < length or output.read(1) != b"\n":
             return self._broken_off()
-        return decode(blob_id, raw)
+        return decode(blob_id, raw, self.quality)
 
     def _pass_over(self, output: IO[bytes], length: int) -> bool:
         while length > 0:

@@ -202,7 +202,7 @@ def _config(layout: Layout) -> str:
 
 def _extension(layout: Layout, name: str) -> str:
     config = layout.common / "config"
-    if not config.is_file():
+    if not config.is_file() or b"extensions" not in config.read_bytes().lower():
         return ""
     asked = command(
         "config", "--file", str(config.resolve()), "--no-includes", "--get", f"extensions.{name}"

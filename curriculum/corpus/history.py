@@ -14,20 +14,19 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from pydantic import JsonValue
 
-from curriculum.corpus import git, hunks
+from curriculum.corpus import git
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
 from curriculum.corpus.choice import Candidate, candidates
+from curriculum.corpus.hunks import Differ, diffing, whole
 from curriculum.corpus.log import recorded
-from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.snapshot import read_directory
 from curriculum.corpus.sources import Source
 from schemas.change import FileChange, Hunk
-from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+from schemas.corpus import CorpusSpec, RepositorySpec
 
 WINDOW = 64
 """Changes whose texts are asked for at once."""
@@ -65,13 +64,12 @@ def read_changes(
     if source.layout is None:
         yield from read_directory(source, spec, corpus, skips)
         return
-    quality = corpus.quality
     with git.view(source.layout) as repository, recorded(repository, source.commit) as log:
         chosen = candidates(log, source, spec, corpus, skips)
         seen: set[int] = set()
-        with reading(repository, largest=quality.max_bytes) as reader:
-            for batch in _batches(_judged(chosen, reader, quality, skips)):
-                for change in _changes(repository, batch, spec, seen):
+        with reading(repository, corpus.quality) as reader, diffing(repository) as differ:
+            for batch in _batches(_judged(chosen, reader, skips)):
+                for change in _changes(differ, batch, spec, seen):
                     skips.read += 1
                     yield change
 
@@ -89,24 +87,20 @@ class _Pair:
         return sum(len(side.blob.text) for side in (self.before, self.after) if side)
 
 
-def _judged(
-    chosen: Iterator[Candidate], reader: BlobReader, quality: QualitySpec, skips: Skips
-) -> Iterator[_Pair]:
+def _judged(chosen: Iterator[Candidate], reader: BlobReader, skips: Skips) -> Iterator[_Pair]:
     """The candidates whose texts can be read and are wanted."""
     while window := list(islice(chosen, WINDOW)):
         ids = [blob for each in window for blob in (each.before_id, each.after_id) if blob]
         versions = reader.read(ids)
         for candidate in window:
-            judged = _judge(candidate, versions, quality)
+            judged = _judge(candidate, versions)
             if isinstance(judged, _Pair):
                 yield judged
             else:
                 skips.add(judged, path=candidate.path, commit=candidate.commit)
 
 
-def _judge(
-    candidate: Candidate, versions: dict[str, Version | Unread], quality: QualitySpec
-) -> _Pair | Reason:
+def _judge(candidate: Candidate, versions: dict[str, Version | Unread]) -> _Pair | Reason:
     before = versions[candidate.before_id] if candidate.before_id else None
     after = versions[candidate.after_id] if candidate.after_id else None
     for side in (after, before):
@@ -118,8 +112,7 @@ def _judge(
         return "unchanged"
     judged = after or before
     assert judged is not None
-    against = reason_against(judged.blob.text, quality)
-    return against or _Pair(candidate=candidate, before=before, after=after)
+    return judged.against or _Pair(candidate=candidate, before=before, after=after)
 
 
 def _batches(pairs: Iterator[_Pair]) -> Iterator[list[_Pair]]:
@@ -136,9 +129,9 @@ def _batches(pairs: Iterator[_Pair]) -> Iterator[list[_Pair]]:
 
 
 def _changes(
-    repository: Path, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
+    differ: Differ, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
 ) -> Iterator[FileChange]:
-    for pair, lines in zip(batch, _hunks(repository, batch), strict=True):
+    for pair, lines in zip(batch, _hunks(differ, batch), strict=True):
         candidate = pair.candidate
         before_is_new = (
             pair.before is not None and _mark(candidate, candidate.before_id) not in seen
@@ -163,17 +156,17 @@ def _changes(
         )
 
 
-def _hunks(repository: Path, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]:
+def _hunks(differ: Differ, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]:
     both = [(pair.before, pair.after) for pair in batch if pair.before and pair.after]
-    found = iter(hunks.hunks_of_pairs(repository, both) if both else ())
+    found = iter(differ.hunks(both) if both else ())
     for pair in batch:
         if pair.before and pair.after:
             yield next(found)
         elif pair.after:
-            yield hunks.whole(pair.after.blob.text, added=True)
+            yield whole(pair.after.blob.text, added=True)
         else:
             assert pair.before is not None
-            yield hunks.whole(pair.before.blob.text, added=False)
+            yield whole(pair.before.blob.text, added=False)
 
 
 def _mark(candidate: Candidate, blob_id: str) -> int:

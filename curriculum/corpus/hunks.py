@@ -2,9 +2,14 @@
 
 import hashlib
 import re
+import subprocess
+import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from curriculum.corpus import git
 from curriculum.corpus.blobs import Version
@@ -13,6 +18,7 @@ from schemas.errors import CorpusError
 
 ARGUMENTS = (
     "diff-tree",
+    "--stdin",
     "-r",
     "-p",
     "-U0",
@@ -30,28 +36,88 @@ ARGUMENTS = (
 HEADER = re.compile(
     rb"^(?:diff --git a/(\d+) b/\d+|@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@)", re.MULTILINE
 )
-"""Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these."""
+"""Lines of content begin with `+`, `-` or a backslash, so no file can forge one of these, or END."""
+END = b"end\n"
+CHUNK = 1 << 20
 
 
-def hunks_of_pairs(
-    repository: Path, pairs: Sequence[tuple[Version, Version]]
-) -> list[tuple[Hunk, ...]]:
-    """The hunks from each before to its after, in terms of lines of `text`; equal texts have none.
+@contextmanager
+def diffing(repository: Path) -> Iterator["Differ"]:
+    """A differ that writes into `repository`, a view; its git ends with the block."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            git.command(*ARGUMENTS),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=git.environment(repository),
+            cwd="/",
+        )
+        try:
+            yield Differ(repository=repository, process=process, errors=errors)
+        finally:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+            process.wait()
 
-    Two trees are written into `repository`, a view, whose files 0000000, 0000001 … are the pairs; so
-    one git serves them all, and no path of the corpus ever passes through a diff.
 
-    Raises:
-        CorpusError: if git fails, or says what can't lead from before to after.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Differ:
+    """Diffs many pairs of texts at a time.
+
+    Two trees are written whose files 0000000, 0000001 … are the pairs; so one git serves them all, and no
+    path of the corpus ever passes through a diff.
     """
-    before = _tree(repository, [pair[0] for pair in pairs])
-    after = _tree(repository, [pair[1] for pair in pairs])
-    found: list[list[Hunk]] = [[] for _ in pairs]
-    for index, hunk in _parse(git.run(repository, *ARGUMENTS, before, after)):
-        found[index].append(hunk)
-    for (old, new), hunks in zip(pairs, found, strict=True):
-        _check(old.blob.text, new.blob.text, hunks)
-    return [tuple(hunks) for hunks in found]
+
+    repository: Path
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+    def hunks(self, pairs: Sequence[tuple[Version, Version]]) -> list[tuple[Hunk, ...]]:
+        """The hunks from each before to its after, which differ, in terms of lines of `text`.
+
+        Raises:
+            CorpusError: if git fails, or leaves out a pair.
+        """
+        before = _tree(self.repository, [pair[0] for pair in pairs])
+        after = _tree(self.repository, [pair[1] for pair in pairs])
+        found: list[list[Hunk]] = [[] for _ in pairs]
+        for index, hunk in _parse(self._patch(before, after)):
+            found[index].append(hunk)
+        if not all(found):
+            raise CorpusError(
+                "git diff-tree",
+                f"{sum(map(bool, found))} of {len(pairs)} pairs",
+                cause="it found no difference between texts that differ",
+                cure="Build with another version of git",
+            )
+        return [tuple(hunks) for hunks in found]
+
+    def _patch(self, before: str, after: str) -> bytes:
+        """All that git says of two trees; END, which is no id, is handed back once it is through."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            self.process.stdin.write(f"{before} {after}\n".encode() + END)
+        except BrokenPipeError:
+            raise self._death() from None
+        chunks: list[bytes] = []
+        tail = b"\n"
+        while not tail.endswith(b"\n" + END):
+            chunk = self.process.stdout.read(CHUNK)
+            if not chunk:
+                raise self._death()
+            chunks.append(chunk)
+            tail = (tail + chunk)[-len(END) - 1 :]
+        return b"".join(chunks)
+
+    def _death(self) -> CorpusError:
+        code = self.process.wait()
+        self.errors.seek(0)
+        return git.failure("diff-tree", code, self.errors.read())
 
 
 def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
@@ -86,17 +152,6 @@ def _parse(patch: bytes) -> Iterator[tuple[int, Hunk]]:
                 after_start=after - (after_lines > 0),
                 after_lines=after_lines,
             ),
-        )
-
-
-def _check(before: str, after: str, hunks: Sequence[Hunk]) -> None:
-    grown = sum(hunk.after_lines - hunk.before_lines for hunk in hunks)
-    if grown != count_lines(after) - count_lines(before) or bool(hunks) != (before != after):
-        raise CorpusError(
-            "git diff-tree",
-            f"{len(hunks)} hunks",
-            cause="they don't lead from the file before to the file after",
-            cure="Build with another version of git",
         )
 
 

@@ -18,8 +18,10 @@ GENERATED = re.compile(
     r"|^\W*a (?:lexical scanner|bison parser)",
     re.IGNORECASE | re.MULTILINE,
 )
+HINTS = (b"generated", b"do not edit", b"do not modify", b"a lexical scanner", b"a bison parser")
+"""One of these stands in whatever GENERATED finds; looked for first, since few texts have any."""
 HEAD = 2000
-"""Characters in which a file would say that it was generated."""
+"""Bytes in which a file would say that it was generated."""
 LEADING_COMMENT = re.compile(
     r"(?:\s+|//[^\n]*|/\*.*?(?:\*/|\Z)|#(?!\s*include)[^\n]*|--[^\n]*)*", re.DOTALL
 )
@@ -31,19 +33,22 @@ def is_vendored(path: str) -> bool:
     return VENDORED.search(path) is not None
 
 
-def is_generated(text: str) -> bool:
+def is_generated(text: bytes) -> bool:
     """Whether the comments that a text begins with say that a program wrote it."""
-    leading = LEADING_COMMENT.match(text[:HEAD])
+    head = text[:HEAD]
+    lowered = head.lower()
+    if not any(hint in lowered for hint in HINTS):
+        return False
+    leading = LEADING_COMMENT.match(head.decode(errors="replace"))
     assert leading is not None
     return GENERATED.search(leading[0]) is not None
 
 
-def reason_against(text: str, quality: QualitySpec) -> Reason | None:
-    """Why a text is not taken, or None; the first rule that applies in the order size, lines, head."""
-    size = len(text.encode())
-    if size > quality.max_bytes:
+def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:
+    """Why a text, in UTF-8, isn't taken, or None; the first rule of size, lines and head that applies."""
+    if len(text) > quality.max_bytes:
         return "too_large"
-    if size < quality.min_bytes:
+    if len(text) < quality.min_bytes:
         return "too_small"
     if has_longer_line(text, quality.max_line_bytes):
         return "line_length"
@@ -52,8 +57,12 @@ def reason_against(text: str, quality: QualitySpec) -> Reason | None:
     return None
 
 
-def has_longer_line(text: str, limit: int) -> bool:
-    """Whether a line has more than `limit` bytes without its line end."""
-    if len(text) <= limit // 4:
-        return False
-    return any(len(line.encode()) > limit for line in text.split("\n") if len(line) > limit // 4)
+def has_longer_line(text: bytes, limit: int) -> bool:
+    """Whether a line has more than `limit` bytes without its line end; looks at few of the bytes."""
+    start = 0
+    while len(text) - start > limit:
+        end = text.rfind(b"\n", start, start + limit + 1)
+        if end < 0:
+            return True
+        start = end + 1
+    return False

@@ -8,7 +8,6 @@ from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.choice import is_needed, nothing_to_read, suffix_of
 from curriculum.corpus.languages import header_language, language_of
 from curriculum.corpus.paths import PathRules, Wanted, path_rules
-from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange
@@ -69,11 +68,10 @@ def _judge(
         return blob_id, wanted
     if content is None:
         return blob_id, "too_large"
-    version = decode(blob_id, content)
+    version = decode(blob_id, content, quality)
     if isinstance(version, Unread):
         return blob_id, version.reason
-    against = reason_against(version.blob.text, quality)
-    return blob_id, against or _snapshot(source, spec, wanted, version.blob)
+    return blob_id, version.against or _snapshot(source, spec, wanted, version.blob)
 
 
 def _snapshot(source: Source, spec: RepositorySpec, wanted: Wanted, blob: Blob) -> FileChange:

@@ -4,7 +4,9 @@ import hashlib
 import os
 import shutil
 import zlib
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +17,13 @@ from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 
 
-def loose(repo, object_id):
-    return repo.path / ".git/objects" / object_id[:2] / object_id[2:]
+def loose(repo: Any, object_id: str) -> Path:
+    path: Path = repo.path / ".git/objects" / object_id[:2] / object_id[2:]
+    return path
 
 
-def blob_of(repo, path, commit="HEAD"):
-    return repo.git("rev-parse", f"{commit}:{path}")
+def blob_of(repo: Any, path: str, commit: str = "HEAD") -> str:
+    return str(repo.git("rev-parse", f"{commit}:{path}"))
 
 
 def test_links_and_submodules_are_counted_and_never_followed(build, read, tmp_path):
@@ -79,7 +82,7 @@ def test_a_tree_that_points_out_of_itself_is_counted(build, read):
     assert skips.counts == {"path": 1}
 
 
-def repo_object(repo, kind, body):
+def repo_object(repo: Any, kind: bytes, body: bytes) -> str:
     stored = kind + f" {len(body)}\0".encode() + body
     name = hashlib.sha1(stored).hexdigest()
     loose(repo, name).parent.mkdir(exist_ok=True)
@@ -294,9 +297,11 @@ def fake_git(folder: Path, monkeypatch, verb: str, body: str) -> None:
         ("cat-file", 'read id; echo "$id blob 500"; echo half; exit 0'),
         ("cat-file", 'read id; echo "$id blob 500"; echo half; kill -9 $$'),
         ("cat-file", "exit 1"),
-        ("diff-tree", '{real} "$@" | head -c 100; exit 1'),
-        ("diff-tree", '{real} "$@" | head -c 100; exit 0'),
-        ("diff-tree", '{real} "$@" | head -c 100; kill -9 $$'),
+        ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; exit 1'),
+        ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; exit 0'),
+        ("diff-tree", 'read trees; echo "$trees"; echo "diff --git a/0 b/0"; kill -9 $$'),
+        ("diff-tree", "read trees; echo end; sleep 100"),
+        ("diff-tree", "exit 1"),
     ],
 )
 def test_a_git_that_ends_early_is_an_error(build, read, tmp_path, monkeypatch, verb, how):
@@ -326,6 +331,7 @@ def test_reading_that_is_given_up_leaves_no_process_and_no_file(build, tmp_path,
     source = resolve(spec, cache=tmp_path / "cache")
     changes = read_changes(source, spec, corpus, Skips())
     next(changes)
+    assert isinstance(changes, Generator)
     changes.close()
     assert list((tmp_path / "temporary").iterdir()) == []
 
@@ -335,7 +341,7 @@ def test_reading_leaves_the_repository_as_it_was(build, read):
     repo.commit(a_cc="int a;\r\n")
     repo.commit(a_cc="int b;\n")
 
-    def state():
+    def state() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in repo.path.rglob("*") if path.is_file()}
 
     before = state()

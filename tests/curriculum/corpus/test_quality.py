@@ -34,7 +34,7 @@ def test_names_that_only_sound_like_it_are_not(path):
     ],
 )
 def test_files_that_say_that_they_are_generated_are_known(text):
-    assert is_generated(text)
+    assert is_generated(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_files_that_say_that_they_are_generated_are_known(text):
     ],
 )
 def test_files_that_only_speak_of_it_are_not(text):
-    assert not is_generated(text)
+    assert not is_generated(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_files_that_only_speak_of_it_are_not(text):
 )
 def test_each_rule_has_its_reason_and_counts_bytes(text, reason):
     rules = QualitySpec(min_bytes=10, max_bytes=100, max_line_bytes=20)
-    assert reason_against(text, rules) == reason
+    assert reason_against(text.encode(), rules) == reason
 
 
 @given(text=st.text(alphabet="aé\n𝄞", max_size=60), limit=st.integers(1, 20))
 def test_a_longer_line_is_found_as_by_looking_at_each(text, limit):
     expected = any(len(line.encode()) > limit for line in text.split("\n"))
-    assert has_longer_line(text, limit) == expected
+    assert has_longer_line(text.encode(), limit) == expected

@@ -1,5 +1,6 @@
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def shipped(build, tmp_path, monkeypatch):
     return repo
 
 
-def head_of(path):
+def head_of(path: Path) -> str:
     return subprocess.run(
         ["git", "-C", str(path), "rev-parse", "HEAD"], capture_output=True, check=True, text=True
     ).stdout.strip()

@@ -6,13 +6,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.select import DocumentsOf, ingredients, select
+from curriculum.corpus.select import DocumentsOf, Summary, ingredients, select
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance
 
 
-def document(repository, path, text, *, family="v2_simple", blob=None, time=0) -> Document:
+def document(
+    repository: str,
+    path: str,
+    text: str,
+    *,
+    family: str = "v2_simple",
+    blob: str | None = None,
+    time: int = 0,
+) -> Document:
     blob = blob or f"blob of {text}"
     part = Part(kind="code", start=0, end=len(text), source=0)
     source = Provenance(
@@ -45,16 +53,18 @@ def corpus_of(*names: str, val_fraction: float = 0.3) -> CorpusSpec:
     return CorpusSpec(name="c", repositories=pins, val_fraction=val_fraction)
 
 
-def chosen(folder: Path, corpus: CorpusSpec, *documents: Document, name: str = "s.parquet"):
+def chosen(
+    folder: Path, corpus: CorpusSpec, *documents: Document, name: str = "s.parquet"
+) -> tuple[pl.DataFrame, Summary]:
     """The selection as a frame, and its summary; one folder a repository and family."""
     given = []
     groups: dict[tuple[str, str], list[Document]] = {}
     for each in documents:
         groups.setdefault((each.provenance[0].repository, each.family), []).append(each)
-    for (repository, family), each in groups.items():
+    for (repository, family), group in groups.items():
         path = folder / f"{name}-{repository}-{family}"
         path.mkdir()
-        table = pa.Table.from_pylist([row(one) for one in each], schema=DOCUMENT_SCHEMA)
+        table = pa.Table.from_pylist([row(one) for one in group], schema=DOCUMENT_SCHEMA)
         pq.write_table(table, path / "part-00000.parquet")
         given.append(DocumentsOf(repository=repository, path=path))
     summary = select(given, corpus, folder / name)

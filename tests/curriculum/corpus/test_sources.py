@@ -5,12 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from curriculum.corpus.sources import resolve
+from schemas.change import FileChange
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 
 
-def texts(changes):
-    return [(each.commit, each.path, each.after.text) for each in changes]
+def texts(changes: list[FileChange]) -> list[tuple[str, str, str]]:
+    return [(each.commit, each.path, each.after.text) for each in changes if each.after]
 
 
 @pytest.fixture
@@ -144,7 +145,7 @@ def test_the_digest_of_a_directory_follows_its_sources_only(tmp_path):
     folder.mkdir()
     spec = RepositorySpec(name="repo", path=str(folder))
 
-    def digest():
+    def digest() -> str:
         return resolve(spec, cache=tmp_path / "cache").commit
 
     (folder / "a.cc").write_text("int a;\n")
