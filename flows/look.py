@@ -120,7 +120,9 @@ def as_text(artefact: Artefact, wish: Wish) -> str:
 
 def _header(store: Store, artefact: Artefact) -> Text:
     manifest = artefact.manifest
-    labels = " · ".join(manifest.labels.values())
+    labels = " · ".join(
+        f"{name} {value}" if value.isdigit() else value for name, value in manifest.labels.items()
+    )
     where = artefact.path.relative_to(store.root).as_posix()
     size = sum(record.num_bytes for record in manifest.files)
     return Text.assemble(

@@ -77,3 +77,6 @@ class Changes(Strict):
     """Of order, shuffling and initial weights."""
     workers: int | None = None
     """Processes that build; by default one a core. Their number changes no byte."""
+
+
+ChangesOfRun = Annotated[Changes, Field(json_schema_extra={"title": "Changes"})]

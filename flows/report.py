@@ -7,6 +7,7 @@ from pathlib import Path
 
 import filelock
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
@@ -135,16 +136,33 @@ def query(home: Path, sql: str, *, as_json: bool) -> None:
             line = dict(zip(answer.columns, row, strict=True))
             typer.echo(json.dumps(line, ensure_ascii=False, default=str))
         return
-    drawn = plain_table(*answer.columns)
-    for column, values in zip(drawn.columns, zip(*answer.rows, strict=True), strict=False):
-        numeric = all(isinstance(value, int | float) or value is None for value in values)
-        column.justify = "right" if numeric else "left"
-    for row in answer.rows[:MOST_LINES]:
-        drawn.add_row(*(_shown(value) for value in row))
-    out.print(drawn)
+    out.print(_drawn(answer))
     rest = len(answer.rows) - MOST_LINES
     more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
     err.print(Text(f"{len(answer.rows):,} lines{more}", MUTED))
+
+
+def _drawn(answer: catalog.Answer) -> Table:
+    """A line a row; where that is wider than the terminal, a line a value."""
+    rows = [[_shown(value) for value in row] for row in answer.rows[:MOST_LINES]]
+    columns = list(zip(*rows, strict=True)) or [()] * len(answer.columns)
+    widths = [
+        max(map(len, (name, *cells))) for name, cells in zip(answer.columns, columns, strict=True)
+    ]
+    if sum(widths) + 2 * len(widths) <= out.width:
+        drawn = plain_table(*answer.columns)
+        for column, values in zip(drawn.columns, zip(*answer.rows, strict=True), strict=False):
+            numeric = all(isinstance(value, int | float) or value is None for value in values)
+            column.justify = "right" if numeric else "left"
+        for row in rows:
+            drawn.add_row(*row)
+        return drawn
+    drawn = plain_table("column", "value")
+    for row in rows:
+        for name, value in zip(answer.columns, row, strict=True):
+            drawn.add_row(Text(name, MUTED), value)
+        drawn.add_row("", "")
+    return drawn
 
 
 def _shown(value: object) -> Text:

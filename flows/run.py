@@ -6,7 +6,7 @@ from prefect.logging import get_run_logger
 from curriculum.store import Artefact
 from flows.build import build_phase
 from flows.mix import mix_phase
-from flows.parameters import ALL_PHASES, Changes, Phase, Specialist
+from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start
 from flows.train import train_phase
 from flows.work import goes_on, outcome
@@ -16,7 +16,7 @@ from flows.work import goes_on, outcome
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    changes: Changes = Changes(),  # noqa: B008 - frozen
+    changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
     logger = get_run_logger()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,6 +20,11 @@ from flows import settings
 from schemas.errors import CurriculumError
 
 POOL = "cpu"
+_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src '
+    "'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' "
+    'http://{server} ws://{server} data: blob:">'
+)
 PATIENCE_S = 120.0
 """How long a server may take to start."""
 _WORKER = ("worker", "start", "--type", "process", "--pool", POOL, "--limit", "1")
@@ -47,6 +53,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
             _child(workspace, "server", "server", "start", "--host", settings.HOST)
         )
         _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
+        _confine_pages(workspace, port)
         _deploy()
         worker = children.enter_context(_child(workspace, "worker", *_WORKER))
         _announce(workspace, port, tell)
@@ -57,10 +64,30 @@ def _announce(workspace: Path, port: int, tell: Tell) -> None:
     address = f"http://{settings.HOST}:{port}"
     settings.address_file(workspace).write_text(address)
     tell(f"workspace   {workspace}")
-    tell(f"runs        {address}/runs")
-    tell(f"start one   {address}/deployments  (choose run, then Run, then Custom run)")
+    tell(f"runs        {address}/v2/runs")
+    tell(f"start one   {address}/v2/deployments  (choose run, then Run, then Custom run)")
     tell(f"logs        {settings.prefect_folder(workspace)}/server.log, worker.log")
     tell("Ctrl-C ends all of it.")
+
+
+def _confine_pages(workspace: Path, port: int) -> None:
+    """Let the pages talk to this server and to nobody else; their client analytics has no switch.
+
+    Raises:
+        ServeError: where the pages aren't where this version of Prefect puts them.
+    """
+    files = sorted(settings.pages_folder(workspace).glob("*/index.html"))
+    if not files:
+        raise ServeError(
+            str(settings.pages_folder(workspace)),
+            cause="the server's pages aren't there",
+            cure="Install the versions of requirements.lock",
+        )
+    policy = _POLICY.format(server=f"{settings.HOST}:{port}")
+    for file in files:
+        before, head, after = file.read_text().partition("<head>")
+        after = re.sub(r"^<meta http-equiv=[^>]*>", "", after)
+        file.write_text(f"{before}{head}{policy}{after}")
 
 
 def _deploy() -> None:

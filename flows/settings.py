@@ -29,6 +29,11 @@ def prefect_folder(workspace: Path) -> Path:
     return workspace / "prefect"
 
 
+def pages_folder(workspace: Path) -> Path:
+    """Where the server copies its pages to, so that we can say whom they may talk to."""
+    return prefect_folder(workspace) / "pages"
+
+
 def quiet(workspace: Path) -> dict[str, str]:
     """Prefect of one workspace: nothing shared with other workspaces, nothing sent to anyone."""
     return {
@@ -38,7 +43,6 @@ def quiet(workspace: Path) -> dict[str, str]:
         "PREFECT_HOME": str(prefect_folder(workspace)),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_API_HOST": HOST,
-        "PREFECT_SERVER_UI_V2_ENABLED": "false",
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
         "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
     }
@@ -56,6 +60,7 @@ def served(workspace: Path, port: int) -> dict[str, str]:
         "PREFECT_API_URL": f"{origin}/api",
         "PREFECT_SERVER_API_PORT": str(port),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origin,
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(pages_folder(workspace)),
         "PREFECT_WORKER_QUERY_SECONDS": "2",
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }

@@ -31,7 +31,10 @@ LINE_EVERY_S = 10.0
 """How often a stage writes a line where there is no terminal."""
 MOST_BARS = 12
 
-out = Console()
+WIDTH = 160
+"""Columns where there is no terminal that has some."""
+
+out = Console(width=None if sys.stdout.isatty() else WIDTH)
 err = Console(stderr=True)
 
 
@@ -129,5 +132,6 @@ class _Lines:
             self.told[name] = now
             of = f"/{progress.total:,}" if progress.total is not None else ""
             note = f"  {progress.note}" if progress.note else ""
-            line = f"{progress.stage} {progress.item}: {progress.done:,}{of} {progress.unit}{note}"
+            title = f"{progress.stage} {progress.item}".strip()
+            line = f"{title}: {progress.done:,}{of} {progress.unit}{note}"
             print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it

@@ -10,7 +10,7 @@ from flows.build import build_phase
 from flows.course import Course
 from flows.lines import figure_lines, report_of
 from flows.mix import mix_phase
-from flows.parameters import ALL_PHASES, Changes, Phase, Specialist
+from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 from flows.work import goes_on
 
@@ -31,7 +31,7 @@ def train_phase(
 def train(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    changes: Changes = Changes(),  # noqa: B008 - frozen
+    changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> None:
     """Build, mix and train what isn't trained yet; an interrupted run goes on from its last checkpoint."""
     plan = start(specialist, changes)
