@@ -20,8 +20,6 @@ CACHED_BYTES = 64_000_000
 """Texts that are kept because they may be the next change's before."""
 WINDOW = 400
 """Ids that are asked for at once: they fit into a pipe, so neither side ever waits for the other."""
-DAMAGED = 128
-"""git's exit code for an object that it can't read."""
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
@@ -176,7 +174,7 @@ class BlobReader:
 
     def _broken_off(self) -> Unread:
         assert self._process is not None
-        if self._process.wait() != DAMAGED:
+        if self._process.wait() != git.DAMAGED:
             raise self._death()
         self._forget()
         return Unread(reason="corrupt")

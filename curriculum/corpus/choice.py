@@ -4,10 +4,10 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal
 
 from curriculum.corpus.languages import is_cpp_only, language_of
-from curriculum.corpus.log import Commit, Entry, commits
+from curriculum.corpus.log import Commit, Entry, Log, commits
 from curriculum.corpus.paths import PathRules, Wanted, path_rules
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
@@ -50,7 +50,7 @@ class _Scope:
 
 
 def candidates(
-    log: IO[bytes], source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+    log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
 ) -> Iterator[Candidate]:
     """The changes that window, paths and versions per path leave, oldest first.
 
@@ -113,7 +113,7 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
     return [each for each in corpus.files if each in CODE] or list(corpus.files)
 
 
-def _scope(log: IO[bytes], source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
+def _scope(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
     boundary = frozenset(source.boundary)
     suffixes: Counter[str] = Counter()
     in_range, cpp, needed = 0, False, False
@@ -134,7 +134,7 @@ def _scope(log: IO[bytes], source: Source, spec: RepositorySpec, corpus: CorpusS
 
 
 def _eligible(
-    log: IO[bytes], scope: _Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
+    log: Log, scope: _Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
 ) -> Iterator[Candidate]:
     origins: dict[bytes, bytes] = {}
     unwanted = scope.in_range - spec.max_commits if spec.max_commits else 0

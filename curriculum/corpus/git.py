@@ -42,6 +42,8 @@ ENVIRONMENT = {
 }
 TRANSPORTS = "file:git:http:https:ssh"
 HEAD = re.compile(r"ref: refs/[^\x00-\x20]+|[0-9a-f]{40}|[0-9a-f]{64}")
+DAMAGED = 128
+"""The exit code of a git that came upon an object that it can't read, among other things."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 
 
@@ -51,6 +53,14 @@ class Layout:
 
     head: Path
     common: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """A git that has ended."""
+
+    code: int
+    stderr: bytes
 
 
 @contextmanager
@@ -91,12 +101,8 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     return done.stdout
 
 
-def run_into(repository: Path, file: IO[bytes], *arguments: str) -> None:
-    """Run git with its output in `file`, which is whole if this returns.
-
-    Raises:
-        CorpusError: with git's own words, for any other exit code than 0.
-    """
+def run_into(repository: Path, file: IO[bytes], *arguments: str) -> Ended:
+    """How git ended, with its output in `file`; the output is whole only if the code is 0."""
     done = subprocess.run(
         command(*arguments),
         stdin=subprocess.DEVNULL,
@@ -105,8 +111,7 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str) -> None:
         env=environment(repository),
         cwd="/",
     )
-    if done.returncode:
-        raise failure(arguments[0], done.returncode, done.stderr)
+    return Ended(code=done.returncode, stderr=done.stderr)
 
 
 def transfer(*arguments: str) -> None:

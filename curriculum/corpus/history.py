@@ -65,6 +65,7 @@ def read_changes(
         yield from read_directory(source, spec, corpus, skips)
         return
     with git.view(source.layout) as repository, recorded(repository, source.commit) as log:
+        skips.exact_renames = log.exact_renames
         chosen = candidates(log, source, spec, corpus, skips)
         seen: set[int] = set()
         with reading(repository, corpus.quality) as reader, diffing(repository) as differ:

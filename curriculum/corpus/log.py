@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import IO
 
 from curriculum.corpus import git
-from schemas.errors import CorpusError
 
 FORMAT = "%x01%H%x00%P%x00%ct%x00%s"
 ARGUMENTS = (
@@ -29,8 +28,6 @@ ARGUMENTS = (
     "-l2000",
     f"--format={FORMAT}",
 )
-RENAMES = ("-M50%", "-M100%")
-"""Renames with edits need every blob; where one is missing, only exact renames can be told."""
 LATEST = 253_402_300_799
 """The last second of the year 9999; a commit may claim any time at all."""
 CHUNK = 1 << 18
@@ -63,32 +60,39 @@ class Commit:
     entries: tuple[Entry, ...]
 
 
-@contextmanager
-def recorded(repository: Path, commit: str) -> Iterator[IO[bytes]]:
-    """The whole log up to `commit` in a temporary file, complete before its first byte is read.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Log:
+    """A whole log in a temporary file; `exact_renames` says that only those without edits are known."""
 
-    Costs about 200 bytes of disk a changed path.
+    file: IO[bytes]
+    exact_renames: bool
+
+
+@contextmanager
+def recorded(repository: Path, commit: str) -> Iterator[Log]:
+    """The log up to `commit`, complete before its first byte is read.
+
+    Costs about 200 bytes of disk a changed path. Renames with edits need every blob; where one can't be
+    read, exact renames remain, for which the ids are enough.
 
     Raises:
         CorpusError: if git can't walk the history to its end.
     """
     with tempfile.TemporaryFile() as file:
-        for renames in RENAMES:
+        ended = git.run_into(repository, file, *ARGUMENTS, "-M50%", commit, "--")
+        exact = ended.code == git.DAMAGED
+        if exact:
             file.seek(0)
             file.truncate()
-            try:
-                git.run_into(repository, file, *ARGUMENTS, renames, commit, "--")
-            except CorpusError:
-                if renames == RENAMES[-1]:
-                    raise
-                continue
-            break
-        yield file
+            ended = git.run_into(repository, file, *ARGUMENTS, "-M100%", commit, "--")
+        if ended.code:
+            raise git.failure("log", ended.code, ended.stderr)
+        yield Log(file=file, exact_renames=exact)
 
 
-def commits(file: IO[bytes]) -> Iterator[Commit]:
+def commits(log: Log) -> Iterator[Commit]:
     """The commits in a recorded log, oldest first, a parent always before its children."""
-    tokens = _tokens(file)
+    tokens = _tokens(log.file)
     token = next(tokens, None)
     while token is not None:
         assert token.startswith(b"\x01"), "a commit of the log begins with 1"

@@ -43,6 +43,8 @@ class Skips:
     """How many changes were read, and how many were not for each reason."""
 
     read: int = 0
+    exact_renames: bool = False
+    """Whether lineages end at renames with edits, since a blob that tells them can't be read."""
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
 
@@ -64,6 +66,7 @@ class Skips:
         return {
             "read": self.read,
             "lost": self.lost,
+            "renames": "exact" if self.exact_renames else "similar",
             "skipped": {reason: self.counts[reason] for reason in sorted(self.counts)},
             "examples": {
                 reason: [f"{example.commit}:{example.path}" for example in self.examples[reason]]

@@ -1,12 +1,17 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
 from curriculum.corpus import git
 from curriculum.corpus.blobs import Version
+from curriculum.corpus.history import ingredients
 from curriculum.corpus.hunks import diffing
+from curriculum.corpus.sources import resolve
 from schemas.change import Blob, FileChange, Hunk
-from schemas.corpus import HistorySpec, QualitySpec
+from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
 
 
 def lines_of(text: str) -> list[str]:
@@ -90,6 +95,22 @@ def test_a_rename_with_an_edit_has_a_before_under_the_old_path(build, read):
     assert (changes[1].kind, changes[1].old_path, changes[1].path) == ("renamed", "a.cc", "b.cc")
     assert changes[1].lineage == "repo:a.cc"
     check(changes[1])
+
+
+def test_a_chain_of_renames_is_one_lineage_and_a_new_file_at_the_old_path_joins_it(build, read):
+    repo = build()
+    text = "".join(f"int v{i};\n" for i in range(30))
+    repo.commit(a_cc=text)
+    for old, new in (("a.cc", "b.cc"), ("b.cc", "c.cc")):
+        repo.git("mv", old, new)
+        text += "int more;\n"
+        repo.write(new, text)
+        repo.commit()
+    repo.commit("anew", a_cc="int anew;\n")
+    changes, skips = read(repo.path)
+    assert {each.lineage for each in changes} == {"repo:a.cc"}
+    assert [each.path for each in changes] == ["a.cc", "b.cc", "c.cc", "a.cc"]
+    assert skips.report()["renames"] == "similar"
 
 
 def test_the_window_does_not_change_a_lineage(build, read):
@@ -192,6 +213,24 @@ def test_a_subject_that_is_not_utf8_says_nothing(build, read):
     garbled = repo.git("hash-object", "-t", "commit", "-w", "--stdin", stdin=raw)
     repo.git("update-ref", "HEAD", garbled)
     assert [each.subject for each in read(repo.path)[0]] == [""]
+
+
+def test_what_changes_the_changes_is_an_ingredient_and_a_place_is_not(build, tmp_path):
+    repo = build()
+    repo.commit(a_cc="int a;\n")
+    repo.commit(a_cc="int b;\n")
+    repo.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+    repo.git("clone", "--quiet", "--depth=1", f"file://{repo.path}", str(tmp_path / "shallow"))
+
+    def of(path: Path, *, max_commits: int | None = None, val_fraction: float = 0.1) -> JsonValue:
+        spec = RepositorySpec(name="repo", path=str(path), max_commits=max_commits)
+        corpus = CorpusSpec(name="c", repositories=(spec,), val_fraction=val_fraction)
+        return ingredients(resolve(spec, cache=tmp_path / "cache"), spec, corpus)
+
+    here = of(repo.path)
+    assert here == of(tmp_path / "clone") == of(repo.path, val_fraction=0.2)
+    assert here != of(tmp_path / "shallow")
+    assert here != of(repo.path, max_commits=1)
 
 
 def test_a_sha256_repository_is_read(build, read):

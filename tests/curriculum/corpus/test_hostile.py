@@ -153,6 +153,7 @@ def test_a_missing_blob_is_counted_and_the_rest_is_read(build, read):
     changes, skips = read(repo.path)
     assert len([each for each in changes if each.path == "b.cc"]) == 4
     assert skips.counts["missing"] == 1
+    assert skips.report()["renames"] == "exact"
 
 
 @pytest.mark.parametrize(("share", "reason"), [(0, "missing"), (0.5, "corrupt"), (0.9, "corrupt")])
