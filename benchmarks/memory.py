@@ -1,7 +1,8 @@
 """Is the memory of a build flat in the number of documents?
 
 Two repositories with the same kind of history, one ten times as long, are built from the start, each in
-a process of its own. Printed: documents, and the peak memory of the largest process.
+a process of its own. Printed: documents, and two peaks: of the memory that the process allocated, and
+with the pages of memory-mapped files, which the system takes back when it needs them.
 
     python benchmarks/memory.py [--commits 300]
 """
@@ -13,12 +14,13 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 FILES = 40
 LINES = 120
 BUILD = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
 from curriculum.build import Tokenizing, Wanted, build
 from curriculum.corpus.load import corpus_of_repositories
@@ -31,8 +33,7 @@ wanted = [Wanted(family="v3_simple", row_length=4096)]
 built = build(Store(Path(sys.argv[2])), corpus, wanted, anchor_length=4096,
               tokenizing=Tokenizing(vocab_size=4096))
 print(json.dumps({"documents": sum(each.manifest.report["documents"] for each in built.documents),
-                  "tokens": sum(each.manifest.report["tokens"] for each in built.tokens),
-                  "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+                  "tokens": sum(each.manifest.report["tokens"] for each in built.tokens)}))
 """
 
 
@@ -63,15 +64,28 @@ def function(rng: random.Random, number: int) -> str:
 def measured(commits: int, folder: Path) -> dict[str, int]:
     repository = folder / f"history-{commits}"
     history(repository, commits)
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, "-c", BUILD, str(repository), str(folder / f"workspace-{commits}")],
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
-        check=True,
         env={**os.environ, "POLARS_MAX_THREADS": "2"},
     )
-    said: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    peaks = {"RssAnon": 0, "VmRSS": 0}
+    while process.poll() is None:
+        for name, value in memory(process.pid).items():
+            peaks[name] = max(peaks.get(name, 0), value)
+        time.sleep(0.02)
+    assert process.returncode == 0, "the build failed"
+    assert process.stdout is not None
+    said: dict[str, int] = json.loads(process.stdout.read().splitlines()[-1])
+    return said | peaks
+
+
+def memory(pid: int) -> dict[str, int]:
+    """RssAnon and VmRSS of a process, in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = (line.split() for line in lines if line.startswith(("RssAnon:", "VmRSS:")))
+    return {name.rstrip(":"): int(size) for name, size, _ in fields}
 
 
 def main() -> None:
@@ -85,10 +99,11 @@ def main() -> None:
     for each in (small, large):
         print(
             f"{each['documents']:>8,} documents {each['tokens']:>12,} tokens"
-            f"  peak {each['rss'] / 1024:8.1f} MiB"
+            f"  allocated {each['RssAnon'] / 1024:7.1f} MiB"
+            f"  with mapped files {each['VmRSS'] / 1024:7.1f} MiB"
         )
     more = large["documents"] - small["documents"]
-    print(f"{(large['rss'] - small['rss']) * 1024 / more:,.0f} bytes for each further document")
+    print(f"{(large['RssAnon'] - small['RssAnon']) * 1024 / more:,.0f} bytes a further document")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from curriculum.store import Artefact, Recipe, Store
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import DietError, JobError
-from schemas.manifest import MANIFEST_NAME
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, Watch
 
@@ -222,13 +221,12 @@ def _train(
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
     from curriculum.train.job import Ingredients, Validation, evaluation, make_job
-    from curriculum.train.run import attempts, run_recipe, train
+    from curriculum.train.run import finished, train
 
     store, wanted = course.store, _wanted(resolved)
     figures = [
         evaluation(
             _spec_name(course, resolved),
-            resolved.rope_base,
             [
                 Validation(
                     family=each.family,
@@ -242,7 +240,6 @@ def _train(
         ),
         evaluation(
             "anchor",
-            resolved.rope_base,
             [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
             workspace=store.root,
         ),
@@ -262,12 +259,7 @@ def _train(
         overrides=dict(course.overrides),
     )
     if store.dry:
-        done = [
-            each
-            for each in attempts(store.root / run_recipe(job).directory)
-            if (each / MANIFEST_NAME).is_file()
-        ]
-        return store.load(done[-1]) if done else _planned_run(course, resolved, mixture)
+        return finished(store, job) or _planned_run(course, resolved, mixture)
     watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
     run = train(store, job, again=again)
     if run.artefact is None:

@@ -69,7 +69,6 @@ class Evaluation(Strict):
     kind: Literal["phase", "anchor"]
     phase: str
     """The phase whose strata these are; `anchor` for the anchor."""
-    rope_base: float
     max_positions: int
     """Row positions read per stratum, from its first row on."""
     strata: tuple[EvaluationStratum, ...]

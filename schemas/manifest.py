@@ -23,6 +23,8 @@ class FileRecord(Strict):
     name: str
     sha256: str
     num_bytes: int
+    in_content: bool = True
+    """Whether the artefact's content counts it; a run's log and clock are kept, but aren't what it is."""
 
 
 class Manifest(Strict):

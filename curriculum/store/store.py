@@ -209,10 +209,16 @@ class Store:
         return [self._outcome(recipe, made) for recipe in recipes]
 
     def publish_run(
-        self, directory: Path, recipe: Recipe, report: dict[str, JsonValue]
+        self, directory: Path, recipe: Recipe, report: dict[str, JsonValue], *, content: str = ""
     ) -> Artefact:
-        """Close a run's directory: it stays where it is, and its manifest ends it."""
-        manifest = _manifest(Draft(recipe=recipe, path=directory, report=report))
+        """Close a run's directory: it stays where it is, and its manifest ends it.
+
+        `content` is the folder, relative to the directory, that alone makes up the run's content: its
+        last checkpoint. So a run that was resumed, or done again with the same weights, leaves what
+        lies downstream as it is.
+        """
+        draft = Draft(recipe=recipe, path=directory, report=report)
+        manifest = _manifest(draft, content=content)
         _write_manifest(directory, manifest)
         return Artefact(path=directory, manifest=manifest, made=True)
 
@@ -303,7 +309,7 @@ class Store:
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
 
 
-def _manifest(draft: Draft) -> Manifest:
+def _manifest(draft: Draft, *, content: str = "") -> Manifest:
     names = sorted(
         path.relative_to(draft.path).as_posix()
         for path in draft.path.rglob("*")
@@ -314,6 +320,7 @@ def _manifest(draft: Draft) -> Manifest:
             name=name,
             sha256=_sha256(draft.path / name),
             num_bytes=(draft.path / name).stat().st_size,
+            in_content=name.startswith(content),
         )
         for name in names
     )
@@ -346,7 +353,7 @@ def _manifest_of(
 
 
 def _content_of(files: Sequence[FileRecord]) -> str:
-    pairs = sorted((record.name, record.sha256) for record in files)
+    pairs = sorted((record.name, record.sha256) for record in files if record.in_content)
     return digest([list(pair) for pair in pairs])
 
 

@@ -59,7 +59,6 @@ class Evaluator:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
-        base = self.model.rope_base
         self.model.eval()
         try:
             return tuple(
@@ -68,11 +67,9 @@ class Evaluator:
                 for figure in self._evaluation(evaluation, step)
             )
         finally:
-            self.model.rope_base = base
             self.model.train()
 
     def _evaluation(self, evaluation: Evaluation, step: int) -> list[Figure]:
-        self.model.rope_base = evaluation.rope_base
         sums = [self._stratum(stratum, evaluation.max_positions) for stratum in evaluation.strata]
         figures = [
             _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])

@@ -135,7 +135,6 @@ def make_job(
 
 def evaluation(
     name: str,
-    rope_base: float,
     validations: Sequence[Validation],
     *,
     workspace: Path,
@@ -162,7 +161,6 @@ def evaluation(
     return Evaluation(
         kind="anchor" if name == "anchor" else "phase",
         phase=name,
-        rope_base=rope_base,
         max_positions=max_positions,
         strata=tuple(
             stratum.model_copy(update={"weight": stratum.weight / total}) for stratum in strata

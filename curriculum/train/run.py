@@ -49,20 +49,29 @@ def train(store: Store, job: Job, *, again: bool = False) -> Run:
         JobError: where the training process failed, with the end of its log.
     """
     folder = store.root / run_recipe(job).directory
-    done = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
+    there = finished(store, job)
     newest = attempts(folder)[-1:]
-    if newest and newest == done[-1:] and not again:
-        return Run(
-            directory=newest[0], report=read_report(newest[0]), artefact=store.load(newest[0])
-        )
-    number = len(attempts(folder)) + (not newest or newest == done[-1:])
+    is_closed = there is not None and newest == [there.path]
+    if there is not None and is_closed and not again:
+        return Run(directory=there.path, report=read_report(there.path), artefact=there)
+    number = len(attempts(folder)) + (not newest or is_closed)
     directory = folder / f"attempt={number}"
     frozen = freeze(directory, job.model_copy(update={"attempt": number}))
     report = launch(directory / JOB)
     if report.stopped == "cancelled":
         return Run(directory=directory, report=report, artefact=None)
-    artefact = store.publish_run(directory, run_recipe(frozen), report.model_dump(mode="json"))
+    last = (store.root / report.checkpoint).relative_to(directory).as_posix()
+    artefact = store.publish_run(
+        directory, run_recipe(frozen), report.model_dump(mode="json"), content=f"{last}/"
+    )
     return Run(directory=directory, report=report, artefact=artefact)
+
+
+def finished(store: Store, job: Job) -> Artefact | None:
+    """The last finished run of a job, if it has one."""
+    folder = store.root / run_recipe(job).directory
+    closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
+    return store.load(closed[-1]) if closed else None
 
 
 def launch(job: Path) -> Report:

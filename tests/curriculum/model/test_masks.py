@@ -76,7 +76,7 @@ def test_the_document_mask_is_causal_within_documents() -> None:
 @settings(max_examples=40)
 @given(doc_ids())
 def test_our_block_mask_equals_torchs(ids: torch.Tensor) -> None:
-    def same_document(b, h, q, kv):  # type: ignore[no-untyped-def]
+    def same_document(b, h, q, kv):
         return (ids[b, q] == ids[b, kv]) & (q >= kv)
 
     ours = block_mask(Boundaries.of(ids))

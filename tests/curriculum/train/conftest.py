@@ -91,7 +91,6 @@ class World:
                 Evaluation(
                     kind=kind,
                     phase=phase,
-                    rope_base=10_000.0,
                     max_positions=1024,
                     strata=strata,
                 )

@@ -83,7 +83,7 @@ def ingredients(world: Any, previous: Artefact | None = None, **changes: int) ->
 
 def validation(world: Any, name: str = "syntax") -> Evaluation:
     rows = [Validation(family="v2_simple", share=1.0, rows=world.val)]
-    return evaluation(name, 1234.0, rows, workspace=world.store.root)
+    return evaluation(name, rows, workspace=world.store.root)
 
 
 def job_of(world: Any, phase: str = "syntax", previous: Artefact | None = None) -> Job:
@@ -176,7 +176,7 @@ def test_another_row_length_is_warmed_up_to(world: Any) -> None:
 
 def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> None:
     rows = [Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 3.0})]
-    skewed = evaluation("syntax", 1.0, rows, workspace=world.store.root)
+    skewed = evaluation("syntax", rows, workspace=world.store.root)
     plain = {each.domain: each.weight for each in validation(world).strata}
     assert sum(plain.values()) == pytest.approx(1)
     weights = {each.domain: each.weight for each in skewed.strata}
@@ -184,13 +184,13 @@ def test_domains_weigh_what_there_is_of_them_times_their_factor(world: Any) -> N
     without = [
         Validation(family="v2_simple", share=1.0, rows=world.val, factors={"one": 0, "*": 1})
     ]
-    left = evaluation("anchor", 1.0, without, workspace=world.store.root)
+    left = evaluation("anchor", without, workspace=world.store.root)
     assert (left.kind, [each.domain for each in left.strata]) == ("anchor", ["two"])
 
 
 def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> None:
     halves = [Validation(family="v2_simple", share=0.5, rows=world.val) for _ in range(2)]
-    twice = evaluation("syntax", 1234.0, halves, workspace=world.store.root)
+    twice = evaluation("syntax", halves, workspace=world.store.root)
     assert twice.strata == validation(world).strata
     served = dataclasses.replace(ingredients(world), rows=world.rows * 2)
     job = make_job(diet(), "syntax", PHASE, served, evaluations=[twice], machine=CPU)
@@ -199,7 +199,7 @@ def test_servings_that_share_rows_are_one_stratum_and_one_source(world: Any) -> 
 
 def test_a_phase_without_validation_rows_is_refused(world: Any) -> None:
     with pytest.raises(JobError, match="there are no validation rows"):
-        evaluation("syntax", 1.0, [], workspace=world.store.root)
+        evaluation("syntax", [], workspace=world.store.root)
 
 
 def test_a_phase_too_small_for_a_step_is_refused(world: Any) -> None:

@@ -101,6 +101,7 @@ def test_the_next_phase_starts_from_weights_and_moments_of_the_one_before(world:
     again = train(world.store, world.job(steps=2), again=True)
     assert again.directory.name == "attempt=2"
     assert again.report.attempt == 2
+    assert again.artefact.content == first.artefact.content  # type: ignore[union-attr]
     start = CheckpointRef(
         run_key=first.artefact.key,  # type: ignore[union-attr]
         run_content=first.artefact.content,  # type: ignore[union-attr]
