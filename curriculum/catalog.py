@@ -262,7 +262,8 @@ def _view(connection: duckdb.DuckDBPyConnection, source: _Source, files: list[Pa
     """One view; the key and the labels that its files don't hold come from their artefact."""
     if files:
         listed = ", ".join(_quoted(str(file)) for file in files)
-        read = f"read_parquet([{listed}], filename = 'file', union_by_name = true)"
+        options = "filename = 'file', union_by_name = true, hive_partitioning = false"
+        read = f"read_parquet([{listed}], {options})"
     else:
         read = f"internal.no_{source.view}"
         _table(connection, read, [], source.schema.append(pa.field("file", pa.string())))

@@ -1,0 +1,311 @@
+"""The catalog answers about any workspace, and lets nobody write through a question."""
+
+import datetime
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.catalog import VIEWS, CatalogError, open_catalog, query
+from curriculum.store import Artefact, Draft, Recipe, Store
+from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
+from schemas.job import Figure, Report, TokenCounts
+from schemas.mixture import PLAN_SCHEMA
+from schemas.packed_row import PACKED_ROW_SCHEMA
+
+
+def _document(name: str) -> dict[str, object]:
+    return {
+        "document_id": name,
+        "text": "int x;\n",
+        "family": "v2_simple",
+        "language": "cpp",
+        "licence": None,
+        "timestamp": 0,
+        "num_bytes": 7,
+        "parts": [],
+        "spans": [],
+        "provenance": [],
+        "lineage": f"fmt:{name}",
+        "base_document_id": None,
+    }
+
+
+def _row(pack_id: str) -> dict[str, object]:
+    pieces = [
+        {"doc": 0, "kind": 1, "token_start": 0, "token_end": 1, "byte_start": 0, "byte_end": 0},
+        {"doc": 0, "kind": 0, "token_start": 1, "token_end": 3, "byte_start": 0, "byte_end": 7},
+    ]
+    return {
+        "pack_id": pack_id,
+        "input_ids": [1, 5, 6, 0],
+        "target_ids": [5, 6, 0, 0],
+        "loss_mask": [1, 1, 0, 0],
+        "doc_ids": [0, 0, 0, 1],
+        "doc_starts": [0],
+        "valid_token_count": 3,
+        "num_docs": 1,
+        "loss_token_count": 2,
+        "attention_pairs": 6,
+        "context_histogram": [2, 0, 0, 0],
+        "family": "v2_simple",
+        "objective": "causal",
+        "variant": 0,
+        "domain": "general",
+        "split": "train",
+        "document_ids": ["a"],
+        "pieces": pieces,
+    }
+
+
+def _publish(
+    store: Store, stage: str, file: str, table: pa.Table, labels: dict[str, str], revision: int = 1
+) -> Artefact:
+    recipe = Recipe(
+        stage=stage, labels=tuple(labels.items()), revision=revision, config={"labels": {**labels}}
+    )
+
+    def fill(drafts: list[Draft]) -> None:
+        pq.write_table(table, drafts[0].path / file)
+
+    (artefact,) = store.produce([recipe], fill)  # type: ignore[arg-type]
+    return artefact
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Two documents, one of them rejected, one packed row, and a plan of it."""
+    store = Store(tmp_path / "it's home")
+    documents = [_document("a"), _document("b")]
+    choice = [
+        {**dict.fromkeys(SELECTION_SCHEMA.names, ""), "document_id": name, "keep": name == "a"}
+        for name in ("a", "b")
+    ]
+    slot = {field.name: "k" if pa.types.is_string(field.type) else 0 for field in PLAN_SCHEMA}
+    made = [
+        _publish(
+            store,
+            "documents",
+            "part-00000.parquet",
+            pa.Table.from_pylist(documents, schema=DOCUMENT_SCHEMA),
+            {"family": "v2_simple", "repository": "fmt"},
+        ),
+        _publish(
+            store,
+            "selections",
+            "selection.parquet",
+            pa.Table.from_pylist(choice, schema=SELECTION_SCHEMA),
+            {"corpus": "one"},
+        ),
+        _publish(
+            store,
+            "rows",
+            "part-00000.parquet",
+            pa.Table.from_pylist([_row("r-0"), _row("r-1")], schema=PACKED_ROW_SCHEMA),
+            {"family": "v2_simple", "row_length": "4"},
+        ),
+        _publish(
+            store,
+            "mixtures",
+            "plan.parquet",
+            pa.Table.from_pylist([slot], schema=PLAN_SCHEMA),
+            {"specialist": "templates", "phase": "syntax"},
+        ),
+    ]
+    store.mark("everything", made)
+    return store.root
+
+
+def _run(store: Store, figures: tuple[Figure, ...]) -> Artefact:
+    report = Report(
+        specialist="templates",
+        phase="syntax",
+        attempt=1,
+        stopped="budget",
+        reason="",
+        steps=3,
+        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        before=figures,
+        after=figures,
+        history=(),
+        tokens_per_second=1.0,
+        seconds=2.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="",
+    )
+    recipe = Recipe(
+        stage="runs", labels=(("specialist", "templates"), ("phase", "syntax")), revision=1
+    )
+    folder = store.root / recipe.directory / "attempt=1"
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(report.model_dump_json())
+    return store.publish_run(folder, recipe, {})
+
+
+def _figure(kind: str, phase: str, family: str, val_bpb: float) -> Figure:
+    return Figure.model_validate(
+        {
+            "kind": kind,
+            "phase": phase,
+            "family": family,
+            "domain": "*",
+            "step": 0,
+            "val_bpb": val_bpb,
+            "low": val_bpb,
+            "high": val_bpb,
+            "scored_tokens": 1,
+            "scored_bytes": 2,
+        }
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_an_empty_workspace_has_every_view_with_its_columns(tmp_path: Path, view: str) -> None:
+    answer = query(tmp_path, f"FROM {view}")
+    assert answer.rows == []
+    assert len(answer.columns) >= 7
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_an_empty_view_has_the_columns_of_a_full_one(
+    workspace: Path, tmp_path: Path, view: str
+) -> None:
+    assert query(workspace, f"FROM {view}").columns == query(tmp_path, f"FROM {view}").columns
+
+
+def test_every_view_says_what_it_means(tmp_path: Path) -> None:
+    meanings = query(
+        tmp_path,
+        "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal "
+        "UNION SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'",
+    )
+    assert {name for name, comment in meanings.rows if comment} == set(VIEWS)
+
+
+def test_views_read_what_was_published(workspace: Path) -> None:
+    assert query(workspace, "SELECT count(*), sum(num_bytes) FROM documents").rows == [(2, 14)]
+    assert query(workspace, "SELECT document_id FROM rejected").rows == [("b",)]
+    assert query(workspace, "SELECT DISTINCT row_length FROM rows").rows == [("4",)]
+    assert query(workspace, "SELECT specialist, phase FROM mixture_rows").rows == [
+        ("templates", "syntax")
+    ]
+
+
+def test_pieces_lead_from_tokens_to_documents(workspace: Path) -> None:
+    joined = query(
+        workspace,
+        "SELECT p.pack_id, p.kind, d.lineage, token_end - token_start FROM pieces p "
+        "JOIN documents d USING (document_id) WHERE p.kind = 'text' ORDER BY ALL",
+    )
+    assert joined.rows == [("r-0", "text", "fmt:a", 2), ("r-1", "text", "fmt:a", 2)]
+
+
+def test_a_superseded_artefact_leaves_the_views_but_not_the_list(workspace: Path) -> None:
+    store = Store(workspace)
+    _publish(
+        store,
+        "documents",
+        "part-00000.parquet",
+        pa.Table.from_pylist([_document("c")], schema=DOCUMENT_SCHEMA),
+        {"family": "v2_simple", "repository": "fmt"},
+        revision=2,
+    )
+    assert query(workspace, "SELECT count(*) FROM documents").rows == [(2,)]
+    listed = query(
+        workspace, "SELECT current, count(*) FROM artefacts WHERE stage = 'documents' GROUP BY ALL"
+    )
+    assert sorted(listed.rows) == [(False, 1), (True, 1)]
+
+
+def test_a_catalog_is_a_snapshot(workspace: Path) -> None:
+    before = open_catalog(workspace)
+    broken = workspace / "documents" / "family=v2_simple" / "repository=fmt" / "half"
+    broken.mkdir()
+    (broken / "part-00000.parquet").write_bytes(b"half a file")
+    assert before.execute("SELECT count(*) FROM documents").fetchone() == (2,)
+    assert query(workspace, "SELECT count(*) FROM documents").rows == [(2,)]
+
+
+def test_runs_show_the_weighted_means_and_figures_all_of_them(workspace: Path) -> None:
+    store = Store(workspace)
+    run = _run(
+        store,
+        (
+            _figure("phase", "syntax", "*", 2.5),
+            _figure("phase", "syntax", "v2_simple", 9.0),
+            _figure("anchor", "anchor", "*", 3.5),
+        ),
+    )
+    store.mark("run", [run])
+    asked = "SELECT phase_bpb_after, anchor_bpb_before, steps, valid_tokens FROM runs"
+    assert query(workspace, asked).rows == [(2.5, 3.5, 3, 9)]
+    assert query(workspace, "SELECT count(*) FROM figures WHERE family = 'v2_simple'").rows == [
+        (2,)
+    ]
+
+
+def test_order_survives_the_wrapping(workspace: Path) -> None:
+    answer = query(workspace, "SELECT document_id FROM documents ORDER BY document_id DESC;")
+    assert answer.rows == [("b",), ("a",)]
+
+
+WRITES = (
+    "COPY (SELECT 1) TO '{home}/x.csv'",
+    "WITH t AS (COPY (SELECT 1) TO '{home}/x.csv') SELECT 1",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{home}/x.csv'",
+    "ATTACH '{home}/x.csv'",
+    "CREATE TABLE t AS SELECT 1",
+    "EXPORT DATABASE '{home}/x.csv'",
+    "INSTALL httpfs",
+    "SET lock_configuration = false",
+    "SELECT 1; COPY (SELECT 1) TO '{home}/x.csv'",
+    "SELECT 1) TO '{home}/x.csv'; --",
+    "",
+)
+READS = (
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('{home}/../secret.txt')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT getenv('HOME')",
+    "SELECT * FROM '{home}/../secret.txt'",
+)
+
+
+@pytest.mark.parametrize("sql", [*WRITES, *READS])
+def test_a_question_writes_nothing_and_reads_nothing_else(workspace: Path, sql: str) -> None:
+    (workspace.parent / "secret.txt").write_text("secret")
+    quoted = str(workspace).replace("'", "''")
+    with pytest.raises(CatalogError):
+        query(workspace, sql.format(home=quoted))
+    assert not (workspace / "x.csv").exists()
+
+
+def test_a_typo_names_the_view_that_was_meant(workspace: Path) -> None:
+    with pytest.raises(CatalogError, match='Did you mean "rows"'):
+        query(workspace, "SELECT * FROM rowz")
+
+
+def test_the_default_root_is_the_environments(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(workspace))
+    assert open_catalog().execute("SELECT count(*) FROM rows").fetchone() == (2,)
+
+
+def test_a_catalog_can_be_used_from_python_as_any_duckdb(workspace: Path, tmp_path: Path) -> None:
+    connection = open_catalog(workspace)
+    assert isinstance(connection, duckdb.DuckDBPyConnection)
+    connection.execute(f"COPY (SELECT document_id FROM documents) TO '{tmp_path}/ids.json'")
+    ids = [json.loads(line) for line in (tmp_path / "ids.json").read_text().splitlines()]
+    assert [each["document_id"] for each in ids] == ["a", "b"]
+
+
+def test_artefacts_are_dated(workspace: Path) -> None:
+    ((created,),) = query(workspace, "SELECT max(created) FROM artefacts").rows
+    assert datetime.datetime.fromisoformat(created).tzinfo is not None
