@@ -43,7 +43,10 @@ CHUNK = 1 << 20
 
 @contextmanager
 def diffing(repository: Path) -> Iterator["Differ"]:
-    """A differ that writes into `repository`, a view; its git ends with the block."""
+    """A differ that writes into `repository`, a view; its git ends with the block.
+
+    Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
+    """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             git.command(*ARGUMENTS),
