@@ -149,7 +149,13 @@ def run(order: Order, phase: str | None) -> None:
 
 
 def flow(order: Order, phase: str | None) -> tuple[Artefact, ...]:
-    """The runs that the Prefect flow leaves, run in this process with its progress in the terminal."""
+    """The runs that the Prefect flow leaves, run in this process with its progress in the terminal.
+
+    Raises:
+        CurriculumError: for a mistake in the order, before anything is written.
+    """
+    course(order, dry=True)
+    settings.prefect_folder(order.home).mkdir(parents=True, exist_ok=True)
     settings.apply(settings.in_process(order.home))
     # Prefect reads its settings when it is imported.
     from flows.in_process import run_flow

@@ -1,0 +1,184 @@
+"""The command line as people mistake it: what it says, with which code, and what it leaves behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMANDS = (
+    "build",
+    "mix",
+    "train",
+    "run",
+    "demo",
+    "tokenizer",
+    "tokenizer train",
+    "status",
+    "inspect",
+    "query",
+    "check",
+    "serve",
+    "gc",
+)
+ORDERING = ("build", "mix", "train", "run", "tokenizer train")
+
+
+def curriculum(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command as a shell would."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "flows.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1"},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
+    answer = curriculum(*command.split(), "--help", home=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert "Usage:" in answer.stdout
+    listed = re.findall(r"│ +(--[a-z-]+) +(?:-h)? *(?:<[^>]+>)? *(\S?)", answer.stdout)
+    assert listed
+    assert all(words for _, words in listed), "an option without a word of help"
+
+
+@pytest.mark.parametrize("command", ORDERING)
+def test_orders_take_the_same_words_everywhere(tmp_path: Path, command: str) -> None:
+    answer = curriculum(*command.split(), "--help", home=tmp_path)
+    for option in (
+        *("--home", "--phases", "--corpus", "--repo", "--model", "--tokenizer", "--token-budget"),
+        *("--max-repetition", "--seed", "--max-commits", "--versions-per-path", "--workers"),
+    ):
+        assert option in answer.stdout, option
+
+
+def test_help_imports_nothing_slow() -> None:
+    code = "import sys, flows.cli; print(sorted({'prefect', 'torch', 'polars', 'duckdb'} & {*sys.modules}))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["build", "mix", "train"])
+def test_working_without_prefect_never_imports_it(tmp_path: Path, command: str) -> None:
+    code = (
+        "import sys\nfrom flows import cli\n"
+        f"sys.argv = ['curriculum', {command!r}, 'templates.demo', '--explain']\n"
+        "try:\n    cli.main()\nexcept SystemExit as end:\n"
+        "    print(end.code, 'prefect' in sys.modules)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CURRICULUM_HOME": str(tmp_path / "home")},
+        check=False,
+    )
+    assert answer.stdout.splitlines()[-1] == "0 False", answer.stderr
+    assert "to make" in answer.stdout
+
+
+def _is_a_mistake(answer: subprocess.CompletedProcess[str], home: Path) -> str:
+    """What an answer says; it must be one that a mistake gets."""
+    assert answer.returncode == 2, answer.stderr
+    assert answer.stderr.startswith("error: ")
+    assert "Traceback" not in answer.stderr
+    assert not list(home.rglob("*")), "something was written"
+    return answer.stderr
+
+
+@pytest.mark.parametrize("command", ORDERING)
+def test_a_fault_in_a_diet_names_file_line_and_field(tmp_path: Path, command: str) -> None:
+    diet = tmp_path / "mine.yaml"
+    diet.write_text(
+        "specialist: mine\ncorpus: sample\nmodel: tiny\ntoken_budget: 1M\nphases:\n"
+        "  - phase: syntax\n    portion: 1\n    servings:\n"
+        "      - {family: v3_simple, shares: 1}\n"
+    )
+    home = tmp_path / "home"
+    said = _is_a_mistake(curriculum(*command.split(), str(diet), home=home), home)
+    assert f"{diet}:9" in said
+    assert "servings.0.shares" in said
+    assert "'share'" in said
+
+
+def test_an_unknown_specialist_names_the_likely_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = _is_a_mistake(curriculum("build", "template", home=home), home)
+    assert "'templates'" in said
+
+
+def test_an_unknown_corpus_names_the_likely_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    answer = curriculum("build", "templates.demo", "--corpus", "sampel", home=home)
+    assert "'sample'" in _is_a_mistake(answer, home)
+
+
+def test_an_unknown_phase_names_those_there_are(tmp_path: Path) -> None:
+    answer = curriculum("train", "templates.demo", "--phase", "sintax", home=tmp_path / "home")
+    assert answer.returncode == 2
+    assert "syntax" in answer.stderr
+
+
+def test_a_wrong_budget_names_the_option(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    answer = curriculum("build", "templates.demo", "--token-budget", "lots", home=home)
+    assert "--token-budget" in _is_a_mistake(answer, home)
+
+
+@pytest.mark.parametrize("what", ["nowhere", "0123abc"])
+def test_inspecting_what_isnt_there_says_so(tmp_path: Path, what: str) -> None:
+    home = tmp_path / "home"
+    assert what in _is_a_mistake(curriculum("inspect", what, home=home), home)
+
+
+def test_checking_what_isnt_there_says_so(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = _is_a_mistake(curriculum("check", str(tmp_path / "nowhere"), home=home), home)
+    assert "no such path" in said
+
+
+def test_looking_at_an_empty_workspace_writes_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert "curriculum demo" in curriculum("status", home=home).stdout
+    assert curriculum("query", "FROM runs", home=home).returncode == 0
+    assert not home.exists()
+
+
+def test_a_dry_build_writes_nothing_and_says_what_it_would_make(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    answer = curriculum("mix", "templates.demo", "--explain", "--phase", "syntax", home=home)
+    assert answer.returncode == 0, answer.stderr
+    assert "rows/family=v3_doxygen" in answer.stdout
+    assert "first version" in answer.stdout
+    assert not list(home.glob("*/*/**/manifest.json"))
+
+
+def test_an_interruption_ends_with_130_and_a_word_on_how_to_go_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "build", "templates.demo", "--home", str(home)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(home.glob("documents/**/manifest.json")):
+        assert process.poll() is None, "it ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
