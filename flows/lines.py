@@ -42,6 +42,20 @@ def count(number: float) -> str:
     return f"{number:.0f}"
 
 
+def run_words(report: Report) -> str:
+    """A run in a sentence.
+
+    >>> run_words(report)
+    'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (budget)'
+    """
+    figures = (
+        ("val_bpb", change(report, "phase", report.phase)),
+        ("anchor", change(report, "anchor", "anchor")),
+    )
+    measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
+    return f"{measured}after {count(report.tokens.valid)} tokens ({report.stopped})"
+
+
 class _Packed(BaseModel):
     """What a rows artefact counted in one domain."""
 
@@ -75,6 +89,27 @@ def yield_lines(built: Built) -> Iterator[Line]:
             "yield": percent(tokens / (rows * each.wanted.row_length)) if rows else "",
             **{outcome: report.encode.documents.get(outcome, 0) for outcome in get_args(Outcome)},
         }
+
+
+def yield_words(built: Built) -> str:
+    """How full the rows of each data set are, in a sentence.
+
+    >>> yield_words(built)
+    'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
+    """
+    listed = ", ".join(f"{line['rows']}: {line['yield']}" for line in yield_lines(built))
+    return f"{listed} of all positions"
+
+
+def mixture_words(mixture: Artefact) -> str:
+    """What a plan holds, in a sentence; with what the mix warns of."""
+    report = mix.report_of(mixture)
+    largest = max(abs(each.tokens / report.tokens - each.share) for each in report.strata)
+    held = (
+        f"{count(report.budget)} tokens in {report.steps:,} steps; "
+        f"no share is off by more than {percent(largest)}"
+    )
+    return ". ".join((held, *report.warnings))
 
 
 def mixture_lines(mixture: Artefact) -> Iterator[Line]:

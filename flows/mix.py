@@ -7,7 +7,7 @@ from curriculum.store import Artefact
 from flows import course, tracking
 from flows.build import build_phase
 from flows.course import Course
-from flows.lines import mixture_lines
+from flows.lines import mixture_lines, mixture_words
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
@@ -18,7 +18,7 @@ def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
     """The plan of a phase; its mixture, planned and realised, on the run's page."""
     with tracking.tracked() as watch:
         mixture = course.mix_phase(plan, phase, built, watch)
-    tracking.show(f"mixture {phase}", "Planned and realised", mixture_lines(mixture))
+    tracking.show(f"mixture {phase}", mixture_words(mixture), mixture_lines(mixture))
     return mixture
 
 

@@ -58,6 +58,8 @@ class _Tracked:
         line = "  ".join(word for word in words if word)
         get_run_logger().info(line)
         share = 100 * progress.done / progress.total if progress.total else 0.0
+        if progress.stage not in self.artifacts and share == 100:
+            return  # What is done at once needs no bar.
         if progress.stage not in self.artifacts:
             made = create_progress_artifact(share, key=_key(progress.stage), description=line)
             assert isinstance(made, UUID), "called inside an event loop"

@@ -8,7 +8,7 @@ from curriculum.store import Artefact
 from flows import course, tracking
 from flows.build import build_phase
 from flows.course import Course
-from flows.lines import figure_lines, report_of
+from flows.lines import figure_lines, report_of, run_words
 from flows.mix import mix_phase
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
@@ -23,7 +23,8 @@ def train_phase(
     """The closed run of a phase; a second try resumes from its last checkpoint."""
     with tracking.tracked() as watch:
         run = course.train_phase(plan, phase, built, mixture, new_attempt=new_attempt, watch=watch)
-    tracking.show(f"val-bpb {phase}", "Lower is better", figure_lines(report_of(run)))
+    report = report_of(run)
+    tracking.show(f"val-bpb {phase}", run_words(report), figure_lines(report))
     return run
 
 

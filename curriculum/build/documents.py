@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from curriculum.build.workers import Team
-from curriculum.corpus import git
-from curriculum.corpus.history import read_changes
+from curriculum.corpus import git, history
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
 from curriculum.families.render import REVISIONS, render, tools
@@ -18,9 +17,6 @@ from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import BUILDABLE_FAMILIES
 from schemas.errors import CorpusError
-
-READER_REVISION = 1
-"""Raised when the reader of histories gives other changes for the same pin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,23 +43,14 @@ def _make(store: Store, task: _Repository) -> tuple[Artefact, ...]:
 
 
 def _recipe(task: _Repository, source: Source, family: str) -> Recipe:
-    spec, corpus = task.spec, task.corpus
-    window = spec.model_dump(
-        mode="json", include={"since", "until", "include", "exclude", "max_commits", "licence"}
-    )
     config: dict[str, JsonValue] = {
         "family": family,
-        "repository": spec.name,
-        "commit": source.commit,
-        "reader": READER_REVISION,
-        "files": list(corpus.files),
-        "history": corpus.history.model_dump(mode="json"),
-        "quality": corpus.quality.model_dump(mode="json"),
-        **window,
+        "reader": history.REVISION,
+        **history.ingredients(source, task.spec, task.corpus),
     }
     return Recipe(
         stage="documents",
-        labels=(("family", family), ("repository", spec.name)),
+        labels=(("family", family), ("repository", task.spec.name)),
         revision=REVISIONS[family],
         config=config,
         tools={"git": git.version(), **tools()},
@@ -77,7 +64,7 @@ def _render(task: _Repository, source: Source, drafts: Sequence[Draft]) -> None:
         writers = {
             _family(draft): files.enter_context(DocumentWriter(draft.path)) for draft in drafts
         }
-        for change in read_changes(source, task.spec, task.corpus, skips):
+        for change in history.read_changes(source, task.spec, task.corpus, skips):
             rendered = render(change, list(writers))
             for document in rendered.documents:
                 writers[document.family].append(document)
