@@ -120,10 +120,10 @@ def tokenizer_train(order: "Order") -> None:
 
 @app.command(rich_help_panel=LOOK)
 def status(home: Home = None, as_json: Json = False) -> None:
-    """What the workspace holds: artefacts by stage, runs, and what is stale."""
-    from flows import report
+    """What the workspace holds, how far each specialist is, and what is stale."""
+    from flows import status as state
 
-    report.status(settings.home(home), as_json=as_json)
+    state.status(settings.home(home), as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -1,11 +1,9 @@
-"""`curriculum status`, `query`, `check` and `gc`: what the workspace holds, and whether it is sound."""
+"""`curriculum query`, `check` and `gc`: what the workspace holds, and whether it is sound."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import filelock
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -13,119 +11,13 @@ from rich.text import Text
 from curriculum import catalog
 from curriculum.rows.check import check as check_rows
 from curriculum.store import Artefact, Store, collect, garbage
-from flows.lines import Line, change, count, report_of
-from flows.show import MUTED, err, out, plain_table, table
+from flows.lines import count
+from flows.show import MUTED, err, out, plain_table
 from schemas.errors import StoreError
-from schemas.job import Job
 from schemas.manifest import MANIFEST_NAME
 
 MOST_LINES = 40
 """Lines of an answer that a terminal shows; --json gives all."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """A run as it stands: closed, running, or interrupted."""
-
-    specialist: str
-    phase: str
-    attempt: int
-    state: str
-    val_bpb: str
-    anchor: str
-    why: str
-    path: str
-
-
-def status(home: Path, *, as_json: bool) -> None:
-    """Artefacts by stage, and the runs with what is stale."""
-    store = Store(home, dry=True)
-    artefacts = list(store.artefacts())
-    runs = list(_runs(store, artefacts))
-    stages = list(_stages(artefacts, len(garbage(store))))
-    if as_json:
-        out.print_json(
-            json.dumps({"home": str(home), "stages": stages, "runs": [*map(asdict, runs)]})
-        )
-        return
-    out.print(Text(str(store.root), "bold"))
-    if not artefacts and not runs:
-        out.print("Nothing here yet. Begin with: curriculum demo")
-        return
-    out.print(table(stages))
-    if runs:
-        out.print()
-        out.print(table(asdict(run) for run in runs))
-
-
-def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
-    for stage in dict.fromkeys(each.manifest.stage for each in artefacts):
-        ours = [each for each in artefacts if each.manifest.stage == stage]
-        size = sum(record.num_bytes for each in ours for record in each.manifest.files)
-        newest = max(each.manifest.created for each in ours)
-        yield {
-            "stage": stage,
-            "artefacts": len(ours),
-            "size": f"{count(size)}B",
-            "newest": newest[:16].replace("T", " "),
-        }
-    if dead:
-        yield {"stage": "unused", "artefacts": dead, "size": "", "newest": "curriculum gc"}
-
-
-def _runs(store: Store, artefacts: list[Artefact]) -> Iterator[Run]:
-    closed = [each for each in artefacts if each.manifest.stage == "runs"]
-    current = {each.key: each for each in sorted(closed, key=lambda run: report_of(run).attempt)}
-    for run in closed:
-        yield _closed(store, run, current)
-    for file in sorted((store.root / "runs").rglob("job.json")):
-        if not (file.parent / MANIFEST_NAME).is_file():
-            yield _open(store, file)
-
-
-def _closed(store: Store, run: Artefact, current: dict[str, Artefact]) -> Run:
-    report = report_of(run)
-    state = "done" if current[run.key] is run else "superseded"
-    why = report.reason
-    for record in run.manifest.inputs:
-        if record.key in current and current[record.key].content != record.content:
-            state = "stale"
-            why = f"{record.name} was trained anew since"
-    return Run(
-        specialist=report.specialist,
-        phase=report.phase,
-        attempt=report.attempt,
-        state=state,
-        val_bpb=change(report, "phase", report.phase),
-        anchor=change(report, "anchor", "anchor"),
-        why=why,
-        path=run.path.relative_to(store.root).as_posix(),
-    )
-
-
-def _open(store: Store, file: Path) -> Run:
-    job = Job.model_validate_json(file.read_text())
-    running = _held(store.root / ".locks" / f"{job.run_key}-{job.attempt}.train.lock")
-    return Run(
-        specialist=job.specialist,
-        phase=job.phase,
-        attempt=job.attempt,
-        state="running" if running else "interrupted",
-        val_bpb="",
-        anchor="",
-        why="" if running else "the same command goes on from its last checkpoint",
-        path=file.parent.relative_to(store.root).as_posix(),
-    )
-
-
-def _held(lock: Path) -> bool:
-    if not lock.is_file():
-        return False
-    try:
-        with filelock.FileLock(lock, timeout=0):
-            return False
-    except filelock.Timeout:
-        return True
 
 
 def query(home: Path, sql: str, *, as_json: bool) -> None:

@@ -1,0 +1,305 @@
+"""The flows: order, gate, skipping and what they show; the doors are stood in for, but for one build."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import State
+
+from curriculum.store import Artefact, Recipe, Store
+from flows import course as doors
+from flows import tracking
+from flows.build import build
+from flows.course import Course, Order
+from flows.deployments import FLOWS
+from flows.parameters import ALL_PHASES, Changes
+from flows.run import run
+from flows.train import train
+from flows.work import chosen, goes_on, outcome
+from schemas.diet import AdvanceWhen
+from schemas.errors import DietError, JobError
+from schemas.job import Report, TokenCounts
+from schemas.progress import Progress, Watch
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+Stopped = Literal["gate", "budget", "failed", "cancelled"]
+
+
+def _report(phase: str, stopped: Stopped) -> Report:
+    return Report(
+        specialist="templates",
+        phase=phase,
+        attempt=1,
+        stopped=stopped,
+        reason="why",
+        steps=3,
+        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        before=(),
+        after=(),
+        history=(),
+        tokens_per_second=1.0,
+        seconds=2.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="",
+    )
+
+
+@dataclass
+class Doors:
+    """Stands in for build, mix and train; notes in which order they were opened."""
+
+    opened: list[str] = field(default_factory=list)
+    anew: list[bool] = field(default_factory=list)
+    stops: dict[str, Stopped] = field(default_factory=dict)
+    failures: list[Exception] = field(default_factory=list)
+
+    def build(self, course: Course, phase: str, watch: Watch) -> object:
+        self.opened.append(f"build {phase}")
+        watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
+        watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
+        if self.failures:
+            raise self.failures.pop()
+        return "rows"
+
+    def mix(self, course: Course, phase: str, built: object, watch: Watch) -> object:
+        assert built == "rows"
+        self.opened.append(f"mix {phase}")
+        return "mixture"
+
+    def train(
+        self,
+        course: Course,
+        phase: str,
+        built: object,
+        mixture: object,
+        *,
+        new_attempt: bool,
+        watch: Watch,
+    ) -> Artefact:
+        assert (built, mixture) == ("rows", "mixture")
+        self.opened.append(f"train {phase}")
+        self.anew.append(new_attempt)
+        recipe = Recipe(stage="runs", labels=(("phase", phase),), revision=len(self.opened))
+        folder = course.store.root / recipe.directory / "attempt=1"
+        folder.mkdir(parents=True)
+        report = _report(phase, self.stops.get(phase, "budget"))
+        (folder / "report.json").write_text(report.model_dump_json())
+        return course.store.publish_run(folder, recipe, {})
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
+    """The flows with doors that do nothing, in a workspace of their own."""
+    stand_ins = Doors()
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
+    monkeypatch.setattr(doors, "build_phase", stand_ins.build)
+    monkeypatch.setattr(doors, "mix_phase", stand_ins.mix)
+    monkeypatch.setattr(doors, "train_phase", stand_ins.train)
+    for place in ("build.yield", "mix.mixture"):
+        monkeypatch.setattr(f"flows.{place}_lines", lambda _: [])
+        monkeypatch.setattr(f"flows.{place}_words", lambda _: "")
+    return stand_ins
+
+
+def _plan(tmp_path: Path, specialist: str = "templates.demo") -> Course:
+    return doors.course(Order(specialist=specialist, home=tmp_path), dry=True)
+
+
+def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
+    runs = run(specialist="templates.demo")
+    assert stand_ins.opened == [
+        *("build syntax", "mix syntax", "train syntax"),
+        *("build edits", "mix edits", "train edits"),
+        *("build anneal", "mix anneal", "train anneal"),
+    ]
+    assert len(runs) == 3
+    assert stand_ins.anew == [False, False, False]
+
+
+def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: Doors) -> None:
+    run(specialist="templates.demo", phase="edits")
+    assert stand_ins.opened == ["build edits", "mix edits", "train edits"]
+    assert stand_ins.anew == [True]
+
+
+def test_the_train_flow_never_begins_a_finished_phase_anew(stand_ins: Doors) -> None:
+    train(specialist="templates.demo", phase="edits")
+    assert stand_ins.anew == [False]
+
+
+def test_a_cancelled_phase_ends_the_walk(stand_ins: Doors) -> None:
+    stand_ins.stops["syntax"] = "cancelled"
+    assert len(run(specialist="templates.demo")) == 1
+    assert stand_ins.opened[-1] == "train syntax"
+
+
+def test_a_failed_phase_fails_the_run(stand_ins: Doors) -> None:
+    stand_ins.stops["syntax"] = "failed"
+    state: State[Any] = run(specialist="templates.demo", return_state=True)
+    assert state.is_failed()
+    assert "JobError" in str(state.message)
+
+
+def test_what_may_pass_is_tried_again(stand_ins: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_ins.failures = [OSError("the disk hiccuped")]
+    monkeypatch.setattr("flows.build.build_phase.retry_delay_seconds", 0)
+    build(specialist="templates.demo", phase="syntax")
+    assert stand_ins.opened == ["build syntax", "build syntax"]
+
+
+def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
+    stand_ins.failures = [DietError("here", cause="so", cure="otherwise")]
+    with pytest.raises(DietError):
+        build(specialist="templates.demo", phase="syntax")
+    assert stand_ins.opened == ["build syntax"]
+
+
+def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
+    seen: list[Progress] = []
+    token = tracking.onlooker.set(seen.append)
+    try:
+        state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
+    finally:
+        tracking.onlooker.reset(token)
+    assert [each.done for each in seen] == [0, 2]
+    with get_client(sync_client=True) as client:
+        response = client.request(
+            "POST",
+            "/artifacts/filter",
+            json={"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}},
+        )
+    assert [(each["key"], each["data"]) for each in response.json()] == [("rows", 100.0)]
+
+
+def test_a_phase_of_families_that_are_not_built_is_skipped_and_named(tmp_path: Path) -> None:
+    plan = _plan(tmp_path, "templates")
+    said: list[str] = []
+    names = list(chosen(plan, None, said.append))
+    left = [each.name for each in plan.phases if each.name not in names]
+    assert left
+    for name in left:
+        assert any(line.startswith(f"{name} is skipped: ") for line in said)
+
+
+def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors) -> None:
+    with pytest.raises(DietError, match="not built by this version"):
+        run(specialist="templates", phase="structure")
+    assert stand_ins.opened == []
+
+
+class TestGate:
+    """The trainer decides; the flow reads why it stopped."""
+
+    def _run(self, tmp_path: Path, stopped: Stopped) -> Artefact:
+        store = Store(tmp_path / stopped)
+        recipe = Recipe(stage="runs", labels=(), revision=1)
+        folder = store.root / recipe.directory / "attempt=1"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(_report("syntax", stopped).model_dump_json())
+        return store.publish_run(folder, recipe, {})
+
+    def _gated(self, tmp_path: Path, on_budget: Literal["advance", "hold"]) -> Course:
+        plan = _plan(tmp_path)
+        first = replace(plan.phases[0], advance_when=AdvanceWhen(min_tokens=1), on_budget=on_budget)
+        return replace(plan, phases=(first, *plan.phases[1:]))
+
+    @pytest.mark.parametrize(
+        ("stopped", "on_budget", "on"),
+        [
+            ("gate", "hold", True),
+            ("gate", "advance", True),
+            ("budget", "advance", True),
+            ("budget", "hold", False),
+            ("cancelled", "advance", False),
+        ],
+    )
+    def test_the_report_decides(
+        self, tmp_path: Path, stopped: Stopped, on_budget: Literal["advance", "hold"], on: bool
+    ) -> None:
+        said: list[str] = []
+        plan = self._gated(tmp_path, on_budget)
+        assert goes_on(plan, "syntax", self._run(tmp_path, stopped), said.append) is on
+        assert bool(said) is not on
+
+    def test_a_failure_is_an_error_that_names_the_run(self, tmp_path: Path) -> None:
+        failed = self._run(tmp_path, "failed")
+        with pytest.raises(JobError, match=str(failed.path)):
+            goes_on(self._gated(tmp_path, "advance"), "syntax", failed, lambda _: None)
+
+
+class TestOutcome:
+    """What a walk says at its end."""
+
+    def _runs(self, tmp_path: Path, *, made: bool) -> list[Artefact]:
+        run = TestGate()._run(tmp_path, "budget")
+        return [replace(run, made=made)]
+
+    def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
+        said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False))
+        assert said == "Nothing to do: everything is there."
+
+    def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
+        said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True))
+        assert "stale: edits, anneal" in said
+
+    def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
+        said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True))
+        assert "stale" not in said
+
+
+def test_the_form_offers_names_and_explains_every_field() -> None:
+    for flow in FLOWS:
+        fields = flow.parameters.properties
+        assert "templates.demo" in fields["specialist"]["enum"]
+        assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
+        assert {"syntax", "edits", "file_graph"} < {*fields["phase"]["enum"]}
+        assert flow.parameters.required == ["specialist"]
+        changes = flow.parameters.definitions["Changes"]["properties"]
+        assert {*changes} == {*Changes.model_fields}
+        for each in (fields["specialist"], fields["phase"], *changes.values()):
+            assert each["description"]
+            assert "anyOf" not in each, "a toggle between a type and None"
+
+
+def test_changes_are_the_fields_of_an_order() -> None:
+    order = Order(specialist="templates", home=Path("home"), **Changes().model_dump())
+    assert order == Order(specialist="templates", home=Path("home"))
+
+
+def test_what_the_flow_builds_is_what_the_command_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"max_commits": 4, "versions_per_path": 1, "workers": 1}
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path / "flow"))
+    build(specialist="templates.demo", phase="syntax", changes=Changes(**changes))
+    words = [
+        "--phase",
+        "syntax",
+        "--max-commits",
+        "4",
+        "--versions-per-path",
+        "1",
+        "--workers",
+        "1",
+    ]
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "flows.cli", "build", "templates.demo", *words),
+            *("--home", str(tmp_path / "command")),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    contents = [
+        sorted((each.key, each.content) for each in Store(tmp_path / home).artefacts())
+        for home in ("flow", "command")
+    ]
+    assert contents[0] == contents[1]
+    assert len(contents[0]) > 10
