@@ -148,7 +148,7 @@ class Answer:
     rows: list[tuple[Any, ...]]
 
 
-def open_catalog(root: Path | None = None) -> duckdb.DuckDBPyConnection:
+def open_catalog(root: Path | str | None = None) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the views of a workspace, by default of $CURRICULUM_HOME.
 
     An empty workspace gives empty views with the right columns.
@@ -156,7 +156,7 @@ def open_catalog(root: Path | None = None) -> duckdb.DuckDBPyConnection:
     Raises:
         StoreError: for an artefact that isn't what its manifest says.
     """
-    home = root or Path(os.environ.get("CURRICULUM_HOME", "workspace"))
+    home = Path(root or os.environ.get("CURRICULUM_HOME", "workspace"))
     store = Store(home, dry=True)
     artefacts = list(store.artefacts())
     dead = {artefact.path for artefact in garbage(store)}
@@ -314,10 +314,10 @@ def _run(artefact: Artefact, report: Report) -> dict[str, Any]:
         "attempt": report.attempt,
         "stopped": report.stopped,
         "reason": report.reason,
-        "phase_bpb_before": _mean(report.before, "phase", report.phase),
-        "phase_bpb_after": _mean(report.after, "phase", report.phase),
-        "anchor_bpb_before": _mean(report.before, "anchor", "anchor"),
-        "anchor_bpb_after": _mean(report.after, "anchor", "anchor"),
+        "phase_bpb_before": _mean(report.before, "phase"),
+        "phase_bpb_after": _mean(report.after, "phase"),
+        "anchor_bpb_before": _mean(report.before, "anchor"),
+        "anchor_bpb_after": _mean(report.after, "anchor"),
         "steps": report.steps,
         "positions": report.tokens.positions,
         "valid_tokens": report.tokens.valid,
@@ -332,15 +332,10 @@ def _run(artefact: Artefact, report: Report) -> dict[str, Any]:
     }
 
 
-def _mean(figures: Iterable[Figure], kind: str, phase: str) -> float | None:
-    return next(
-        (
-            figure.val_bpb
-            for figure in figures
-            if (figure.kind, figure.phase, figure.family) == (kind, phase, "*")
-        ),
-        None,
-    )
+def _mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> float | None:
+    """The weighted mean of the anchor, or of the phase that came last."""
+    means = [each.val_bpb for each in figures if (each.kind, each.family) == (kind, "*")]
+    return means[-1] if means else None
 
 
 def _figures(artefact: Artefact, report: Report) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.store import Artefact, Store
-from flows import work
+from curriculum.store.recipe import KEY_DIGITS
+from flows import settings, work
 from flows.course import Order
 from flows.lines import Line, change, count, percent, report_of
 from flows.show import ACCENT, MUTED, out, table
@@ -54,17 +55,23 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
         )
     runs = work.flow(order, None)
     out.print()
-    out.print(table(_summary(Store(home), runs)))
-    _next_steps(home)
+    out.print(table(_summary(runs)))
+    _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
 
 
-def _summary(store: Store, runs: tuple[Artefact, ...]) -> Iterator[Line]:
+def _some_rows(store: Store) -> Artefact:
+    return next(
+        each for each in store.artefacts("rows") if each.manifest.labels["split"] == "train"
+    )
+
+
+def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
     for run in runs:
         report = report_of(run)
         yield {
             "phase": report.phase,
-            "val_bpb before → after": change(report, "phase", report.phase),
-            "anchor": change(report, "anchor", "anchor"),
+            "val_bpb before → after": change(report, "phase"),
+            "anchor": change(report, "anchor"),
             "yield": percent(report.tokens.valid / report.tokens.positions),
             "tokens": count(report.tokens.valid),
             "steps": report.steps,
@@ -72,21 +79,21 @@ def _summary(store: Store, runs: tuple[Artefact, ...]) -> Iterator[Line]:
         }
 
 
-def _next_steps(home: Path) -> None:
-    place = "" if home == Path("workspace").absolute() else f" --home {home}"
-    say = out.print
-    say(Text.assemble("\nEverything lies in ", (str(home), "bold"), ": documents, rows, runs …"))
-    say("Three questions to paste:")
+def _next_steps(home: Path, rows: str) -> None:
+    place = "" if home == settings.home() else f" --home {home}"
+    _say("\nEverything lies in ", (str(home), "bold"))
+    _say("\nThree questions to paste:")
     for question, sql in QUESTIONS:
-        say(Text(f"\n  {question}", MUTED))
-        say(Text(f'  curriculum query{place} "{sql}"', ACCENT), soft_wrap=True)
-    say(Text("\n  The same from Python:", MUTED))
-    say(
-        Text(
-            '  python -c "from pathlib import Path; from curriculum.catalog import open_catalog; '
-            f"print(open_catalog(Path('{home}')).sql('FROM runs'))\"",
-            ACCENT,
-        ),
-        soft_wrap=True,
-    )
-    say(Text("\nNext: ", MUTED).append(f"curriculum inspect{place} KEY", ACCENT), end="")
+        _say((f"  # {question}", MUTED))
+        _say((f'  curriculum query{place} "{sql}"\n', ACCENT))
+    _say("The same in Python, where every answer is a DuckDB relation:")
+    _say(("  from curriculum.catalog import open_catalog", ACCENT))
+    _say((f'  open_catalog("{home}").sql("FROM runs").show()\n', ACCENT))
+    _say("Next: look at a packed row, or start runs from a form and watch them:")
+    _say((f"  curriculum inspect{place} {rows}", ACCENT))
+    _say((f"  curriculum serve{place}", ACCENT))
+
+
+def _say(*parts: str | tuple[str, str]) -> None:
+    """A line that can be copied whole: never broken, never shortened."""
+    out.print(Text.assemble(*parts), soft_wrap=True)

@@ -1,14 +1,16 @@
 """What stages leave, as lines of words and numbers; the terminal and a run's page show the same."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import get_args
+from typing import Literal, get_args
 
 from pydantic import BaseModel
 
 from curriculum import mix
 from curriculum.build import Built
+from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
 from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, Report
 
 REPORT_NAME = "report.json"
@@ -49,8 +51,8 @@ def run_words(report: Report) -> str:
     'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (budget)'
     """
     figures = (
-        ("val_bpb", change(report, "phase", report.phase)),
-        ("anchor", change(report, "anchor", "anchor")),
+        ("val_bpb", change(report, "phase")),
+        ("anchor", change(report, "anchor")),
     )
     measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
     return f"{measured}after {count(report.tokens.valid)} tokens ({report.stopped})"
@@ -128,13 +130,28 @@ def mixture_lines(mixture: Artefact) -> Iterator[Line]:
         }
 
 
+def branch_lines(branch: Branch, depth: int = 0) -> Iterator[Line]:
+    """A line a branch of a mixture, indented two spaces a level."""
+    yield {
+        "mixture": "  " * depth + branch.title,
+        "tokens": count(branch.tokens),
+        "planned": percent(branch.planned),
+        "realised": percent(branch.realised) if branch.realised is not None else "",
+        "repetition": f"{branch.repetition:.2f}" if branch.repetition is not None else "",
+        "key": (branch.key or "")[:KEY_DIGITS],
+        "note": branch.note,
+    }
+    for each in branch.branches:
+        yield from branch_lines(each, depth + 1)
+
+
 def run_line(report: Report) -> Line:
     """A run in a line: val_bpb before and after, what it consumed, why it stopped."""
     return {
         "phase": report.phase,
         "attempt": report.attempt,
-        "val_bpb": change(report, "phase", report.phase),
-        "anchor": change(report, "anchor", "anchor"),
+        "val_bpb": change(report, "phase"),
+        "anchor": change(report, "anchor"),
         "tokens": count(report.tokens.valid),
         "steps": report.steps,
         "tokens/s": f"{report.tokens_per_second:,.0f}",
@@ -158,18 +175,18 @@ def figure_lines(report: Report) -> Iterator[Line]:
         }
 
 
-def change(report: Report, kind: str, phase: str) -> str:
+def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured."""
-    before, after = mean(report.before, kind, phase), mean(report.after, kind, phase)
+    before, after = mean(report.before, kind), mean(report.after, kind)
     if after is None:
         return ""
     return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
 
 
-def mean(figures: Iterable[Figure], kind: str, phase: str) -> Figure | None:
-    """The weighted mean of one evaluation."""
-    wanted = (kind, phase, "*")
-    return next((each for each in figures if (each.kind, each.phase, each.family) == wanted), None)
+def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:
+    """The weighted mean of one evaluation: the anchor, or the phase that came last."""
+    means = [each for each in figures if (each.kind, each.family) == (kind, "*")]
+    return means[-1] if means else None
 
 
 def _place(figure: Figure) -> tuple[str, str, str, str]:

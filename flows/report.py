@@ -79,7 +79,9 @@ def check(paths: list[Path]) -> None:
         rows = [each.path for each in artefacts if each.manifest.stage == "rows"]
         for folder in rows or ([] if artefacts else [path]):
             _check_rows(folder)
-        out.print(f"{path}: {len(artefacts)} artefacts are what their manifests say")
+        out.print(
+            f"{path}: {len(artefacts)} artefacts are what their manifests say", soft_wrap=True
+        )
 
 
 def _artefacts(path: Path) -> Iterator[Artefact]:
@@ -100,7 +102,8 @@ def _check_rows(folder: Path) -> None:
         err.print(Text(f"inferred: {', '.join(report.fallbacks)}", MUTED))
     out.print(
         f"{folder}: {report.rows:,} rows of {report.files} files keep the contract "
-        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored)"
+        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored)",
+        soft_wrap=True,
     )
 
 

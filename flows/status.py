@@ -22,7 +22,7 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A phase of a specialist as it stands: done, earlier, stale, running, interrupted, missing or waiting."""
+    """How a phase stands: done, earlier, stale, running, interrupted, missing or waiting."""
 
     specialist: str
     phase: str
@@ -109,8 +109,8 @@ def _closed(
         phase=report.phase,
         attempt=str(report.attempt),
         state=state,
-        val_bpb=change(report, "phase", report.phase),
-        anchor=change(report, "anchor", "anchor"),
+        val_bpb=change(report, "phase"),
+        anchor=change(report, "anchor"),
         why=why,
         key=run.key,
         path=run.path.relative_to(store.root).as_posix(),
@@ -158,7 +158,7 @@ def _ahead(way: Way, phases: list[ResolvedPhase]) -> Iterator[Run]:
     for phase in phases:
         reasons = missing(phase)
         state = "missing" if reasons or first else "waiting"
-        why = f"{reasons[0].value} {reasons[0].cause}" if reasons else "comes next"
+        why = f"{reasons[0].value}; {reasons[0].cause}" if reasons else "comes next"
         first = first and bool(reasons)
         yield Run(
             specialist=_name(way),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from rich.text import Text
 
@@ -10,13 +11,15 @@ from curriculum.build.selection import selection_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
 from curriculum.diets.resolve import missing
+from curriculum.diets.tree import explain_diet, explain_plan
+from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
 from flows import settings
 from flows.course import Course, Order, build_phase, course, mix_phase, train_phase
-from flows.lines import report_of, run_line
+from flows.lines import branch_lines, report_of, run_line
 from flows.show import ACCENT, MUTED, err, out, table, watching
 from schemas.errors import JobError
-from schemas.progress import Watch
+from schemas.progress import Watch, unwatched
 
 
 def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iterator[str]:
@@ -31,7 +34,7 @@ def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iter
     for each in plan.phases:
         reasons = missing(each)
         if reasons:
-            skip(f"{each.name} is skipped: {reasons[0].value} {reasons[0].cause}")
+            skip(f"{each.name} is skipped: {reasons[0].value}; {reasons[0].cause}")
         else:
             yield each.name
 
@@ -39,35 +42,53 @@ def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iter
 def build(order: Order, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only says what would be made, and why."""
     plan = course(order, dry=dry)
-    with watching() as watch:
+    made: list[Artefact] = []
+    with _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
-            build_phase(plan, name, watch)
-    _account(plan.store, dry=dry)
+            made += build_phase(plan, name, watch).artefacts()
+    _account(plan.store, made)
 
 
 def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     """Build, then lay down which rows are trained on, in which order."""
     plan = course(order, dry=dry)
-    with watching() as watch:
+    made: list[Artefact] = []
+    with _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
-            mix_phase(plan, name, build_phase(plan, name, watch), watch)
-    _account(plan.store, dry=dry)
+            built = build_phase(plan, name, watch)
+            made += [*built.artefacts(), mix_phase(plan, name, built, watch)]
+    if dry:
+        out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
+    for mixture in made:
+        if mixture.manifest.stage == "mixtures" and not mixture.planned:
+            title = mixture.manifest.labels["phase"]
+            shown = explain_plan(mixture_report_of(mixture), title=title, key=mixture.key)
+            out.print(table(branch_lines(shown)))
+    _account(plan.store, made)
 
 
 def train(order: Order, phase: str | None, *, dry: bool) -> None:
-    """Build, mix and train, phase by phase, without Prefect; a named phase is trained anew."""
+    """Build, mix and train what isn't trained yet, without Prefect."""
     plan = course(order, dry=dry)
-    with watching() as watch:
-        runs = list(_train(plan, phase, watch))
-    _account(plan.store, dry=dry)
-    if not dry:
-        out.print(table(run_line(report_of(run)) for run in runs))
+    with _watching(dry=dry) as watch:
+        made = list(_train(plan, phase, watch))
+    _account(plan.store, made)
+    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
+    out.print(table(run_line(report_of(run)) for run in runs))
+
+
+def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
+    """A dry walk takes a second; what it says at its end is enough."""
+    return nullcontext(unwatched) if dry else watching()
 
 
 def _train(plan: Course, phase: str | None, watch: Watch) -> Iterator[Artefact]:
+    """Every artefact on the way, the runs among them."""
     for name in chosen(plan, phase, warn):
         built = build_phase(plan, name, watch)
+        yield from built.artefacts()
         mixture = mix_phase(plan, name, built, watch)
+        yield mixture
         run = train_phase(plan, name, built, mixture, new_attempt=False, watch=watch)
         yield run
         if not run.planned and not goes_on(plan, name, run, warn):
@@ -97,37 +118,41 @@ def goes_on(plan: Course, phase: str, run: Artefact, say: Callable[[str], None])
 
 def warn(line: str) -> None:
     """A line that a person should not miss, on stderr."""
-    err.print(Text(line, "yellow"))
+    err.print(Text(line, "yellow"), soft_wrap=True)
 
 
-def _account(store: Store, *, dry: bool) -> None:
+def _account(store: Store, made: Sequence[Artefact]) -> None:
     """What was there and what was made, stage by stage; of a dry walk also why."""
-    fresh: Counter[str] = Counter()
-    there: Counter[str] = Counter()
-    steps = {step.recipe.key: step for step in store.steps}.values()
-    for step in steps:
-        (there if step.outcome == "there" else fresh)[step.recipe.stage] += 1
-    for stage in dict.fromkeys(step.recipe.stage for step in steps):
-        word = "to make" if dry else "made"
+    distinct: dict[tuple[str, str], Artefact] = {}
+    for each in made:
+        distinct.setdefault((each.manifest.stage, each.key), each)
+    fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
+    there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
+    for stage in dict.fromkeys(stage for stage, _ in distinct):
         out.print(
             Text(f"{stage:<12}", "bold"),
-            Text(f"{fresh[stage]:>4} {word}", ACCENT if fresh[stage] else MUTED),
+            Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
             Text(f"{there[stage]:>4} there", MUTED),
         )
     if not fresh:
         out.print("Nothing to do: everything is there.")
-    if dry:
-        _why(store, [step for step in steps if step.outcome == "planned"])
+    if store.dry:
+        _why(store, [step for step in store.steps if step.outcome == "planned"])
 
 
 def _why(store: Store, planned: Sequence[Step]) -> None:
     """Of each artefact that would be made, what differs from the version before it."""
-    for step in planned:
+    for step in {step.recipe.key: step for step in planned}.values():
         explanation = explain(store, step.recipe)
         note = "  first version" if explanation.first else ""
         out.print(Text(explanation.shelf, "bold"), Text(note, MUTED))
         for each in explanation.differences:
-            out.print(Text(f"  {each.name}: {each.before} → {each.now}", MUTED))
+            out.print(Text(f"  {each.name}: {_short(each.before)} → {_short(each.now)}", MUTED))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
