@@ -39,9 +39,18 @@ def count(number: float) -> str:
     ('950', '16.1M')
     """
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= 0.9995 * size:
             return f"{number / size:.3g}{letter}"
     return f"{number:.0f}"
+
+
+def number(amount: int, thing: str) -> str:
+    """So many of a thing.
+
+    >>> number(1, "file"), number(1200, "file")
+    ('1 file', '1,200 files')
+    """
+    return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
 
 
 def run_words(report: Report) -> str:

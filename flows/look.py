@@ -17,7 +17,7 @@ from rich.text import Text
 
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from flows.lines import count, figure_lines, mixture_lines, percent, report_of, run_line
+from flows.lines import count, figure_lines, mixture_lines, number, percent, report_of, run_line
 from flows.show import ACCENT, MUTED, colour, out, plain_table, table
 from schemas.errors import StoreError
 
@@ -99,9 +99,11 @@ def look(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableTyp
             yield from _documents(artefact, wish)
         case "mixtures":
             yield table(mixture_lines(artefact))
+            yield ""
             yield _plan(artefact, wish)
         case "runs":
             yield table([run_line(report_of(artefact))])
+            yield ""
             yield table(figure_lines(report_of(artefact)))
         case _:
             yield _counts(artefact)
@@ -129,7 +131,7 @@ def _header(store: Store, artefact: Artefact) -> Text:
         (f"{manifest.stage} ", f"bold {ACCENT}"),
         (labels, "bold"),
         (
-            f"\n{where} · {len(manifest.files)} files · {count(size)}B · {manifest.created[:19]}",
+            f"\n{where} · {number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}",
             MUTED,
         ),
     )
@@ -154,7 +156,7 @@ def _rows(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableTy
 def _row_panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: bool) -> Panel:
     length = len(row.input_ids)
     header = Text(
-        f"{row.valid:,}/{length:,} tokens · {len(row.document_ids)} documents · "
+        f"{row.valid:,}/{length:,} tokens · {number(len(row.document_ids), 'document')} · "
         f"{percent(row.valid / length)} packed · {percent(row.scored / row.valid)} scored · "
         f"{row.domain}"
     )
@@ -214,7 +216,7 @@ def _documents(artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
     for line in itertools.islice(_lines(artefact, wish), wish.rows):
         origin = line["provenance"][0]
         header = Text(
-            f"{line['num_bytes']:,} bytes · {len(line['parts'])} parts · {line['language']} · "
+            f"{line['num_bytes']:,} bytes · {number(len(line['parts']), 'part')} · {line['language']} · "
             f"{line['licence'] or 'no licence'} · {origin['repository']} {origin['commit'][:10]} "
             f"{origin['path']}"
         )

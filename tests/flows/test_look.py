@@ -1,0 +1,247 @@
+"""Looking at a workspace: what `inspect`, `status`, `check`, `query` and `gc` print of a small build."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from curriculum.store import Artefact, Store
+from flows import look, report, show, status, work
+from flows.course import Order
+from flows.lines import Line, count, number, percent
+from schemas.errors import CurriculumError, StoreError
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the rows and the plan of one phase, from a few commits."""
+    home = tmp_path_factory.mktemp("home")
+    order = Order(
+        specialist="templates.demo",
+        home=home,
+        max_commits=6,
+        versions_per_path=2,
+        workers=1,
+        token_budget="16K",
+        max_repetition=100.0,
+    )
+    work.mix(order, "syntax", dry=False)
+    return home
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """What is printed, without colours, 140 columns wide."""
+    console = Console(record=True, width=140, color_system=None)
+    for module in (look, report, status, work):
+        monkeypatch.setattr(module, "out", console)
+    return console
+
+
+def _artefact(home: Path, stage: str, **labels: str) -> Artefact:
+    return next(
+        each
+        for each in Store(home, dry=True).artefacts(stage)
+        if labels.items() <= each.manifest.labels.items()
+    )
+
+
+def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: Console) -> None:
+    rows = _artefact(home, "rows", split="train", family="v2_doxygen")
+    look.show(home, rows.key[:12], look.Wish(rows=2), as_json=False)
+    said = printed.export_text()
+    for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
+        assert line["pack_id"] in said
+        assert f"{line['valid_token_count']}/512 tokens" in said
+        assert number(line["num_docs"], "document") in said
+    assert re.search(r"■ 0 +(lattice|arena|ringlog) +[0-9a-f]{10} +\S+\.\w+ +0 +\d+", said)
+    assert "@file" in said, "the text is not decoded"
+
+
+def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
+    rows = _artefact(home, "rows", split="train", family="v3_simple")
+    wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
+    look.show(home, str(rows.path), look.Wish(pack_id=wanted), as_json=False)
+    assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
+
+
+def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
+    rows = _artefact(home, "rows", split="train", family="v3_doxygen")
+    look.show(home, rows.key, look.Wish(), as_json=False)
+    short = printed.export_text()
+    look.show(home, rows.key, look.Wish(full=True), as_json=False)
+    full = printed.export_text()
+    assert "more lines (--full)" in short
+    assert "more lines" not in full
+    assert len(full) > len(short)
+
+
+def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
+    rows = _artefact(home, "rows", split="train", family="v3_doxygen")
+    console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
+    for piece in look.look(Store(home, dry=True), rows, look.Wish()):
+        console.print(piece)
+    assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
+
+
+@pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
+def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
+    artefact = _artefact(home, stage)
+    look.show(home, artefact.key[:12], look.Wish(), as_json=False)
+    said = printed.export_text()
+    assert said.startswith(stage)
+    assert artefact.key[:12] in said
+    assert len(said.splitlines()) > 4
+
+
+@pytest.mark.parametrize("stage", ["rows", "documents", "mixtures", "tokens"])
+def test_json_is_json_with_the_manifest(
+    home: Path, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    artefact = _artefact(home, stage)
+    look.show(home, artefact.key, look.Wish(rows=2), as_json=True)
+    said = json.loads(capsys.readouterr().out)
+    assert said["manifest"]["key"] == artefact.key
+    assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)
+
+
+def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
+    store = Store(home, dry=True)
+    keys = [each.key for each in store.artefacts()]
+    shared = next(digit for digit in "0123456789abcdef" if sum(key[0] == digit for key in keys) > 1)
+    with pytest.raises(StoreError, match="several keys begin so"):
+        look.find(store, shared)
+
+
+def _row(starts: list[int], valid: int, length: int) -> look.Row:
+    return look.Row(
+        pack_id="r-0",
+        input_ids=[0] * length,
+        loss_mask=[1] * length,
+        doc_starts=[*starts, valid] if valid < length else starts,
+        valid=valid,
+        scored=valid,
+        document_ids=[f"d{index}" for index in range(len(starts))],
+        domain="general",
+    )
+
+
+def test_a_rows_documents_tile_its_valid_tokens() -> None:
+    assert _row([0, 3], 5, 8).spans == [(0, 3), (3, 5)]
+    assert _row([0], 8, 8).spans == [(0, 8)]
+
+
+def test_the_strip_is_as_wide_whatever_it_shows() -> None:
+    assert len(look.strip(_row([0, 480], 960, 960))) == look.STRIP_WIDTH
+    assert look.strip(_row([0, 480], 720, 960)).plain == "█" * 72 + "░" * 24
+    tiny = look.strip(_row([0, 1, 2], 960, 960))
+    assert [span.style for span in tiny.spans] == [show.colour(index) for index in range(3)]
+
+
+def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
+    status.status(home, as_json=False)
+    said = printed.export_text()
+    assert re.search(r"documents +12 ", said)
+    assert re.search(r"mixtures +1 ", said)
+    assert "unused" not in said
+
+
+def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> None:
+    report.check([home])
+    said = printed.export_text()
+    rows = [*Store(home, dry=True).artefacts("rows")]
+    assert said.count("keep the contract") == len(rows) == 7
+    assert f"{len([*Store(home, dry=True).artefacts()])} artefacts are what" in said
+
+
+def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
+    rows = _artefact(home, "rows", split="val")
+    file = rows.files()[0]
+    content = file.read_bytes()
+    try:
+        file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+        with pytest.raises(StoreError, match=re.escape(str(file))):
+            report.check([rows.path])
+    finally:
+        file.write_bytes(content)
+
+
+def test_numbers_in_an_answer_stand_right_and_wide_ones_become_records(
+    home: Path, printed: Console
+) -> None:
+    report.query(
+        home, "SELECT 'a' AS name, 12 AS n UNION SELECT 'b', 1234 ORDER BY n", as_json=False
+    )
+    assert printed.export_text().splitlines()[:3] == ["name      n", "a        12", "b     1,234"]
+    report.query(home, "SELECT repeat('x', 200) AS long, 1 AS n", as_json=False)
+    assert printed.export_text().splitlines()[0].split() == ["column", "value"]
+
+
+def test_a_long_answer_is_cut_and_says_so(
+    home: Path, printed: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "err", printed)
+    report.query(home, "SELECT * FROM range(1000)", as_json=False)
+    said = printed.export_text()
+    assert len(said.splitlines()) < 60
+    assert "960 more: --json shows all" in said
+
+
+def test_an_answer_as_json_is_a_line_a_row(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report.query(home, "SELECT range AS n FROM range(1000)", as_json=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"n": each} for each in range(1000)]
+
+
+def test_gc_removes_what_nothing_refers_to_and_nothing_else(
+    tmp_path: Path, printed: Console
+) -> None:
+    order = Order(
+        specialist="templates.demo", home=tmp_path, max_commits=2, versions_per_path=1, workers=1
+    )
+    work.build(order, "syntax", dry=False)
+    before = {each.path for each in Store(tmp_path).artefacts()}
+    work.build(replace(order, max_commits=3), "syntax", dry=False)
+    kept = {each.path for each in Store(tmp_path).artefacts()} - before
+    report.gc(tmp_path, sure=True)
+    after = {each.path for each in Store(tmp_path).artefacts()}
+    assert kept
+    assert kept <= after
+    assert before - after
+    report.check([tmp_path])
+    report.gc(tmp_path, sure=True)
+    assert "Nothing to remove" in printed.export_text()
+
+
+def test_a_table_puts_numbers_right() -> None:
+    console = Console(record=True, width=80, color_system=None)
+    lines: list[Line] = [{"name": "a", "n": 12}, {"name": "b", "n": 1234}]
+    console.print(show.table(lines))
+    assert [line.rstrip() for line in console.export_text().splitlines()] == [
+        "name      n",
+        "a        12",
+        "b     1,234",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (percent(0.9954), "99.5%"),
+        (count(950), "950"),
+        (count(16_100_000), "16.1M"),
+        (count(999_999), "1M"),
+        (number(1, "file"), "1 file"),
+        (number(1200, "file"), "1,200 files"),
+    ],
+)
+def test_numbers_are_short(said: str, meant: str) -> None:
+    assert said == meant
+
+
+def test_mistakes_are_one_kind() -> None:
+    assert issubclass(StoreError, CurriculumError)
