@@ -1,7 +1,9 @@
 """Tasks over processes: tree-sitter and Python hold the lock that threads would share."""
 
+import contextlib
 import multiprocessing
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,10 +56,12 @@ class Team:
         # spawn: a forked child would inherit the threads' locks of polars and Arrow.
         context = multiprocessing.get_context("spawn")
         size = min(self.workers, len(missing))
-        with ProcessPoolExecutor(size, mp_context=context) as pool:
-            futures: dict[Future[tuple[Artefact, ...]], int] = {
-                pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at for at in missing
-            }
+        with ProcessPoolExecutor(size, mp_context=context, initializer=_die_quietly) as pool:
+            with _interrupts_held():
+                futures: dict[Future[tuple[Artefact, ...]], int] = {
+                    pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at
+                    for at in missing
+                }
             done = len(tasks) - len(missing)
             try:
                 for future in as_completed(futures):
@@ -71,6 +75,22 @@ class Team:
 
     def _tell(self, stage: str, item: str, done: int, total: int) -> None:
         self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Processes that are started meanwhile don't see an interrupt before they are ready for it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _die_quietly() -> None:
+    """A worker ends at an interrupt without a word: the parent says what there is to say."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:

@@ -109,8 +109,6 @@ class Store:
         self.root = root.absolute()
         self.dry = dry
         self.steps: list[Step] = []
-        if not dry:
-            self._open()
 
     @staticmethod
     def containing(path: Path) -> "Store":
@@ -127,7 +125,7 @@ class Store:
         )
 
     def workspace(self) -> WorkspaceFile:
-        """Who this workspace is."""
+        """Who this workspace is; its first writer made it."""
         return WorkspaceFile.model_validate_json((self.root / WORKSPACE_NAME).read_text())
 
     def find(self, recipe: Recipe) -> Artefact | None:
@@ -224,6 +222,7 @@ class Store:
 
     def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
         """List artefacts as live, a path a line, in current/<name>.txt; gc keeps them and their inputs."""
+        self._open()
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
@@ -235,12 +234,14 @@ class Store:
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a name against other processes; the system lets go of it when the holder dies."""
+        self._open()
         folder = self.root / ".locks"
         folder.mkdir(exist_ok=True)
         with filelock.FileLock(folder / f"{name}.lock"):
             yield
 
     def _open(self) -> None:
+        """Make the workspace before the first write, so that a mistake leaves none behind."""
         self.root.mkdir(parents=True, exist_ok=True)
         file = self.root / WORKSPACE_NAME
         if not file.is_file():
