@@ -20,6 +20,7 @@ from curriculum.tokens.codec import Tokenizer
 from flows.lines import count, figure_lines, mixture_lines, number, percent, report_of, run_line
 from flows.show import ACCENT, MUTED, colour, out, plain_table, table
 from schemas.errors import StoreError
+from schemas.manifest import MANIFEST_NAME
 
 STRIP_WIDTH = 96
 TEXT_LINES = 24
@@ -67,7 +68,7 @@ class Row:
 
 
 def find(store: Store, path_or_key: str) -> Artefact:
-    """The artefact at a path, or whose key begins so.
+    """The artefact at a path, the first one below a folder of several, or the one whose key begins so.
 
     Raises:
         StoreError: where there is none, or several keys begin so.
@@ -75,7 +76,8 @@ def find(store: Store, path_or_key: str) -> Artefact:
     path = Path(path_or_key)
     if path.exists():
         folder = path if path.is_dir() else path.parent
-        return store.load(folder)
+        first = min(folder.rglob(MANIFEST_NAME), default=folder / MANIFEST_NAME)
+        return store.load(first.parent)
     found = [each for each in store.artefacts() if each.key.startswith(path_or_key.lower())]
     if len(found) == 1:
         return found[0]

@@ -69,6 +69,8 @@ class Changes(Strict):
     """Read only the newest so many commits of each repository."""
     versions_per_path: int | None = None
     """Read at most so many versions of a file."""
+    row_length: int | None = None
+    """Tokens of a row in every serving, a multiple of 128; otherwise as diet and phases say."""
     max_repetition: float | None = None
     """How often a row may be seen, in every phase."""
     tokenizer: str | None = None

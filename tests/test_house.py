@@ -48,7 +48,7 @@ def _public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.stmt]:
     """What a module or class holds and what its classes hold; functions inside functions are private."""
     for node in tree.body:
         yield node
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield from _public(node)
 
 
