@@ -1,5 +1,8 @@
 """A flow run in this very process, for the command line; import it only when Prefect's settings are set."""
 
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
+
 from curriculum.store import Artefact
 from flows import tracking
 from flows.course import Order
@@ -11,8 +14,13 @@ from schemas.progress import Watch
 def run_flow(order: Order, phase: str | None, watch: Watch) -> tuple[Artefact, ...]:
     """The runs of the phases; `watch` is told what the flow tells the server."""
     tracking.onlooker.set(watch)
-    return run(
-        specialist=order.specialist,
-        phase=phase or ALL_PHASES,
-        changes=Changes(**{name: getattr(order, name) for name in Changes.model_fields}),
-    )
+    try:
+        return run(
+            specialist=order.specialist,
+            phase=phase or ALL_PHASES,
+            changes=Changes(**{name: getattr(order, name) for name in Changes.model_fields}),
+        )
+    finally:
+        # What is still to be sent would otherwise be tried for a minute after the server has gone.
+        APILogWorker.drain_all()
+        EventsWorker.drain_all()

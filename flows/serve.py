@@ -1,6 +1,7 @@
 """`curriculum serve`: server, worker and deployments in one command, ended by one Ctrl-C."""
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -27,9 +28,12 @@ _POLICY = (
 )
 PATIENCE_S = 120.0
 """How long a server may take to start."""
+_SERVER = ("server", "start", "--host", settings.HOST)
 _WORKER = ("worker", "start", "--type", "process", "--pool", POOL, "--limit", "1")
 GRACE_S = 15.0
 """How long a child may take to end before it is killed."""
+
+_PR_SET_PDEATHSIG = 1
 
 Tell = Callable[[str], None]
 
@@ -49,15 +53,40 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         variables = settings.served(workspace, port)
         settings.apply(variables)
         tell("starting the server …")
-        server = children.enter_context(
-            _child(workspace, "server", "server", "start", "--host", settings.HOST)
-        )
+        server = children.enter_context(_child(workspace, "server", *_SERVER))
         _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
         _confine_pages(workspace, port)
         _deploy()
         worker = children.enter_context(_child(workspace, "worker", *_WORKER))
         _announce(workspace, port, tell)
         _wait({"server": server, "worker": worker}, workspace)
+
+
+@contextlib.contextmanager
+def api_for(workspace: Path) -> Iterator[None]:
+    """A Prefect API while the block lasts: one that is there already, else a short-lived own.
+
+    The own one is out of reach of the terminal's Ctrl-C, so that an interrupted flow can still say so.
+
+    Raises:
+        ServeError: where it doesn't start.
+    """
+    settings.prefect_folder(workspace).mkdir(parents=True, exist_ok=True)
+    if api := settings.known_api(workspace):
+        settings.apply(settings.attached(workspace, api))
+        yield
+        return
+    port = _any_port()
+    settings.apply(settings.unseen(workspace, port))
+    with _child(workspace, f"server-{port}", *_SERVER) as server:
+        _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
+        yield
+
+
+def _any_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((settings.HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 def _announce(workspace: Path, port: int, tell: Tell) -> None:
@@ -166,11 +195,17 @@ def _child(workspace: Path, name: str, *arguments: str) -> Iterator[subprocess.P
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
     try:
         yield child
     finally:
         _end(child)
+
+
+def _die_with_parent() -> None:
+    """Runs in the child: should we be killed without a word, the system ends it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

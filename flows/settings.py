@@ -7,6 +7,7 @@ import filelock
 
 HOST = "127.0.0.1"
 PORT = 4200
+SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
 def home(given: Path | None = None) -> Path:
@@ -66,22 +67,28 @@ def served(workspace: Path, port: int) -> dict[str, str]:
     }
 
 
-def in_process(workspace: Path) -> dict[str, str]:
-    """Prefect for one command: the server of `curriculum serve` if there is one, else a short-lived own.
-
-    A PREFECT_API_URL of the environment wins: that is a team's server.
-    """
-    variables = {**quiet(workspace), "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
-    if "PREFECT_API_URL" in os.environ:
-        return variables
-    if address := served_at(workspace):
-        return {**variables, "PREFECT_API_URL": f"{address}/api"}
+def unseen(workspace: Path, port: int) -> dict[str, str]:
+    """Prefect with a short-lived server of its own: no pages, and the terminal is left to us."""
     return {
-        **variables,
-        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        **served(workspace, port),
+        **SILENT,
+        # It ends before the last lines would be sent, and Prefect would try for a minute.
+        "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_UI_ENABLED": "false",
     }
+
+
+def attached(workspace: Path, api: str) -> dict[str, str]:
+    """Prefect with a server that runs already."""
+    return {**quiet(workspace), **SILENT, "PREFECT_API_URL": api}
+
+
+def known_api(workspace: Path) -> str | None:
+    """The API that is there already: a team's by PREFECT_API_URL, or the one of `curriculum serve`."""
+    if given := os.environ.get("PREFECT_API_URL"):
+        return given
+    address = served_at(workspace)
+    return f"{address}/api" if address else None
 
 
 def serve_lock(workspace: Path) -> filelock.FileLock:

@@ -14,9 +14,9 @@ from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
-from flows import settings
 from flows.course import Course, Order, build_phase, course, mix_phase, train_phase
 from flows.lines import branch_lines, report_of, run_line
+from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
 from schemas.errors import JobError
 from schemas.progress import Watch, unwatched
@@ -180,13 +180,12 @@ def flow(order: Order, phase: str | None) -> tuple[Artefact, ...]:
         CurriculumError: for a mistake in the order, before anything is written.
     """
     course(order, dry=True)
-    settings.prefect_folder(order.home).mkdir(parents=True, exist_ok=True)
-    settings.apply(settings.in_process(order.home))
-    # Prefect reads its settings when it is imported.
-    from flows.in_process import run_flow
+    with api_for(order.home):
+        # Prefect reads its settings when it is imported.
+        from flows.in_process import run_flow
 
-    with watching() as watch:
-        runs = run_flow(order, phase, watch)
+        with watching() as watch:
+            runs = run_flow(order, phase, watch)
     if not any(each.made for each in runs):
         out.print("Nothing to do: everything is there.")
     return runs

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 COMMANDS = (
@@ -163,22 +165,49 @@ def test_a_dry_build_writes_nothing_and_says_what_it_would_make(tmp_path: Path) 
     assert not list(home.glob("*/*/**/manifest.json"))
 
 
-def test_an_interruption_ends_with_130_and_a_word_on_how_to_go_on(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", "build", "templates.demo", "--home", str(home)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 60
-    while not list(home.glob("documents/**/manifest.json")):
-        assert process.poll() is None, "it ended before it could be interrupted"
-        assert time.monotonic() < deadline
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from flows.cli import main; main()"
+)
+"""A shell starts background jobs with SIGINT ignored, and so would be what a test starts there."""
+
+
+def _interrupt(words: list[str], home: Path, when: Callable[[str], bool]) -> tuple[int, str]:
+    """Start a command, press Ctrl-C when its output says so; the exit code and all that it said."""
+    log = home.parent / "log.txt"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", INTERRUPTIBLE, *words, "--home", str(home)],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + 180
+    while not when(log.read_text()):
+        assert process.poll() is None, f"it ended before it could be interrupted: {log.read_text()}"
+        assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
+    return process.wait(90), log.read_text()
+
+
+def test_an_interruption_ends_with_130_and_a_word_on_how_to_go_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code, said = _interrupt(["build", "templates.demo"], home, lambda said: "documents: " in said)
+    assert code == 130, said
     assert "the same command goes on" in said
     assert "Traceback" not in said
+
+
+def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    words = ["run", "templates.demo", "--max-commits", "12", "--token-budget", "60K"]
+    words += ["--max-repetition", "100"]
+    code, said = _interrupt(words, home, lambda said: "train syntax: 0/" in said)
+    assert code == 130, said
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    processes = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    left = [words for words in processes if any(str(home) in word for word in words)]
+    assert left == []
+    assert "interrupted" in curriculum("status", home=home).stdout

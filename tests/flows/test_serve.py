@@ -129,6 +129,7 @@ def test_a_second_serve_of_one_workspace_names_the_first(served: tuple[Path, str
     assert address in answer.stderr
     assert "Traceback" not in answer.stderr
     assert settings.served_at(home) == address
+    assert settings.known_api(home) == f"{address}/api", "a run would not be seen in its pages"
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
@@ -143,3 +144,12 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 def test_nobody_serves_a_fresh_workspace(tmp_path: Path) -> None:
     assert settings.served_at(tmp_path) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_teams_server_goes_before_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    assert settings.known_api(tmp_path) == "http://127.0.0.1:9/api"
+    assert settings.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
