@@ -117,7 +117,7 @@ def mixture_words(mixture: Artefact) -> str:
     report = mix.report_of(mixture)
     largest = max(abs(each.tokens / report.tokens - each.share) for each in report.strata)
     held = (
-        f"{count(report.budget)} tokens in {report.steps:,} steps; "
+        f"{count(report.budget)} tokens in {number(report.steps, 'step')}; "
         f"no share is off by more than {percent(largest)}"
     )
     return ". ".join((held, *report.warnings))

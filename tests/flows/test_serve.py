@@ -98,6 +98,7 @@ def _fill_form(page: Page, address: str) -> None:
     page.get_by_role("button", name="Run", exact=True).click()
     page.get_by_role("menuitem", name=re.compile("Custom run")).click()
     page.get_by_role("button", name="Select Specialist").click()
+    page.get_by_role("option", name="testing").wait_for()
     page.screenshot(path=SHOTS / "specialists.png")
     page.get_by_role("option", name="templates.demo", exact=True).click()
     page.get_by_role("button", name="Select Phase").click()
@@ -115,7 +116,8 @@ def _follow_run(page: Page) -> None:
     expect(page.get_by_text("val-bpb-syntax").first).to_be_visible()
     page.screenshot(path=SHOTS / "artifacts.png", full_page=True)
     page.get_by_text("mixture-syntax").first.click()
-    expect(page.get_by_text("realised").first).to_be_visible()
+    page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).click()
+    expect(page.get_by_role("columnheader", name="realised")).to_be_visible()
     page.screenshot(path=SHOTS / "mixture.png", full_page=True)
 
 
