@@ -68,7 +68,7 @@ def _schema(columns: str) -> pa.Schema:
 
 
 _ARTEFACTS = _schema("""
-    key stage family repository corpus objective row_length split specialist branch phase
+    key stage family repository corpus objective row_length:int64 split specialist branch phase
     current:bool created num_bytes:int64 path content config report
 """)
 _FILES = _schema("file key")
@@ -287,8 +287,10 @@ def _table(
 
 def _artefact(artefact: Artefact, *, current: bool) -> dict[str, Any]:
     manifest = artefact.manifest
+    length = manifest.labels.get("row_length")
     return {
         **manifest.labels,
+        "row_length": int(length) if length else None,
         "key": artefact.key,
         "stage": manifest.stage,
         "current": current,

@@ -53,10 +53,11 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
             f"Reads the newest {MOST_COMMITS} commits of each repository and at most "
             f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
+    place = "" if home == settings.home() else f" --home {home}"
     runs = work.flow(order, None)
     out.print()
     out.print(table(_summary(runs)))
-    _next_steps(home, _some_rows(Store(home)).key[:KEY_DIGITS])
+    _next_steps(home, place, _some_rows(Store(home)).key[:KEY_DIGITS])
 
 
 def _some_rows(store: Store) -> Artefact:
@@ -79,8 +80,7 @@ def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
         }
 
 
-def _next_steps(home: Path, rows: str) -> None:
-    place = "" if home == settings.home() else f" --home {home}"
+def _next_steps(home: Path, place: str, rows: str) -> None:
     _say("\nEverything lies in ", (str(home), "bold"))
     _say("\nThree questions to paste:")
     for question, sql in QUESTIONS:

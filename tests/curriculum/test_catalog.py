@@ -191,7 +191,7 @@ def test_every_view_says_what_it_means(tmp_path: Path) -> None:
 def test_views_read_what_was_published(workspace: Path) -> None:
     assert query(workspace, "SELECT count(*), sum(num_bytes) FROM documents").rows == [(2, 14)]
     assert query(workspace, "SELECT document_id FROM rejected").rows == [("b",)]
-    assert query(workspace, "SELECT DISTINCT row_length FROM rows").rows == [("4",)]
+    assert query(workspace, "SELECT DISTINCT row_length FROM rows").rows == [(4,)]
     assert query(workspace, "SELECT specialist, phase FROM mixture_rows").rows == [
         ("templates", "syntax")
     ]

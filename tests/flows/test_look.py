@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from curriculum import catalog
 from curriculum.store import Artefact, Store
-from flows import look, report, show, status, work
+from flows import demo, look, report, show, status, work
 from flows.course import Order
 from flows.lines import Line, count, number, percent
 from schemas.errors import CurriculumError, StoreError
@@ -195,6 +197,26 @@ def test_an_answer_as_json_is_a_line_a_row(home: Path, capsys: pytest.CaptureFix
     report.query(home, "SELECT range AS n FROM range(1000)", as_json=True)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines == [{"n": each} for each in range(1000)]
+
+
+@pytest.mark.parametrize(("question", "sql"), demo.QUESTIONS)
+def test_the_demos_questions_have_answers(home: Path, question: str, sql: str) -> None:
+    answer = catalog.query(home, sql)
+    assert answer.rows or "FROM metrics" in sql, question
+
+
+def test_the_demo_ends_with_commands_that_can_be_pasted(
+    home: Path, printed: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "out", printed)
+    monkeypatch.setattr(work, "flow", lambda *_: ())
+    demo.demo(home, ())
+    said = printed.export_text()
+    pasted = re.findall(r"^  curriculum (\w+) --home (\S+)(?: (\S.*))?$", said, re.MULTILINE)
+    assert [command for command, _, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
+    assert {place for _, place, _ in pasted} == {str(home)}
+    assert [shlex.split(rest)[0] for _, _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
+    assert look.find(Store(home, dry=True), pasted[3][2]).manifest.stage == "rows"
 
 
 def test_gc_removes_what_nothing_refers_to_and_nothing_else(
