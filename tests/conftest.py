@@ -34,6 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with the reason, what this machine can't run."""
     for item in items:
+        if "demo" in getattr(item, "fixturenames", ()):
+            # Whichever test comes first waits for the demo: minutes where the cores are shared.
+            item.add_marker(pytest.mark.timeout(1200))
         if item.get_closest_marker("browser") and not CHROMIUM:
             item.add_marker(pytest.mark.skip(reason="needs chromium on the PATH"))
         if item.get_closest_marker("gpu") and not Path("/dev/nvidia0").exists():

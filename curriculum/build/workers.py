@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -57,13 +58,13 @@ class Team:
         context = multiprocessing.get_context("spawn")
         size = min(self.workers, len(missing))
         with ProcessPoolExecutor(size, mp_context=context, initializer=_die_quietly) as pool:
-            with _interrupts_held():
-                futures: dict[Future[tuple[Artefact, ...]], int] = {
-                    pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at
-                    for at in missing
-                }
             done = len(tasks) - len(missing)
             try:
+                with _interrupts_held():
+                    futures: dict[Future[tuple[Artefact, ...]], int] = {
+                        pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at
+                        for at in missing
+                    }
                 for future in as_completed(futures):
                     at = futures[future]
                     planned[at] = future.result()
@@ -79,12 +80,24 @@ class Team:
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Processes that are started meanwhile don't see an interrupt before they are ready for it."""
+    """An interrupt waits for the end: neither we nor a process that we start is caught half way.
+
+    A blocked signal alone would not do: another thread takes it, and Python tells the main one.
+    """
+    caught: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    before = (
+        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
+    )
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
 
 
 def _die_quietly() -> None:
