@@ -77,7 +77,7 @@ def find(store: Store, path_or_key: str) -> Artefact:
     if path.exists():
         folder = path if path.is_dir() else path.parent
         first = min(folder.rglob(MANIFEST_NAME), default=folder / MANIFEST_NAME)
-        return store.load(first.parent)
+        return store.load(first.parent.absolute())
     found = [each for each in store.artefacts() if each.key.startswith(path_or_key.lower())]
     if len(found) == 1:
         return found[0]
