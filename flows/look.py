@@ -76,7 +76,8 @@ def find(store: Store, path_or_key: str) -> Artefact:
     path = Path(path_or_key)
     if path.exists():
         folder = path if path.is_dir() else path.parent
-        first = min(folder.rglob(MANIFEST_NAME), default=folder / MANIFEST_NAME)
+        below = [each for each in folder.rglob(MANIFEST_NAME) if "checkpoints" not in each.parts]
+        first = min(below, default=folder / MANIFEST_NAME)
         return store.load(first.parent.absolute())
     found = [each for each in store.artefacts() if each.key.startswith(path_or_key.lower())]
     if len(found) == 1:
