@@ -20,6 +20,7 @@ from curriculum.store import Artefact, Recipe, Store
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import DietError, JobError
+from schemas.job import Evaluation
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, Watch
 
@@ -220,30 +221,10 @@ def _train(
     watch: Watch,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
-    from curriculum.train.job import Ingredients, Validation, evaluation, make_job
+    from curriculum.train.job import Ingredients, make_job
     from curriculum.train.run import finished, train
 
-    store, wanted = course.store, _wanted(resolved)
-    figures = [
-        evaluation(
-            _spec_name(course, resolved),
-            [
-                Validation(
-                    family=each.family,
-                    share=serving.share,
-                    rows=built.rows_of(each).val,
-                    factors=dict(serving.domains) or None,
-                )
-                for serving, each in zip(resolved.servings, wanted, strict=True)
-            ],
-            workspace=store.root,
-        ),
-        evaluation(
-            "anchor",
-            [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
-            workspace=store.root,
-        ),
-    ]
+    store = course.store
     job = make_job(
         course.diet,
         resolved.name,
@@ -251,11 +232,11 @@ def _train(
         Ingredients(
             workspace=store.root,
             plan=mixture,
-            rows=tuple(built.rows_of(each).train for each in wanted),
+            rows=tuple(built.rows_of(each).train for each in _wanted(resolved)),
             tokenizer=built.tokenizer,
             previous=previous,
         ),
-        evaluations=figures,
+        evaluations=_evaluations(course, resolved, built),
         overrides=dict(course.overrides),
     )
     if store.dry:
@@ -275,6 +256,33 @@ def _train(
         )
     )
     return run.artefact
+
+
+def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
+    """What is measured in a phase: the validation rows of its servings, and the anchor."""
+    from curriculum.train.job import Validation, evaluation
+
+    store, wanted = course.store, _wanted(resolved)
+    return [
+        evaluation(
+            _spec_name(course, resolved),
+            [
+                Validation(
+                    family=each.family,
+                    share=serving.share,
+                    rows=built.rows_of(each).val,
+                    factors=dict(serving.domains) or None,
+                )
+                for serving, each in zip(resolved.servings, wanted, strict=True)
+            ],
+            workspace=store.root,
+        ),
+        evaluation(
+            "anchor",
+            [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
+            workspace=store.root,
+        ),
+    ]
 
 
 def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:

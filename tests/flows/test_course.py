@@ -1,0 +1,83 @@
+"""What a change in a diet makes again, and what a kill in the middle leaves."""
+
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from curriculum.diets.load import DIETS
+from curriculum.store import Store
+from flows.course import Course, Order, build_phase, course, mix_phase, train_phase
+from schemas.progress import unwatched
+
+
+def walked(order: Order) -> tuple[Course, Counter[tuple[str, str]]]:
+    """A dry walk through all phases: what is there and what would be made, by stage."""
+    plan = course(order, dry=True)
+    for phase in plan.phases:
+        built = build_phase(plan, phase.name, unwatched)
+        mixture = mix_phase(plan, phase.name, built, unwatched)
+        train_phase(plan, phase.name, built, mixture, new_attempt=False, watch=unwatched)
+    steps = {step.recipe.key: step for step in plan.store.steps}.values()
+    return plan, Counter((step.recipe.stage, step.outcome) for step in steps)
+
+
+def test_nothing_is_made_again_where_nothing_changed(demo_home: Path) -> None:
+    _, outcomes = walked(Order(specialist="templates.demo", home=demo_home))
+    assert {outcome for _, outcome in outcomes} == {"there"}
+    assert outcomes["rows", "there"] > 5
+
+
+def test_changing_a_share_remakes_mixture_and_runs_and_not_the_rows(
+    demo_home: Path, tmp_path: Path
+) -> None:
+    diet = tmp_path / "changed.yaml"
+    text = (DIETS / "templates.demo.yaml").read_text()
+    changed = text.replace("share: 0.6}", "share: 0.5}").replace("share: 0.2}", "share: 0.3}", 1)
+    assert changed != text
+    diet.write_text(changed)
+    _, outcomes = walked(Order(specialist=str(diet), home=demo_home))
+    planned = {stage for stage, outcome in outcomes if outcome == "planned"}
+    assert planned == {"mixtures", "runs"}
+
+
+def test_another_tokenizer_remakes_tokens_and_rows_and_not_the_documents(
+    demo_home: Path, tmp_path: Path
+) -> None:
+    (given,) = demo_home.glob("tokenizers/*/tokenizer.json")
+    mine = tmp_path / "tokenizer.json"
+    mine.write_text(given.read_text() + "\n")
+    order = Order(specialist="templates.demo", home=demo_home, tokenizer=str(mine))
+    _, outcomes = walked(order)
+    planned = {stage for stage, outcome in outcomes if outcome == "planned"}
+    assert planned == {"tokenizers", "tokens", "rows", "mixtures", "runs"}
+    assert outcomes["documents", "there"] == 12
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_killed_mix_goes_on_and_equals_an_uninterrupted_one(
+    demo_home: Path, tmp_path: Path, curriculum: str, seed: int
+) -> None:
+    homes = [tmp_path / "killed", tmp_path / "whole"]
+    for home in homes:
+        left_out = shutil.ignore_patterns("runs", "mixtures", "prefect", "current", ".locks")
+        shutil.copytree(demo_home, home, ignore=left_out)
+    command = [curriculum, "mix", "templates.demo", "--phase", "syntax", "--seed", str(seed)]
+    with subprocess.Popen(
+        [*command, "--home", str(homes[0])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        while process.poll() is None and not list(homes[0].glob(".drafts/*")):
+            time.sleep(0.001)
+        time.sleep(random.Random(seed).uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+    contents = []
+    for home in homes:
+        subprocess.run([*command, "--home", str(home)], check=True, capture_output=True)
+        (mixture,) = Store(home).artefacts("mixtures")
+        contents.append((mixture.key, mixture.content))
+    assert contents[0] == contents[1]
