@@ -1,4 +1,4 @@
-"""The build flow: when and how often rows are built; what they are is curriculum/build.py."""
+"""The build flow: when and how often rows are built; what they are is curriculum/build."""
 
 from prefect import flow, task
 

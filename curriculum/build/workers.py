@@ -30,12 +30,10 @@ class Team:
         self, stage: str, tasks: Sequence[Task], make: "Make[Task]", name: Callable[[Task], str]
     ) -> list[tuple[Artefact, ...]]:
         """The artefacts of each task, in the order of the tasks; only what is missing is worked on."""
+        if self.store.dry:
+            return [make(self.store, task) for task in tasks]
         planned = [make(Store(self.store.root, dry=True), task) for task in tasks]
         missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
-        if self.store.dry:
-            for task in tasks:
-                make(self.store, task)
-            return planned
         self._tell(stage, "", len(tasks) - len(missing), len(tasks))
         if self.workers == 1 or len(missing) < 2:
             for done, at in enumerate(missing, start=1):
