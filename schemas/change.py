@@ -1,4 +1,4 @@
-"""A change of one file in one commit: what a reader of history hands to the families."""
+"""A change of one file, and of a repository, in one commit: what readers of history hand to the families."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -54,3 +54,41 @@ class FileChange:
     lineage: str
     before_is_new: bool
     """Whether `before` never was an `after` along the lineage among the changes that are read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeFile:
+    """A file as it stands in a commit's tree."""
+
+    path: str
+    language: Language
+    blob: Blob
+    lineage: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeDelta:
+    """What turns the tree of the commit that was read before into this one's; the first adds all.
+
+    A path is in `removed` or in `files`, never in both; both are sorted by path.
+    """
+
+    removed: tuple[str, ...]
+    files: tuple[TreeFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitChange:
+    """One commit within its repository: its changes in the order of their paths, and its whole tree.
+
+    `tree` has every file in a wanted language that can be read and that the rules of quality keep, whether
+    or not the history has its changes.
+    """
+
+    repository: str
+    licence: str | None
+    commit: str
+    timestamp: int
+    subject: str
+    changes: tuple[FileChange, ...]
+    tree: TreeDelta

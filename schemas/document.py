@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.arrow import list_of, required
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
 Family = Literal[
@@ -24,6 +24,12 @@ Family = Literal[
     "v6_enriched",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
+FILE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
+"""Made of one file's change at a time."""
+GRAPH_FAMILIES: tuple[str, ...] = FAMILIES[4:6]
+"""Made of a commit within its repository's graph."""
+ENRICHED_FAMILY: Family = "v6_enriched"
+"""Made of the documents of another family."""
 BUILDABLE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
 """The families whose producers exist; the others are named in phases and diets, and said to be missing."""
 
@@ -32,12 +38,45 @@ SpanKind = Literal["documentation", "body", "repeated"]
 PART_KINDS: tuple[PartKind, ...] = ("header", "changes", "code", "context", "target")
 SPAN_KINDS: tuple[SpanKind, ...] = ("documentation", "body", "repeated")
 
+EdgeKind = Literal[
+    "calls",
+    "constructs",
+    "overrides",
+    "inherits",
+    "uses",
+    "member",
+    "includes",
+    "links",
+    "compiles",
+]
+EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
+"""What one definition has to do with another; an edge goes from the one whose text says so.
+
+calls       a function calls another               constructs  a function makes an object of a class
+overrides   a method overrides its base's          inherits    a class has a base
+uses        a type is named                        member      a method or member belongs to a class
+includes    a file includes another                links       a build target links another
+compiles    a build target compiles a file
+"""
+EdgeLabel = Literal["resolved", "overridden", "dependent", "syntactic"]
+EDGE_LABELS: tuple[EdgeLabel, ...] = get_args(EdgeLabel)
+"""How an edge is known.
+
+resolved    by a compiler frontend                 overridden  by it, through a virtual function
+dependent   it depends on a template parameter: a candidate, not a certainty
+syntactic   by names, scopes and arity in the syntax tree
+"""
+ChunkForm = Literal["whole", "signature", "skeleton"]
+CHUNK_FORMS: tuple[ChunkForm, ...] = get_args(ChunkForm)
+"""A definition in full; what stands before a function's body; a class or file without bodies."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """A span of a document's bytes; parts tile the text and their borders are line starts.
 
-    `rank` orders what may be left out: among elidable parts the highest rank goes first.
+    `rank` orders what may be left out: among elidable parts the highest rank goes first, and neighbours
+    of one rank go together.
     `source` indexes the document's provenance; -1 says that the text was generated.
     """
 
@@ -68,6 +107,39 @@ class Provenance:
     blob: str
     start: int
     end: int
+    lineage: str
+    """`repository:path` with the path that the file had first: a path alone doesn't say which file it was."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """One definition in a context document: the parts `[first_part, last_part)`, its path line first.
+
+    `hop` counts edges from the target, 0 for a chunk of the target itself. `via` is the edge by which the
+    search reached it, an index into the document's edges; -1 for the target. All its parts have one rank.
+    """
+
+    first_part: int
+    last_part: int
+    name: str
+    """Qualified, as the language writes it; a path for a file."""
+    symbol: str
+    """function, class, enum, alias, macro, variable, target or file."""
+    form: ChunkForm
+    hop: int
+    via: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edge:
+    """`source` says something about `target`: indices of chunks. Sorted by (source, target, kind)."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    label: EdgeLabel
+    confidence: float
+    """In (0, 1]: 1 where a frontend resolved it; a candidate among n has less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +156,12 @@ class Document:
     spans: tuple[Span, ...]
     provenance: tuple[Provenance, ...]
     lineage: str
-    """`repository:path` with the path that the file had first, through renames."""
+    """`repository:path` with the path that the file had first, through renames; of the target's largest
+    file, where there are several."""
+    chunks: tuple[Chunk, ...] = ()
+    """Of context documents: every chunk in the order of the text, the target's last."""
+    edges: tuple[Edge, ...] = ()
+    """Of context documents: all edges that are known between its chunks."""
 
     @property
     def document_id(self) -> str:
@@ -118,6 +195,27 @@ PROVENANCE_TYPE = pa.struct(
         required("blob", pa.string()),
         required("start", pa.int32()),
         required("end", pa.int32()),
+        required("lineage", pa.string()),
+    ]
+)
+CHUNK_TYPE = pa.struct(
+    [
+        required("first_part", pa.int32()),
+        required("last_part", pa.int32()),
+        required("name", pa.string()),
+        required("symbol", pa.string()),
+        required("form", pa.string()),
+        required("hop", pa.int32()),
+        required("via", pa.int32()),
+    ]
+)
+EDGE_TYPE = pa.struct(
+    [
+        required("source", pa.int32()),
+        required("target", pa.int32()),
+        required("kind", pa.string()),
+        required("label", pa.string()),
+        required("confidence", pa.float32()),
     ]
 )
 DOCUMENT_SCHEMA = pa.schema(
@@ -133,6 +231,8 @@ DOCUMENT_SCHEMA = pa.schema(
         required("spans", list_of(SPAN_TYPE)),
         required("provenance", list_of(PROVENANCE_TYPE)),
         required("lineage", pa.string()),
+        required("chunks", list_of(CHUNK_TYPE)),
+        required("edges", list_of(EDGE_TYPE)),
         pa.field("base_document_id", pa.string()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},

@@ -1,4 +1,15 @@
-"""Codes of the structure columns, pinned for good."""
+"""Structure: what stands where in a document's code, as codes pinned for good.
+
+A v6_enriched document carries it over bytes (`Structure`), a packed row over tokens (the columns below).
+Without these columns both are the flat text and the flat rows of the base family.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from schemas.arrow import list_of, required
+from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION
 
 STRUCTURE_CODES = {
     "none": 0,
@@ -16,3 +27,93 @@ STRUCTURE_CODES = {
 
 LARGEST_LEVEL = 64
 """ast_depth, sibling_index and dep_levels are stored as value + 1, clamped to 1…64."""
+
+LABEL_CODES = {"resolved": 1, "overridden": 2, "dependent": 3, "syntactic": 4}
+"""The label of call_edges and type_edges: schemas.document.EDGE_LABELS as numbers."""
+
+RUN_COLUMNS = ("structure_ids", "ast_depth", "sibling_index", "ast_node_type")
+"""Columns that a document stores as runs; dep_levels come from its chunks."""
+STRUCTURE_TOKENS = ("structure_ids", "dep_levels", "ast_depth", "sibling_index", "ast_node_type")
+"""Columns of T values in a row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StructureChunk:
+    """Bytes `[start, end)` of a document that are one thing; sorted and disjoint.
+
+    A method belongs to the method, not to its class: the class keeps what lies between its methods.
+    """
+
+    start: int
+    end: int
+    kind: int
+    """A STRUCTURE_CODE."""
+    name: str
+    """Qualified; "" for what has none."""
+    dep_level: int
+    """Breadth-first depth from the leaves of the document's dependency graph, + 1, in 1…64."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StructureEdge:
+    """Chunk `source` calls, or names the type, `target`; sorted by (source, target)."""
+
+    source: int
+    target: int
+    label: int
+    """A LABEL_CODE."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Structure:
+    """The structure of one document, over bytes of its text.
+
+    Run i covers the bytes from ends[i - 1] (0 for the first) to ends[i]; the last ends with the text.
+    Neighbouring runs differ. Bytes without a parsed node have node type 0, depth 0 and sibling 0.
+    """
+
+    ends: tuple[int, ...]
+    structure_ids: tuple[int, ...]
+    ast_depth: tuple[int, ...]
+    sibling_index: tuple[int, ...]
+    ast_node_type: tuple[int, ...]
+    chunks: tuple[StructureChunk, ...]
+    call_edges: tuple[StructureEdge, ...]
+    type_edges: tuple[StructureEdge, ...]
+
+
+STRUCTURE_CHUNK_TYPE = pa.struct(
+    [
+        required("start", pa.int32()),
+        required("end", pa.int32()),
+        required("kind", pa.int32()),
+        required("name", pa.string()),
+        required("dep_level", pa.int32()),
+    ]
+)
+STRUCTURE_EDGE_TYPE = pa.struct(
+    [required(name, pa.int32()) for name in ("source", "target", "label")]
+)
+STRUCTURE_FIELDS = (
+    required("run_ends", list_of(pa.int32())),
+    *(required(f"run_{name}", list_of(pa.uint8())) for name in RUN_COLUMNS),
+    required("structure_chunks", list_of(STRUCTURE_CHUNK_TYPE)),
+    required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
+    required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
+)
+ENRICHED_SCHEMA = pa.schema(
+    [*DOCUMENT_SCHEMA, *STRUCTURE_FIELDS], metadata={"schema_version": SCHEMA_VERSION}
+)
+"""documents/family=v6_enriched/…: row i is row i of the base family's artefact, and its structure."""
+
+ROW_CHUNK_TYPE = pa.struct(
+    [required(name, pa.int32()) for name in ("start", "end", "kind", "dep_level", "doc")]
+)
+"""chunk_boundaries of a row: token offsets, half-open, sorted, disjoint, each inside document `doc`."""
+STRUCTURE_COLUMNS = (
+    *(required(name, list_of(pa.uint8())) for name in STRUCTURE_TOKENS),
+    required("chunk_boundaries", list_of(ROW_CHUNK_TYPE)),
+    required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
+    required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
+)
+"""What rows of v6_enriched have beside PACKED_ROW_SCHEMA; edges index chunk_boundaries."""

@@ -73,6 +73,7 @@ class Sheet:
                 blob=blob.blob_id,
                 start=span[0],
                 end=span[1],
+                lineage=change.lineage,
             )
         )
         return len(self.provenance) - 1

@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.document import DOCUMENT_SCHEMA, PART_TYPE, PROVENANCE_TYPE, SPAN_TYPE, Document
+from schemas.document import (
+    CHUNK_TYPE,
+    DOCUMENT_SCHEMA,
+    EDGE_TYPE,
+    PART_TYPE,
+    PROVENANCE_TYPE,
+    SPAN_TYPE,
+    Document,
+)
 from schemas.errors import SchemaError
 
 ROWS_PER_FILE = 100_000
@@ -127,6 +135,8 @@ def as_table(documents: Sequence[Document]) -> pa.Table:
     parts = [part for document in documents for part in document.parts]
     spans = [span for document in documents for span in document.spans]
     sources = [source for document in documents for source in document.provenance]
+    chunks = [chunk for document in documents for chunk in document.chunks]
+    edges = [edge for document in documents for edge in document.edges]
     columns = {
         "document_id": [document.document_id for document in documents],
         "num_bytes": [document.parts[-1].end if document.parts else 0 for document in documents],
@@ -135,6 +145,8 @@ def as_table(documents: Sequence[Document]) -> pa.Table:
         "provenance": _lists(
             documents, lambda each: len(each.provenance), _structs(sources, PROVENANCE_TYPE)
         ),
+        "chunks": _lists(documents, lambda each: len(each.chunks), _structs(chunks, CHUNK_TYPE)),
+        "edges": _lists(documents, lambda each: len(each.edges), _structs(edges, EDGE_TYPE)),
         "base_document_id": [None] * len(documents),
     }
     for name in ("text", "family", "language", "licence", "timestamp", "lineage"):

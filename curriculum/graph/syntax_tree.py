@@ -15,6 +15,7 @@ import tree_sitter
 import tree_sitter_c
 import tree_sitter_cpp
 
+from curriculum.graph.facts import Range
 from curriculum.graph.line_groups import (
     Offsets,
     blank_lines,
@@ -60,13 +61,6 @@ _SHELLS = _WRAPPERS | {
     "preproc_elif",
     "preproc_elifdef",
 }
-
-
-class Range(NamedTuple):
-    """Bytes `[start, end)` of a file."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

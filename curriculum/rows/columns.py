@@ -8,22 +8,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.rows.ragged import Int64s, Values
-from schemas.arrow import list_of, required
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
+from schemas.structure import STRUCTURE_COLUMNS
 
 REQUIRED = ("input_ids", "loss_mask")
 """Without these nothing can be trained; everything else has a fill."""
-STRUCTURE_TOKENS = ("structure_ids", "dep_levels", "ast_depth", "sibling_index", "ast_node_type")
-CHUNK_TYPE = pa.struct(
-    [required(name, pa.int32()) for name in ("start", "end", "kind", "dep_level", "doc")]
-)
-EDGE_TYPE = pa.struct([required(name, pa.int32()) for name in ("source", "target", "label")])
 KNOWN: dict[str, pa.DataType] = {
     **{field.name: field.type for field in PACKED_ROW_SCHEMA},
-    **{name: list_of(pa.uint8()) for name in STRUCTURE_TOKENS},
-    "chunk_boundaries": list_of(CHUNK_TYPE),
-    "call_edges": list_of(EDGE_TYPE),
-    "type_edges": list_of(EDGE_TYPE),
+    **{field.name: field.type for field in STRUCTURE_COLUMNS},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.rows.columns import STRUCTURE_TOKENS, Columns
+from curriculum.rows.columns import Columns
 from curriculum.rows.faults import Place, Rule
 from curriculum.rows.layout import Layout, attention_pairs, context_histogram, doc_ids
 from curriculum.rows.ragged import Int64s
@@ -19,6 +19,7 @@ from schemas.packed_row import (
     TEXT_PIECE,
     TOKEN_COLUMNS,
 )
+from schemas.structure import STRUCTURE_TOKENS
 
 Bools = npt.NDArray[np.bool_]
 

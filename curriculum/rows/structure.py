@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from curriculum.rows.columns import STRUCTURE_TOKENS, Columns
+from curriculum.rows.columns import Columns
 from curriculum.rows.faults import Place, Rule
 from curriculum.rows.layout import Layout
 from curriculum.rows.ragged import Int64s
-from schemas.structure import LARGEST_LEVEL, STRUCTURE_CODES
+from schemas.structure import LARGEST_LEVEL, STRUCTURE_CODES, STRUCTURE_TOKENS
 
 _LARGEST = {
     "structure_ids": max(STRUCTURE_CODES.values()),

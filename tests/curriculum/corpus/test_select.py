@@ -24,7 +24,13 @@ def document(
     blob = blob or f"blob of {text}"
     part = Part(kind="code", start=0, end=len(text), source=0)
     source = Provenance(
-        repository=repository, commit="c", path=path, blob=blob, start=0, end=len(text)
+        repository=repository,
+        commit="c",
+        path=path,
+        blob=blob,
+        start=0,
+        end=len(text),
+        lineage=f"{repository}:{path}",
     )
     return Document(
         text=text,

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.rows.check import CheckReport, check
-from curriculum.rows.columns import CHUNK_TYPE, EDGE_TYPE
 from curriculum.rows.coverage import Coverage
 from curriculum.rows.faults import Rule
 from schemas.arrow import list_of
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
+from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
 
 Written = Any
 ROW = 128
@@ -139,9 +139,11 @@ def with_structure(**changes: Any) -> Callable[[pa.Table], pa.Table]:
         for name, edit in changes.items():
             rows[1][name] = edit(rows[1][name])
         schema = table.schema
-        schema = schema.append(pa.field("chunk_boundaries", list_of(CHUNK_TYPE), nullable=False))
+        schema = schema.append(
+            pa.field("chunk_boundaries", list_of(ROW_CHUNK_TYPE), nullable=False)
+        )
         schema = schema.append(pa.field("structure_ids", list_of(pa.uint8()), nullable=False))
-        schema = schema.append(pa.field("call_edges", list_of(EDGE_TYPE), nullable=False))
+        schema = schema.append(pa.field("call_edges", list_of(STRUCTURE_EDGE_TYPE), nullable=False))
         return pa.Table.from_pylist(rows, schema=schema)
 
     return change

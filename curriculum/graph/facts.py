@@ -1,0 +1,99 @@
+"""What stands in one source file, without its text: the values that graphs are made of.
+
+Facts depend on the file's bytes and language alone, so they are cached by blob. Offsets are bytes of the
+file as UTF-8, half-open.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+SymbolKind = Literal["function", "class", "enum", "alias", "macro", "variable"]
+"""A class is a class, struct or union; a variable stands at namespace scope."""
+CallForm = Literal["call", "construct", "macro"]
+
+
+class Range(NamedTuple):
+    """Bytes `[start, end)` of a file."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Symbol:
+    """A definition, or a declaration where `body` is None.
+
+    `start` and `end` are line starts (or the file's end): the comment block right above, `template <…>`
+    and attributes belong to it, a blank line below doesn't. A method that is defined inside its class lies
+    inside the class's range.
+    """
+
+    kind: SymbolKind
+    name: str
+    """Without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
+    scope: tuple[str, ...]
+    """Namespaces and classes around it, those written before its name included; "" for an anonymous one."""
+    start: int
+    end: int
+    name_start: int
+    """The first byte of the unqualified name: where a frontend says that the definition is."""
+    body: Range | None
+    """From brace to brace: of a function (`= default` and `= delete` have none), class or enum."""
+    parent: int = -1
+    """The class whose body holds it, as an index into the file's symbols; -1 for none."""
+    parameters: tuple[str, ...] = ()
+    """The names of the parameters' types: `const std::vector<int>& x` is `vector`; "" where there is none."""
+    min_arity: int = 0
+    max_arity: int = 0
+    """Parameters without and with those that have defaults; -1 where there is no limit."""
+    returns: str = ""
+    """The name of the type that a function returns, a variable has or an alias stands for."""
+    bases: tuple[str, ...] = ()
+    """As written, without template arguments: `detail::Stage`."""
+    types: tuple[str, ...] = ()
+    """Names of types that it mentions, sorted, itself left out; qualified where they are written so."""
+    is_template: bool = False
+    is_virtual: bool = False
+    """Says `virtual`, `override` or `final`."""
+
+    @property
+    def qualified(self) -> str:
+        """`lattice::Matrix::at`; anonymous scopes are left out."""
+        return "::".join([*filter(None, self.scope), self.name])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A call as it is written."""
+
+    caller: int
+    """The innermost function around it, an index into the file's symbols (a lambda counts for the function
+    that holds it); -1 outside of all."""
+    form: CallForm
+    """macro: an ALL_CAPS name; construct: `T x(…)`, `T{…}`, `new T(…)`, a member initialiser."""
+    name: str
+    qualifier: tuple[str, ...]
+    """`approx::equal(…)` has ("approx",), `::f()` has ("",)."""
+    receiver: str | None
+    """None for a plain call; the name of the receiver's declared type where the file tells it, `this`, or ""
+    for a receiver of a type that isn't known."""
+    arity: int
+    start: int
+    """The first byte of the unqualified name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileFacts:
+    """Symbols in the order of their `start`, outer ones first; calls in the order of the text."""
+
+    symbols: tuple[Symbol, ...]
+    calls: tuple[Call, ...]
+    includes: tuple[str, ...]
+    """Between quotes or angle brackets, as written, in order; of the live branches."""
+    usings: tuple[str, ...]
+    """`std` of `using namespace std`, `lattice::at` of `using lattice::at`."""
+    num_bytes: int
+    error_bytes: int
+    """Bytes inside ERROR nodes of the best variant; num_bytes where there is no tree at all."""
+    is_complete: bool
+    """Whether the file was parsed to its end within the limits; without a tree there are no symbols."""
