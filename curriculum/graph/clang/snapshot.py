@@ -1,0 +1,300 @@
+"""What a compiler frontend knows of a repository at one commit: plain values, and the files that keep them.
+
+Reading a snapshot needs no libclang. All paths are relative to the tree's root, with `/`; offsets are bytes
+of the files as they stand in the tree, half-open.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.graph.facts import Range
+from schemas.arrow import list_of, required
+from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel
+from schemas.errors import CorpusError
+
+FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
+ClassKind = Literal["class", "enum", "alias"]
+"""A class is a class, struct or union; an alias is a typedef or a using declaration with `=`."""
+Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
+"""Of a unit: partial if it was indexed in spite of errors in it; the last three add nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedFunction:
+    """A function's definition, or its first declaration where no unit defines it (`body` is None).
+
+    Several functions share a place where one macro defines them, or one file is read under different
+    macros. Functions inside functions, lambdas too, belong to the outermost one.
+    """
+
+    path: str
+    name: str
+    """Without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
+    qualified: str
+    """`lattice::Matrix::at`; anonymous and inline scopes are left out."""
+    kind: FunctionKind
+    start: int
+    end: int
+    """The definition from its first specifier (`template <…>` included) to its last brace."""
+    name_start: int
+    """The first byte of the unqualified name; where a macro writes it, the macro's."""
+    body: Range | None
+    """From brace to brace; `= default` and `= delete` have none."""
+    body_digest: str
+    """`digest_of` the body; "" where there is none."""
+    digest: str
+    """`digest_of` the bytes from the name to the end of the body, so that parameters and member initialisers
+    count too; "" where there is no body."""
+    parameters: tuple[str, ...]
+    """Types as the frontend writes them: `const std::vector<int> &`."""
+    min_arity: int
+    max_arity: int
+    """Parameters without and with those that have defaults; -1 where there is no limit."""
+    is_template: bool
+    """It or a class around it has template parameters."""
+    is_virtual: bool
+    is_partial: bool
+    """Every unit that holds it has errors, so that edges may lack."""
+    is_macro: bool
+    """Its name isn't written at `name_start`: a macro makes it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedClass:
+    """The definition of a class, struct, union, enum or alias outside of functions."""
+
+    path: str
+    name: str
+    qualified: str
+    kind: ClassKind
+    start: int
+    end: int
+    name_start: int
+    is_template: bool
+    is_partial: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedEdge:
+    """`source` says something about `target`: both index `Snapshot.nodes`.
+
+    calls       function to function: overload-resolved, operators and written constructors included
+    constructs  function to class           inherits  class to class
+    overrides   method to method            member    method or class to the class that holds it
+    uses        function or class to class
+    Each (source, target, kind) stands once, with its strongest label.
+    """
+
+    source: int
+    target: int
+    kind: EdgeKind
+    label: EdgeLabel
+    candidates: int
+    """Among how many targets the frontend leaves the choice: 1 for a certain one."""
+
+
+class IndexedInclude(NamedTuple):
+    """File `source` includes file `target`, both of the tree."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitProblem:
+    """A unit that isn't indexed, or only in part."""
+
+    path: str
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EdgeCount:
+    """How many edges there are of a kind with a label."""
+
+    kind: EdgeKind
+    label: EdgeLabel
+    edges: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallCount:
+    """Places in the tree's functions that call, by what the frontend knows of the callee."""
+
+    inside: int
+    """Resolved to a function that is declared in the tree."""
+    outside: int
+    """Resolved to one of a library."""
+    dependent: int
+    """Decided only when a template is instantiated."""
+    unknown: int
+    """Through a pointer, or inside of damaged code."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatabaseCount:
+    """What became of the entries of a compilation database."""
+
+    entries: int
+    matched: int
+    """Entries whose file is in the tree: the units."""
+    duplicates: int
+    """Further entries of a file; the first counts."""
+    missing: int
+    """Entries of files that the tree doesn't have."""
+    not_understood: int
+    """Entries of compilers or languages that libclang doesn't stand for."""
+    missing_response_files: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexReport:
+    """How much of a tree a snapshot knows, and what lacks by name."""
+
+    database: DatabaseCount
+    indexed: int
+    """Units with no error; units = indexed + partial + failed + timed out + crashed."""
+    partial: int
+    failed: int
+    timed_out: int
+    crashed: int
+    problems: tuple[UnitProblem, ...]
+    """Sorted by path."""
+    functions: int
+    declarations: int
+    """Functions that are declared in the tree and defined by no unit."""
+    classes: int
+    includes: int
+    edges: tuple[EdgeCount, ...]
+    calls: CallCount
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """Functions and classes in the order of (path, name_start), edges of (source, target, kind)."""
+
+    functions: tuple[IndexedFunction, ...]
+    classes: tuple[IndexedClass, ...]
+    edges: tuple[IndexedEdge, ...]
+    includes: tuple[IndexedInclude, ...]
+    report: IndexReport
+
+    @property
+    def nodes(self) -> tuple[IndexedFunction | IndexedClass, ...]:
+        """What edges index: the functions, then the classes."""
+        return (*self.functions, *self.classes)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Snapshot":
+        """The snapshot that `write` left in a folder.
+
+        Raises:
+            CorpusError: if a file of it is missing or isn't what it should be.
+        """
+        try:
+            return cls(
+                functions=tuple(_function(row) for row in _rows(folder, "functions")),
+                classes=tuple(IndexedClass(**row) for row in _rows(folder, "classes")),
+                edges=tuple(IndexedEdge(**row) for row in _rows(folder, "edges")),
+                includes=tuple(IndexedInclude(**row) for row in _rows(folder, "includes")),
+                report=_report((folder / REPORT).read_text(encoding="utf-8")),
+            )
+        except (OSError, pa.ArrowInvalid, ValueError, TypeError, KeyError) as error:
+            raise CorpusError(
+                str(folder),
+                cause=f"it holds no snapshot of a compiler's index: {error}",
+                cure="Build it anew",
+            ) from error
+
+
+def digest_of(data: bytes) -> str:
+    """32 hex digits of sha256: equal exactly where bytes are."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+REPORT = "report.json"
+_TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()
+_SCHEMAS = {
+    "functions": pa.schema(
+        [
+            *(required(name, _TEXT) for name in ("path", "name", "qualified", "kind")),
+            *(required(name, _NUMBER) for name in ("start", "end", "name_start")),
+            pa.field("body", pa.struct([required("start", _NUMBER), required("end", _NUMBER)])),
+            *(required(name, _TEXT) for name in ("body_digest", "digest")),
+            required("parameters", list_of(_TEXT)),
+            *(required(name, _NUMBER) for name in ("min_arity", "max_arity")),
+            *(
+                required(name, _FLAG)
+                for name in ("is_template", "is_virtual", "is_partial", "is_macro")
+            ),
+        ]
+    ),
+    "classes": pa.schema(
+        [
+            *(required(name, _TEXT) for name in ("path", "name", "qualified", "kind")),
+            *(required(name, _NUMBER) for name in ("start", "end", "name_start")),
+            *(required(name, _FLAG) for name in ("is_template", "is_partial")),
+        ]
+    ),
+    "edges": pa.schema(
+        [
+            *(required(name, _NUMBER) for name in ("source", "target")),
+            *(required(name, _TEXT) for name in ("kind", "label")),
+            required("candidates", _NUMBER),
+        ]
+    ),
+    "includes": pa.schema([required(name, _TEXT) for name in ("source", "target")]),
+}
+
+
+def write(folder: Path, snapshot: Snapshot) -> None:
+    """Write a snapshot's four tables and its report into a folder that exists; equal values, equal bytes."""
+    _write(folder, "functions", [_function_row(each) for each in snapshot.functions])
+    _write(folder, "classes", [asdict(each) for each in snapshot.classes])
+    _write(folder, "edges", [asdict(each) for each in snapshot.edges])
+    _write(folder, "includes", [each._asdict() for each in snapshot.includes])
+    text = json.dumps(asdict(snapshot.report), indent=1, sort_keys=True, ensure_ascii=False)
+    (folder / REPORT).write_text(text + "\n", encoding="utf-8")
+
+
+def _write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    schema = _SCHEMAS[name].with_metadata({"schema_version": SCHEMA_VERSION})
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+
+
+def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+    table = pq.read_table(folder / f"{name}.parquet", schema=_SCHEMAS[name])
+    for batch in table.to_batches():
+        yield from batch.to_pylist()
+
+
+def _function_row(function: IndexedFunction) -> dict[str, Any]:
+    body = None if function.body is None else function.body._asdict()
+    return {**asdict(function), "body": body}
+
+
+def _function(row: dict[str, Any]) -> IndexedFunction:
+    body = None if row["body"] is None else Range(**row["body"])
+    return IndexedFunction(**{**row, "body": body, "parameters": tuple(row["parameters"])})
+
+
+def _report(text: str) -> IndexReport:
+    row = json.loads(text)
+    return IndexReport(
+        **{
+            **row,
+            "database": DatabaseCount(**row["database"]),
+            "problems": tuple(UnitProblem(**each) for each in row["problems"]),
+            "edges": tuple(EdgeCount(**each) for each in row["edges"]),
+            "calls": CallCount(**row["calls"]),
+        }
+    )
