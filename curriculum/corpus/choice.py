@@ -3,12 +3,12 @@
 import datetime
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from curriculum.corpus.languages import is_cpp_only, language_of
 from curriculum.corpus.log import Commit, Entry, Log, commits
-from curriculum.corpus.paths import PathRules, Wanted, path_rules
+from curriculum.corpus.paths import PathRules, Wanted
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
@@ -39,7 +39,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Scope:
+class Scope:
     """What one look over the log says: the language of `.h`, and which commits are in the window."""
 
     headers: Language
@@ -49,21 +49,43 @@ class _Scope:
     """Where a shallow clone ends; such a commit seems to add every file."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origins:
+    """The path that each file had first, by the path that it has at some point of the log."""
+
+    repository: str
+    _first: dict[bytes, bytes] = field(default_factory=dict)
+
+    def follow(self, entry: Entry) -> bool:
+        """Go on along an entry of the log; whether its path has another origin now."""
+        if entry.status != "R":
+            return False
+        before = self._first.get(entry.path, entry.path)
+        origin = self._first.get(entry.old_path, entry.old_path)
+        self._first[entry.path] = origin
+        return origin != before
+
+    def lineage(self, path: bytes) -> str:
+        """`repository:path` with the first path."""
+        origin = self._first.get(path, path)
+        return f"{self.repository}:{origin.decode(errors='replace')}"
+
+
 def candidates(
-    log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+    log: Log,
+    scope: Scope,
+    rules: PathRules,
+    spec: RepositorySpec,
+    skips: Skips,
 ) -> Iterator[Candidate]:
     """The changes that window, paths and versions per path leave, oldest first.
 
-    The log is read three times: for its scope, to count each lineage, to choose. All of the history is
-    walked whatever the window is, so that a lineage doesn't depend on it.
-
-    Raises:
-        CorpusError: if no file is in a wanted language.
+    The log is read twice: to count each lineage, and to choose. All of the history is walked whatever
+    the window is, so that a lineage doesn't depend on it.
     """
-    scope = _scope(log, source, spec, corpus)
-    rules = path_rules(spec, corpus, headers=scope.headers)
     versions = Counter(each.lineage for each in _eligible(log, scope, rules, spec, skips))
-    limit, newest_first = corpus.history.versions_per_path, corpus.history.newest_first
+    history = rules.corpus.history
+    limit, newest_first = history.versions_per_path, history.newest_first
     passed: Counter[str] = Counter()
     for candidate in _eligible(log, scope, rules, spec, Skips()):
         number = passed[candidate.lineage]
@@ -113,7 +135,12 @@ def _needed(corpus: CorpusSpec) -> list[Language]:
     return [each for each in corpus.files if each in CODE] or list(corpus.files)
 
 
-def _scope(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> _Scope:
+def scope_of(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> Scope:
+    """The scope of a log, for one look over it.
+
+    Raises:
+        CorpusError: if no file is in a wanted language.
+    """
     boundary = frozenset(source.boundary)
     suffixes: Counter[str] = Counter()
     in_range, cpp, needed = 0, False, False
@@ -130,32 +157,30 @@ def _scope(log: Log, source: Source, spec: RepositorySpec, corpus: CorpusSpec) -
                 suffixes[suffix_of(path)] += 1
     if not needed:
         raise nothing_to_read(spec, corpus, suffixes, shallow=bool(boundary))
-    return _Scope(headers="cpp" if cpp else "c", in_range=in_range, boundary=boundary)
+    return Scope(headers="cpp" if cpp else "c", in_range=in_range, boundary=boundary)
 
 
 def _eligible(
-    log: Log, scope: _Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
+    log: Log, scope: Scope, rules: PathRules, spec: RepositorySpec, skips: Skips
 ) -> Iterator[Candidate]:
-    origins: dict[bytes, bytes] = {}
+    origins = Origins(repository=spec.name)
     unwanted = scope.in_range - spec.max_commits if spec.max_commits else 0
     number = 0
     for commit in commits(log):
         inside = within(spec, commit.timestamp)
         number += inside
         for entry in commit.entries:
-            if entry.status == "R":
-                origins[entry.path] = origins.get(entry.old_path, entry.old_path)
+            origins.follow(entry)
             if not inside or number <= unwanted:
                 continue
             judged = _judge(commit, entry, scope, rules)
             if isinstance(judged, Wanted):
-                origin = origins.get(entry.path, entry.path).decode(errors="replace")
-                yield _candidate(commit, entry, judged, lineage=f"{spec.name}:{origin}")
+                yield _candidate(commit, entry, judged, lineage=origins.lineage(entry.path))
             elif judged is not None:
                 skips.add(judged, path=entry.path.decode(errors="replace"), commit=commit.commit)
 
 
-def _judge(commit: Commit, entry: Entry, scope: _Scope, rules: PathRules) -> Wanted | Reason | None:
+def _judge(commit: Commit, entry: Entry, scope: Scope, rules: PathRules) -> Wanted | Reason | None:
     """The path if the entry changes a file that we want, why not, or None for another file."""
     judged = rules.verdict(entry.path)
     if judged is None or _same_text(entry):

@@ -1,8 +1,10 @@
 """A plain directory as a corpus: one snapshot of its files, and nothing from outside it."""
 
+import contextlib
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,17 @@ def files(root: Path) -> Iterator[File]:
         mode = (root / os.fsdecode(raw)).lstat().st_mode
         if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
             yield File(raw=raw, is_link=stat.S_ISLNK(mode))
+
+
+def everything(root: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of every regular file that the system lets us read, in the order of paths."""
+    for raw in sorted(_walk(os.fsencode(root))):
+        if not stat.S_ISREG((root / os.fsdecode(raw)).lstat().st_mode):
+            continue
+        with contextlib.suppress(OSError):
+            content = read(root, raw, largest=sys.maxsize)[1]
+            assert content is not None
+            yield raw, content
 
 
 def read(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
@@ -85,7 +98,7 @@ def _id(root: Path, raw: bytes) -> str:
 
 
 def _walk(root: bytes) -> Iterator[bytes]:
-    """Paths of everything that is no directory, relative to the root."""
+    """Paths of everything that is no directory, relative to the root; `.git` folders are passed over."""
     for folder, names, leaves in os.walk(root, followlinks=False):
         names[:] = [name for name in names if name != b".git"]
         for leaf in leaves:

@@ -12,16 +12,19 @@ renames. The log lies on disk meanwhile.
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from pydantic import JsonValue
 
 from curriculum.corpus import git
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
-from curriculum.corpus.choice import Candidate, candidates
+from curriculum.corpus.choice import Candidate, Scope, candidates, scope_of
 from curriculum.corpus.hunks import Differ, diffing, whole
-from curriculum.corpus.log import recorded
+from curriculum.corpus.log import Log, recorded
+from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.snapshot import read_directory
 from curriculum.corpus.sources import Source
@@ -64,15 +67,51 @@ def read_changes(
     if source.layout is None:
         yield from read_directory(source, spec, corpus, skips)
         return
-    with git.view(source.layout) as repository, recorded(repository, source.commit) as log:
+    with opened(source.layout, source, spec, corpus, skips) as past:
+        yield from changes_of(past, spec, skips)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """A history that is open to read: a view of its repository, its log, and the rules for its paths."""
+
+    repository: Path
+    log: Log
+    scope: Scope
+    rules: PathRules
+    reader: BlobReader
+
+
+@contextmanager
+def opened(
+    layout: git.Layout,
+    source: Source,
+    spec: RepositorySpec,
+    corpus: CorpusSpec,
+    skips: Skips,
+) -> Iterator[Past]:
+    """The history up to a pin; what serves to read it ends with the block.
+
+    Raises:
+        CorpusError: if git fails, or the history has no file in a wanted language.
+    """
+    with git.view(layout) as repository, recorded(repository, source.commit) as log:
         skips.exact_renames = log.exact_renames
-        chosen = candidates(log, source, spec, corpus, skips)
-        seen: set[int] = set()
-        with reading(repository, corpus.quality) as reader, diffing(repository) as differ:
-            for batch in _batches(_judged(chosen, reader, skips)):
-                for change in _changes(differ, batch, spec, seen):
-                    skips.read += 1
-                    yield change
+        scope = scope_of(log, source, spec, corpus)
+        rules = path_rules(spec, corpus, headers=scope.headers)
+        with reading(repository, corpus.quality) as reader:
+            yield Past(repository=repository, log=log, scope=scope, rules=rules, reader=reader)
+
+
+def changes_of(past: Past, spec: RepositorySpec, skips: Skips) -> Iterator[FileChange]:
+    """The changes of an open history, as read_changes gives them."""
+    chosen = candidates(past.log, past.scope, past.rules, spec, skips)
+    seen: set[int] = set()
+    with diffing(past.repository) as differ:
+        for batch in _batches(_judged(chosen, past.reader, skips)):
+            for change in _changes(differ, batch, spec, seen):
+                skips.read += 1
+                yield change
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

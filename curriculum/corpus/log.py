@@ -127,13 +127,20 @@ def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:
 
 def _tokens(file: IO[bytes]) -> Iterator[bytes]:
     r"""What stands between NULs: `a\0bc\0` gives `a`, `bc`."""
-    file.seek(0)
     rest = b""
-    while chunk := file.read(CHUNK):
+    place = 0
+    while chunk := _chunk(file, place):
+        place += len(chunk)
         *whole, rest = (rest + chunk).split(b"\0")
         yield from whole
     if rest:
         yield rest
+
+
+def _chunk(file: IO[bytes], place: int) -> bytes:
+    """The bytes from `place` on: a log may have several readers at once."""
+    file.seek(place)
+    return file.read(CHUNK)
 
 
 def _timestamp(digits: bytes) -> int:

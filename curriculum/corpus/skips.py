@@ -47,6 +47,9 @@ class Skips:
     """Whether lineages end at renames with edits, since a blob that tells them can't be read."""
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
+    trees: Counter[Reason] = field(default_factory=Counter)
+    """Versions of files that came into a commit's tree and are in no graph, whatever became of the
+    changes that made them."""
 
     def add(self, reason: Reason, *, path: str, commit: str) -> None:
         """Count one, and keep it as an example while there are few."""
@@ -72,4 +75,5 @@ class Skips:
                 reason: [f"{example.commit}:{example.path}" for example in self.examples[reason]]
                 for reason in sorted(self.examples)
             },
+            "trees": {reason: self.trees[reason] for reason in sorted(self.trees)},
         }

@@ -1,0 +1,212 @@
+"""The commits of a history with their whole trees, each as what changed since the one before.
+
+    log        which commits, and the lineage of each path       walked beside the changes
+    diff-tree  the paths that differ from the tree before        one git for all commits
+    blobs      their texts                                       as for changes
+
+Memory is the texts of one delta – the first is a whole tree – and a path and an id for each file.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from curriculum.corpus import directory, git
+from curriculum.corpus.blobs import Unread, Version, decode
+from curriculum.corpus.choice import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
+from curriculum.corpus.history import Past, changes_of, opened
+from curriculum.corpus.languages import language_of
+from curriculum.corpus.listing import Comparison, TreeEntry, comparing, contents, listed
+from curriculum.corpus.log import Commit, commits
+from curriculum.corpus.paths import Wanted, is_plain
+from curriculum.corpus.skips import Reason, Skips
+from curriculum.corpus.snapshot import read_directory
+from curriculum.corpus.sources import Source
+from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
+from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+
+
+def read_commits(
+    source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips
+) -> Iterator[CommitChange]:
+    """Every commit that has a change which the corpus wants, oldest first, with its tree.
+
+    The changes are those of history.read_changes; a plain directory is one commit. A commit costs what
+    differs from the one before. What a tree has and is not handed out is counted in `skips.trees`.
+
+    Raises:
+        CorpusError: if git fails, or the history has no file in a wanted language.
+    """
+    if source.layout is None:
+        changes = tuple(read_directory(source, spec, corpus, skips))
+        if changes:
+            yield _commit(changes, _snapshot(changes))
+        return
+    with (
+        opened(source.layout, source, spec, corpus, skips) as past,
+        comparing(past.repository) as compared,
+    ):
+        trees = _Trees(
+            past=past,
+            compared=compared,
+            log=commits(past.log),
+            origins=Origins(repository=spec.name),
+        )
+        for commit, changed in groupby(changes_of(past, spec, skips), lambda each: each.commit):
+            yield _commit(tuple(changed), trees.delta(commit, skips))
+
+
+def _commit(changes: tuple[FileChange, ...], tree: TreeDelta) -> CommitChange:
+    first = changes[0]
+    return CommitChange(
+        repository=first.repository,
+        licence=first.licence,
+        commit=first.commit,
+        timestamp=first.timestamp,
+        subject=first.subject,
+        changes=tuple(sorted(changes, key=lambda each: each.path)),
+        tree=tree,
+    )
+
+
+def _snapshot(changes: tuple[FileChange, ...]) -> TreeDelta:
+    files = [
+        TreeFile(path=each.path, language=each.language, blob=each.after, lineage=each.lineage)
+        for each in changes
+        if each.after is not None
+    ]
+    return TreeDelta(removed=(), files=tuple(sorted(files, key=lambda file: file.path)))
+
+
+@dataclass(kw_only=True, slots=True)
+class _Trees:
+    """The tree that was handed out last, and what leads on from there."""
+
+    past: Past
+    compared: Comparison
+    log: Iterator[Commit]
+    origins: Origins
+    _commit: str = ""
+    _held: dict[bytes, TreeEntry] = field(default_factory=dict)
+    """What was handed out and still stands."""
+
+    def delta(self, commit: str, skips: Skips) -> TreeDelta:
+        """What turns the tree before into that of `commit`, which comes later in the log."""
+        moved = self._follow(commit)
+        entries = (
+            self.compared.entries(self._commit, commit)
+            if self._commit
+            else listed(self.past.repository, commit)
+        )
+        changed = {entry.path: entry for entry in entries}
+        again = {path: self._held[path] for path in moved if path in self._held}
+        self._commit = commit
+        return self._delta({**again, **changed}, skips)
+
+    def _follow(self, commit: str) -> set[bytes]:
+        """Walk the log to a commit; the paths whose lineage became another one."""
+        moved: set[bytes] = set()
+        for passed in self.log:
+            moved.update(entry.path for entry in passed.entries if self.origins.follow(entry))
+            if passed.commit == commit:
+                return moved
+        raise AssertionError(f"{commit} is in the log")
+
+    def _delta(self, changed: dict[bytes, TreeEntry], skips: Skips) -> TreeDelta:
+        wanted = {entry: self._judge(entry) for entry in changed.values() if entry.mode != ABSENT}
+        ids = [entry.blob_id for entry, judged in wanted.items() if isinstance(judged, Wanted)]
+        versions = self.past.reader.read(ids)
+        files: list[TreeFile] = []
+        kept: dict[bytes, TreeEntry] = {}
+        for entry, judged in wanted.items():
+            if not isinstance(judged, Wanted):
+                skips.trees.update([judged] if judged else [])
+                continue
+            version = versions[entry.blob_id]
+            against = version.reason if isinstance(version, Unread) else version.against
+            if against:
+                skips.trees[against] += 1
+                continue
+            assert not isinstance(version, Unread)
+            kept[entry.path] = entry
+            files.append(
+                TreeFile(
+                    path=judged.path,
+                    language=judged.language,
+                    blob=version.blob,
+                    lineage=self.origins.lineage(entry.path),
+                )
+            )
+        removed = [path for path in changed if path in self._held and path not in kept]
+        for path in removed:
+            del self._held[path]
+        self._held.update(kept)
+        return TreeDelta(
+            removed=tuple(sorted(path.decode() for path in removed)),
+            files=tuple(sorted(files, key=lambda file: file.path)),
+        )
+
+    def _judge(self, entry: TreeEntry) -> Wanted | Reason | None:
+        judged = self.past.rules.verdict(entry.path)
+        if judged is None or entry.mode in FILE_MODES:
+            return judged
+        return "submodule" if entry.mode == SUBMODULE else "symlink"
+
+
+EXPORTED_AT_ONCE = 200
+"""Files whose bytes are held at a time."""
+LONGEST_NAME, LONGEST_PATH = 255, 3_000
+"""Bytes that file systems take."""
+
+
+def export_tree(source: Source, folder: Path) -> None:
+    """Write all regular files of the pinned commit under `folder`, which is empty or not there yet.
+
+    C and C++ are written as families see them (corpus.blobs.decode), so that offsets agree with
+    Blob.text; where that has no text, and in all other files, bytes are as stored. Links, submodules,
+    damaged or missing blobs, `.git`, and paths that could lead out of the folder are left out.
+
+    Raises:
+        CorpusError: if the tree can't be listed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, raw in _files(source):
+        if _is_safe(path):
+            _write(folder / path.decode(), _as_read(path.decode(), raw))
+
+
+def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of every regular file that can be read."""
+    if source.layout is None:
+        yield from directory.everything(source.path)
+        return
+    with git.view(source.layout) as repository:
+        entries = [each for each in listed(repository, source.commit) if each.mode in FILE_MODES]
+        for start in range(0, len(entries), EXPORTED_AT_ONCE):
+            yield from contents(repository, entries[start : start + EXPORTED_AT_ONCE])
+
+
+def _is_safe(path: bytes) -> bool:
+    names = path.split(b"/")
+    return (
+        is_plain(path)
+        and len(path) <= LONGEST_PATH
+        and all(len(name) <= LONGEST_NAME and name.lower() != b".git" for name in names)
+    )
+
+
+def _as_read(path: str, raw: bytes) -> bytes:
+    if language_of(path, headers="cpp") not in CODE:
+        return raw
+    version = decode("", raw, QualitySpec())
+    return version.blob.text.encode() if isinstance(version, Version) else raw
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file; of two paths where one is a folder of the other, the first stays."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        return
