@@ -77,6 +77,8 @@ class IndexedClass:
     start: int
     end: int
     name_start: int
+    digest: str
+    """`digest_of` the bytes from start to end: the bases and all members as they are written."""
     is_template: bool
     is_partial: bool
 
@@ -241,6 +243,7 @@ _SCHEMAS = {
         [
             *(required(name, _TEXT) for name in ("path", "name", "qualified", "kind")),
             *(required(name, _NUMBER) for name in ("start", "end", "name_start")),
+            required("digest", _TEXT),
             *(required(name, _FLAG) for name in ("is_template", "is_partial")),
         ]
     ),
