@@ -129,18 +129,25 @@ def status(home: Home = None, as_json: Json = False) -> None:
 @app.command(rich_help_panel=LOOK)
 def inspect(
     what: Annotated[
-        str, typer.Argument(help="A path in the workspace, or the first digits of a key.")
+        str,
+        typer.Argument(
+            help="A path in the workspace, or the first digits of a key or of a document's id."
+        ),
     ],
     rows: Annotated[int, typer.Option(min=1, help="How many rows or documents.")] = 1,
     pack_id: Annotated[str | None, typer.Option(help="The row with this pack_id.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Whole texts.")] = False,
+    document: Annotated[
+        str | None, typer.Option(help="The document of that artefact whose id begins so.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts and trees.")] = False,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
     """Show an artefact: packed rows down to the commit, documents, plans, runs."""
     from flows import look
 
-    look.show(settings.home(home), what, look.Wish(rows=rows, pack_id=pack_id, full=full), as_json)
+    wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full)
+    look.show(settings.home(home), what, wish, as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -116,7 +116,7 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
     keys = [each.key for each in store.artefacts()]
     shared = next(digit for digit in "0123456789abcdef" if sum(key[0] == digit for key in keys) > 1)
     with pytest.raises(StoreError, match="several keys begin so"):
-        look.find(store, shared)
+        look.find(store, shared, look.Wish())
 
 
 def _row(starts: list[int], valid: int, length: int) -> look.Row:
@@ -216,7 +216,7 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     assert [command for command, _, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
     assert {place for _, place, _ in pasted} == {str(home)}
     assert [shlex.split(rest)[0] for _, _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
-    assert look.find(Store(home, dry=True), pasted[3][2]).manifest.stage == "rows"
+    assert look.find(Store(home, dry=True), pasted[3][2], look.Wish())[0].manifest.stage == "rows"
 
 
 def test_gc_removes_what_nothing_refers_to_and_nothing_else(

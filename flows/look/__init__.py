@@ -1,0 +1,86 @@
+"""`curriculum inspect`: one artefact, or one document, for human eyes.
+
+find.py       which artefact, and which document of it, is meant
+read.py       what lies in its files; row.py one packed row
+tree.py       a context document as a tree; pieces.py text cut by structure
+documents.py  rows.py  others.py    what the terminal shows of each stage
+painted.py    structure in colour; colours.py has the colours, safe.py keeps terminals from harm
+sheet.py      the same for a page; page.py writes it with dashboards/inspect.html
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from curriculum.store import Artefact, Store
+from flows.lines import count, number
+from flows.look.documents import document_panels
+from flows.look.find import find
+from flows.look.others import counts, plan, run
+from flows.look.read import lines
+from flows.look.row import Row
+from flows.look.rows import STRIP_WIDTH, row_panels, strip
+from flows.look.wish import Wish
+from flows.show import ACCENT, MUTED, out
+
+__all__ = ["STRIP_WIDTH", "Row", "Wish", "as_text", "find", "look", "show", "strip"]
+
+
+def show(home: Path, what: str, wish: Wish, *, as_json: bool) -> None:
+    """Find an artefact or a document and print it."""
+    store = Store(home, dry=True)
+    artefact, wish = find(store, what, wish)
+    if as_json:
+        typer.echo(as_text(artefact, wish))
+        return
+    for piece in look(store, artefact, wish):
+        out.print(piece)
+
+
+def look(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    """The artefact, piece by piece."""
+    yield _header(store, artefact)
+    match artefact.manifest.stage:
+        case "rows":
+            yield from row_panels(store, artefact, wish)
+        case "documents":
+            yield from document_panels(store, artefact, wish)
+        case "mixtures":
+            yield from plan(artefact, wish)
+        case "runs":
+            yield from run(artefact)
+        case _:
+            yield counts(artefact)
+
+
+def as_text(artefact: Artefact, wish: Wish) -> str:
+    """The manifest, and of rows and documents the first few lines of data."""
+    content: dict[str, object] = {
+        "path": str(artefact.path),
+        "manifest": artefact.manifest.model_dump(mode="json"),
+    }
+    if artefact.manifest.stage in ("rows", "documents", "mixtures"):
+        content["lines"] = list(itertools.islice(lines(artefact, wish), wish.rows))
+    return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def _header(store: Store, artefact: Artefact) -> Text:
+    manifest = artefact.manifest
+    labels = " · ".join(
+        f"{name} {value}" if value.isdigit() else value for name, value in manifest.labels.items()
+    )
+    where = artefact.path.relative_to(store.root).as_posix()
+    size = sum(record.num_bytes for record in manifest.files)
+    return Text.assemble(
+        (f"{manifest.stage} ", f"bold {ACCENT}"),
+        (labels, "bold"),
+        (
+            f"\n{where} · {number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}",
+            MUTED,
+        ),
+    )

@@ -1,0 +1,139 @@
+"""What an artefact's Parquet files hold: lines as they are, and documents as values."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curriculum.store import Artefact, Store
+from curriculum.tokens.store import TokenStore
+from flows.look.wish import Wish
+from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
+from schemas.structure import RUN_COLUMNS, Structure, StructureChunk, StructureEdge
+
+Line = dict[str, Any]
+"""A line of a Parquet file, as Arrow gives it."""
+
+BATCH_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A document of an artefact, and what is known beside it."""
+
+    document: Document
+    document_id: str
+    number: int
+    """Its row number in the artefact."""
+    part_tokens: tuple[int, ...] | None
+    """Tokens of each part, where the workspace has them."""
+    base_document_id: str | None
+    structure: Structure | None
+
+    @property
+    def content(self) -> bytes:
+        """The text as UTF-8: what all offsets count in."""
+        return self.document.text.encode()
+
+    def tokens(self, first_part: int, last_part: int) -> int | None:
+        """Tokens of the parts [first_part, last_part)."""
+        return None if self.part_tokens is None else sum(self.part_tokens[first_part:last_part])
+
+
+def lines(artefact: Artefact, wish: Wish) -> Iterator[Line]:
+    """The lines that are wished: a row by its pack_id, a document by its id, else all in order."""
+    for _, line in numbered_lines(artefact, wish):
+        yield line
+
+
+def numbered_lines(artefact: Artefact, wish: Wish) -> Iterator[tuple[int, Line]]:
+    """The same, each with its row number in the artefact."""
+    name, value = ("pack_id", wish.pack_id) if wish.pack_id else ("document_id", wish.document)
+    first = 0
+    for file in artefact.files(".parquet"):
+        with pq.ParquetFile(file) as opened:
+            for group in range(opened.num_row_groups):
+                size = opened.metadata.row_group(group).num_rows
+                if value is None:
+                    batches = opened.iter_batches(BATCH_LINES, row_groups=[group])
+                    found = (line for batch in batches for line in batch.to_pylist())
+                    yield from zip(itertools.count(first), found, strict=False)
+                else:
+                    yield from _line_in(opened, group, name, value, first)
+                first += size
+
+
+def _line_in(
+    opened: pq.ParquetFile, group: int, name: str, value: str, first: int
+) -> Iterator[tuple[int, Line]]:
+    names = opened.read_row_group(group, columns=[name])[name]
+    at = pc.index(names, value).as_py()
+    if at >= 0:
+        yield first + at, opened.read_row_group(group).slice(at, 1).to_pylist()[0]
+
+
+def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
+    """The documents that are wished, `wish.rows` at most."""
+    tokens = tokens_of(store, artefact)
+    for number, line in itertools.islice(numbered_lines(artefact, wish), wish.rows):
+        yield seen(line, number, tokens)
+
+
+def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
+    """The tokens of the documents, the newest where several tokenizers made some.
+
+    A v6 artefact has the parts of its base, row by row, so the base's tokens are as good.
+    """
+    keys = {artefact.key, *(each.key for each in artefact.manifest.inputs)}
+    made = [
+        each
+        for each in store.artefacts("tokens")
+        if any(record.name == "documents" and record.key in keys for record in each.manifest.inputs)
+    ]
+    newest = max(made, key=lambda each: each.manifest.created, default=None)
+    return TokenStore.open(newest.path) if newest else None
+
+
+def seen(line: Line, number: int, tokens: TokenStore | None) -> Seen:
+    """A document from its line; columns that an older artefact lacks are empty."""
+    own = {name: line[name] for name in ("text", "family", "language", "licence")}
+    document = Document(
+        **own,
+        timestamp=line["timestamp"],
+        parts=tuple(Part(**each) for each in line["parts"]),
+        spans=tuple(Span(**each) for each in line["spans"]),
+        provenance=tuple(Provenance(**{"lineage": "", **each}) for each in line["provenance"]),
+        lineage=line.get("lineage", ""),
+        chunks=tuple(Chunk(**each) for each in line.get("chunks") or ()),
+        edges=tuple(Edge(**each) for each in line.get("edges") or ()),
+    )
+    known = tokens is not None and number < len(tokens)
+    return Seen(
+        document=document,
+        document_id=line["document_id"],
+        number=number,
+        part_tokens=_part_tokens(tokens, number) if tokens and known else None,
+        base_document_id=line.get("base_document_id"),
+        structure=_structure(line),
+    )
+
+
+def _part_tokens(tokens: TokenStore, number: int) -> tuple[int, ...]:
+    ranges = tokens.part_ranges(number)
+    return tuple((ranges[:, 1] - ranges[:, 0]).tolist())
+
+
+def _structure(line: Line) -> Structure | None:
+    if "run_ends" not in line:
+        return None
+    runs = {name: tuple(line[f"run_{name}"]) for name in RUN_COLUMNS}
+    return Structure(
+        ends=tuple(line["run_ends"]),
+        **runs,
+        chunks=tuple(StructureChunk(**each) for each in line["structure_chunks"]),
+        call_edges=tuple(StructureEdge(**each) for each in line["call_edges"]),
+        type_edges=tuple(StructureEdge(**each) for each in line["type_edges"]),
+    )
