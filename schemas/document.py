@@ -30,9 +30,6 @@ GRAPH_FAMILIES: tuple[str, ...] = FAMILIES[4:6]
 """Made of a commit within its repository's graph."""
 ENRICHED_FAMILY: Family = "v6_enriched"
 """Made of the documents of another family."""
-BUILDABLE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
-"""The families whose producers exist; the others are named in phases and diets, and said to be missing."""
-
 PartKind = Literal["header", "changes", "code", "context", "target"]
 SpanKind = Literal["documentation", "body", "repeated"]
 PART_KINDS: tuple[PartKind, ...] = ("header", "changes", "code", "context", "target")
@@ -255,6 +252,13 @@ SELECTION_SCHEMA = pa.schema(
     metadata={"schema_version": SCHEMA_VERSION},
 )
 """selections/…/selection.parquet, sorted by (family, repository, document_id), which is unique."""
+
+SIDES_SCHEMA = pa.schema(
+    [required("lineage", pa.string()), required("split", pa.string())],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""selections/…/sides.parquet, sorted by lineage: the side of every file that documents are made of,
+those that only stand in others' context included."""
 
 TOKEN_PARTS_SCHEMA = pa.schema(
     [

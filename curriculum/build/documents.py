@@ -1,98 +1,135 @@
-"""Documents: one pass over the history of a repository feeds all families."""
+"""Documents of files: one pass over the history of a repository feeds all their families."""
 
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 from pydantic import JsonValue
 
+from curriculum.build.repositories import Repository, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import git, history
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
 from curriculum.families.render import REVISIONS, render, tools
+from curriculum.families.rendered import Rendered
 from curriculum.families.write import DocumentWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
-from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import BUILDABLE_FAMILIES
-from schemas.errors import CorpusError
+from schemas.corpus import CorpusSpec
+from schemas.document import FILE_FAMILIES
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Repository:
-    corpus: CorpusSpec
-    spec: RepositorySpec
+def documents_of(
+    team: Team, corpus: CorpusSpec, *, sample: int | None = None
+) -> tuple[Artefact, ...]:
+    """The documents of all families that are made of files, repository by repository.
 
-
-def documents_of(team: Team, corpus: CorpusSpec) -> tuple[Artefact, ...]:
-    """The documents of all families that can be built, repository by repository."""
-    tasks = [_Repository(corpus=corpus, spec=spec) for spec in corpus.repositories]
-    made = team.each("documents", tasks, _make, lambda task: task.spec.name)
+    With `sample`, reading ends once each family of a repository has so many.
+    """
+    tasks = [_Task(repository=each, sample=sample) for each in repositories(corpus)]
+    made = team.each("documents", tasks, _make, lambda task: task.repository.name)
     return tuple(artefact for artefacts in made for artefact in artefacts)
 
 
-def _make(store: Store, task: _Repository) -> tuple[Artefact, ...]:
-    source = resolve(task.spec, cache=store.root / "repositories")
-    recipes = [_recipe(task, source, family) for family in BUILDABLE_FAMILIES]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Task:
+    repository: Repository
+    sample: int | None
+
+
+def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
+    source = resolve(task.repository.spec, cache=store.root / "repositories")
+    recipes = [_recipe(task, source, family) for family in FILE_FAMILIES]
 
     def fill(drafts: Sequence[Draft]) -> None:
-        _render(task, source, drafts)
+        _fill(task, source, drafts)
 
     return tuple(store.produce(recipes, fill))
 
 
-def _recipe(task: _Repository, source: Source, family: str) -> Recipe:
+def _recipe(task: _Task, source: Source, family: str) -> Recipe:
+    repository = task.repository
     config: dict[str, JsonValue] = {
         "family": family,
         "reader": history.REVISION,
-        **history.ingredients(source, task.spec, task.corpus),
+        **history.ingredients(source, repository.spec, repository.corpus),
+        **({} if task.sample is None else {"sample": task.sample}),
     }
     return Recipe(
         stage="documents",
-        labels=(("family", family), ("repository", task.spec.name)),
+        labels=(("family", family), ("repository", repository.name)),
         revision=REVISIONS[family],
         config=config,
         tools={"git": git.version(), **tools()},
     )
 
 
-def _render(task: _Repository, source: Source, drafts: Sequence[Draft]) -> None:
-    skips = Skips()
-    left_out: dict[str, Counter[str]] = {_family(draft): Counter() for draft in drafts}
-    with contextlib.ExitStack() as files:
-        writers = {
-            _family(draft): files.enter_context(DocumentWriter(draft.path)) for draft in drafts
+def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
+    repository, skips = task.repository, Skips()
+    with Sheaf(drafts, sample=task.sample) as sheaf:
+        for change in history.read_changes(source, repository.spec, repository.corpus, skips):
+            sheaf.add(render(change, sheaf.families))
+            if sheaf.is_full:
+                break
+    repository.refuse_losses(skips)
+    sheaf.report({"changes": skips.report()})
+
+
+class Sheaf:
+    """The documents of several families on their way to disk, and what was left out of each."""
+
+    def __init__(self, drafts: Sequence[Draft], *, sample: int | None = None) -> None:
+        self._drafts = {dict(draft.recipe.labels)["family"]: draft for draft in drafts}
+        self._sample = sample
+        self._files = contextlib.ExitStack()
+        self._writers = {
+            family: self._files.enter_context(DocumentWriter(draft.path))
+            for family, draft in self._drafts.items()
         }
-        for change in history.read_changes(source, task.spec, task.corpus, skips):
-            rendered = render(change, list(writers))
-            for document in rendered.documents:
-                writers[document.family].append(document)
-            for count in rendered.counts:
-                left_out[count.family][count.reason] += count.number
-    _refuse_losses(task, skips)
-    for draft in drafts:
-        family = _family(draft)
-        draft.report.update(
-            {
-                "documents": writers[family].count,
-                "num_bytes": writers[family].num_bytes,
-                "left_out": dict(sorted(left_out[family].items())),
-                "changes": skips.report(),
-            }
-        )
+        self._left_out: dict[str, Counter[str]] = {family: Counter() for family in self._drafts}
 
+    @property
+    def families(self) -> list[str]:
+        """The families that are written."""
+        return list(self._drafts)
 
-def _family(draft: Draft) -> str:
-    return dict(draft.recipe.labels)["family"]
+    @property
+    def is_full(self) -> bool:
+        """Whether a sample was asked for and each family has so many documents."""
+        wanted = self._sample
+        return wanted is not None and all(each.count >= wanted for each in self._writers.values())
 
+    def add(self, rendered: Rendered) -> None:
+        """Write documents and note counts; a family that has its sample takes no more."""
+        for document in rendered.documents:
+            writer = self._writers[document.family]
+            if self._sample is None or writer.count < self._sample:
+                writer.append(document)
+        for count in rendered.counts:
+            self._left_out[count.family][count.reason] += count.number
 
-def _refuse_losses(task: _Repository, skips: Skips) -> None:
-    if skips.lost > task.corpus.max_skipped:
-        listed = ", ".join(f"{reason} {count}" for reason, count in sorted(skips.counts.items()))
-        raise CorpusError(
-            f"repository {task.spec.name}",
-            f"{skips.lost:.1%} of its changes can't be read ({listed})",
-            cause=f"max_skipped allows {task.corpus.max_skipped:.1%}",
-            cure="Mend the repository, or raise max_skipped in the corpus file",
-        )
+    def report(self, more: dict[str, JsonValue]) -> None:
+        """Put the counts into the manifests; the files are closed by then."""
+        for family, draft in self._drafts.items():
+            writer = self._writers[family]
+            draft.report.update(
+                {
+                    "documents": writer.count,
+                    "num_bytes": writer.num_bytes,
+                    "left_out": dict(sorted(self._left_out[family].items())),
+                    **more,
+                }
+            )
+
+    def __enter__(self) -> "Sheaf":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._files.__exit__(kind, error, at)

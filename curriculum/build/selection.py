@@ -1,4 +1,8 @@
-"""The selection: the only place where the whole corpus is seen."""
+"""Selections: the only place where the whole corpus is seen.
+
+One is made of the documents of files and decides the sides; each family of graphs has its own on top, so
+that rows of files never depend on what graphs say.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +13,40 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from curriculum.build.workers import Team
-from curriculum.corpus.select import REVISION, DocumentsOf, ingredients, select
+from curriculum.corpus.select import (
+    REVISION,
+    SELECTION_NAME,
+    SIDES_NAME,
+    DocumentsOf,
+    ingredients,
+    select,
+)
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
 from schemas.progress import Progress
 
-SELECTION_NAME = "selection.parquet"
 
+def selection_of(
+    team: Team,
+    corpus: CorpusSpec,
+    documents: Sequence[Artefact],
+    *,
+    known: Artefact | None = None,
+) -> Artefact:
+    """What of the documents is kept, on which side, in which domain.
 
-def selection_of(team: Team, corpus: CorpusSpec, documents: Sequence[Artefact]) -> Artefact:
-    """What of the documents is kept, on which side, in which domain."""
+    `known` is the selection whose sides hold; then the documents are those of one family of graphs.
+    """
+    families = sorted({each.manifest.labels["family"] for each in documents})
     recipe = Recipe(
         stage="selections",
-        labels=(("corpus", corpus.name),),
+        labels=(("corpus", corpus.name), *((("family", families[0]),) if known else ())),
         revision=REVISION,
         config=ingredients(corpus),
-        inputs=tuple(each.as_input(title(each)) for each in documents),
+        inputs=(
+            *((known.as_input("selection"),) if known else ()),
+            *(each.as_input(title(each)) for each in documents),
+        ),
     )
 
     def fill(drafts: Sequence[Draft]) -> None:
@@ -32,11 +54,13 @@ def selection_of(team: Team, corpus: CorpusSpec, documents: Sequence[Artefact]) 
             DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
             for each in documents
         ]
-        summary = select(listed, corpus, drafts[0].path / SELECTION_NAME)
+        sides = known.path / SIDES_NAME if known else None
+        summary = select(listed, corpus, drafts[0].path, known=sides)
         drafts[0].report.update(summary.report())
 
     artefact = team.store.produce([recipe], fill)[0]
-    team.watch(Progress(stage="selection", item=corpus.name, done=1, total=1, unit="tasks"))
+    item = families[0] if known else corpus.name
+    team.watch(Progress(stage="selection", item=item, done=1, total=1, unit="tasks"))
     return artefact
 
 
@@ -84,6 +108,14 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
         domains=tuple(names),
         document_ids=ids,
     )
+
+
+def val_lineages(selection: Artefact) -> frozenset[str]:
+    """The files on the val side, of all that documents are made of."""
+    sides = pq.read_table(
+        selection.path / SIDES_NAME, partitioning=None, filters=[("split", "=", "val")]
+    )
+    return frozenset(str(name) for name in sides["lineage"].to_pylist())
 
 
 def _ids(table: Any) -> npt.NDArray[np.bytes_]:

@@ -65,7 +65,7 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
 def tokens_of(
     team: Team, tokenizer: Artefact, documents: Sequence[Artefact], families: Collection[str]
 ) -> tuple[Artefact, ...]:
-    """The ids of the documents of some families."""
+    """The ids of the documents of some families; those of v6_enriched are its base's."""
     tasks = [
         _Task(documents=each, tokenizer=tokenizer)
         for each in documents

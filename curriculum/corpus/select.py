@@ -2,6 +2,9 @@
 
 No text is read: ids, lineages, times and provenance are enough. Sides go by lineage (split.py); the same
 text in two repositories is kept in the one that the corpus names first.
+
+Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
+sides that are known then: what they say changes nothing for what was packed before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
@@ -17,14 +21,18 @@ from curriculum.corpus.split import (
     Lineage,
     clusters,
     held_out,
+    place,
 )
 from schemas.corpus import CorpusSpec
-from schemas.document import SELECTION_SCHEMA
+from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 
-REVISION = 1
+REVISION = 2
 """Raised when the same documents give another selection."""
-WHOLE_FILES = "^v[23]_"
-"""Families whose provenance is the lineage's own file; those of graphs name other files as context."""
+SELECTION_NAME, SIDES_NAME = "selection.parquet", "sides.parquet"
+GRAPHS = "graphs"
+"""Stands for the families that are made of whole commits: their documents lie on one side only where all
+that a commit changed does, so val needs a file that some commit changed alone."""
+CODE = ("cpp", "c")
 DOMAIN = "general"
 ROWS_PER_GROUP = 100_000
 KEY = ("family", "repository", "document_id")
@@ -72,24 +80,35 @@ def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
     }
 
 
-def select(documents: Sequence[DocumentsOf], corpus: CorpusSpec, file: Path) -> Summary:
-    """Write the selection of all `documents` to `file`, as SELECTION_SCHEMA says, sorted by its key.
+def select(
+    documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path, *, known: Path | None = None
+) -> Summary:
+    """Write the selection of all `documents` and the sides of their files into `folder`.
+
+    `known` are the sides that an earlier selection decided: they stay, and only files that it has never
+    seen get one, that of a known file of the same bytes, else by their hash.
 
     Memory: some 200 bytes a document while it is sorted; what breaks first at 10⁸ documents.
     """
     order = {repository.name: i for i, repository in enumerate(corpus.repositories)}
     rows = _rows(documents, order)
     listed = _unique(rows)
-    lineages = _lineages(rows)
-    sides, joined = _sides(listed, lineages, clusters(lineages, _sharing(rows)), corpus)
+    joined: tuple[tuple[str, str], ...] = ()
+    if known is None:
+        lineages = _lineages(rows)
+        oldest = clusters(lineages, _sharing(rows))
+        sides, joined = _sides(listed, lineages, oldest, _alone(rows), corpus)
+    else:
+        sides = _extended(rows, pl.read_parquet(known), corpus)
     decided = _decide(listed, sides, list(order))
-    pq.write_table(
-        decided.select(SELECTION_SCHEMA.names).to_arrow().cast(SELECTION_SCHEMA),
-        file,
-        compression="zstd",
-        row_group_size=ROWS_PER_GROUP,
-    )
+    _write(decided, SELECTION_SCHEMA, folder / SELECTION_NAME)
+    _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
     return _summary(decided, joined)
+
+
+def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
+    table = frame.select(schema.names).to_arrow().cast(schema)
+    pq.write_table(table, file, compression="zstd", row_group_size=ROWS_PER_GROUP)
 
 
 def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFrame:
@@ -99,7 +118,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
         assert each.repository in order, f"{each.repository} is not in the corpus"
         frames.append(
             pl.scan_parquet(each.path / "part-*.parquet")
-            .select("document_id", "family", "timestamp", "lineage", "provenance")
+            .select("document_id", "family", "language", "timestamp", "lineage", "provenance")
             .with_columns(
                 repository=pl.lit(each.repository),
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
@@ -135,17 +154,25 @@ def _lineages(rows: pl.LazyFrame) -> list[Lineage]:
     ]
 
 
-def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
-    """Pairs of lineages that share a blob: the first in the alphabet with each of the others."""
-    blobs = (
-        rows.filter(pl.col("family").str.contains(WHOLE_FILES))
-        .select("lineage", pl.col("provenance").list.eval(pl.element().struct.field("blob")))
+def _cited(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """(lineage, blob, commit) of all that documents are made of, each once."""
+    return (
+        rows.select("provenance")
         .explode("provenance")
         .drop_nulls()
+        .select(
+            pl.col("provenance").struct.field(name).alias(name)
+            for name in ("lineage", "blob", "commit")
+        )
         .unique()
     )
+
+
+def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
+    """Pairs of lineages that share a blob: the first in the alphabet with each of the others."""
     pairs = (
-        blobs.with_columns(first=pl.col("lineage").min().over("provenance"))
+        _cited(rows)
+        .with_columns(first=pl.col("lineage").min().over("blob"))
         .filter(pl.col("first") != pl.col("lineage"))
         .select("first", "lineage")
         .unique()
@@ -155,10 +182,18 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
     return pairs.iter_rows()
 
 
+def _alone(rows: pl.LazyFrame) -> list[str]:
+    """The lineages in C or C++ that some commit changed alone, sorted."""
+    commits = _cited(rows.filter(pl.col("language").is_in(CODE))).group_by("commit")
+    alone = commits.agg(pl.col("lineage").unique()).filter(pl.col("lineage").list.len() == 1)
+    return alone.explode("lineage").unique().sort("lineage").collect()["lineage"].to_list()
+
+
 def _sides(
     listed: pl.DataFrame,
     lineages: Sequence[Lineage],
     oldest: Mapping[str, Lineage],
+    alone: Sequence[str],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
     """(lineage, split, straddles) of all lineages, and the (family, unit) that had to join val.
@@ -167,7 +202,8 @@ def _sides(
     """
     whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
     units = {each.name: each.repository if whole else oldest[each.name].name for each in lineages}
-    val, joined = held_out(_units(listed, units), val_fraction=corpus.val_fraction)
+    wanted = {**_units(listed, units), GRAPHS: [units[name] for name in alone]}
+    val, joined = held_out(wanted, val_fraction=corpus.val_fraction)
     sides = pl.DataFrame(
         [(each.name, oldest[each.name].name, units[each.name] in val) for each in lineages],
         schema={"lineage": pl.String, "oldest": pl.String, "val": pl.Boolean},
@@ -176,6 +212,25 @@ def _sides(
     straddles = pl.col("val") & ~pl.col("val").all().over("oldest")
     split = pl.when("val").then(pl.lit("val")).otherwise(pl.lit("train"))
     return sides.with_columns(straddles=straddles, split=split), joined
+
+
+def _extended(rows: pl.LazyFrame, known: pl.DataFrame, corpus: CorpusSpec) -> pl.DataFrame:
+    """(lineage, split, oldest, straddles) of the known lineages and of those that only others cite."""
+    cited = _cited(rows).select("lineage", "blob").unique().collect(engine="streaming")
+    blobs = cited.join(known, on="lineage").group_by("blob").agg(pl.col("split").max())
+    strange = cited.join(known, on="lineage", how="anti").join(blobs, on="blob", how="left")
+    copies = strange.group_by("lineage").agg(pl.col("split").max()).sort("lineage")
+    whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
+    hashed = [
+        "val" if place(name.partition(":")[0] if whole else name) < corpus.val_fraction else "train"
+        for name in copies["lineage"]
+    ]
+    added = copies.select(
+        "lineage", split=pl.coalesce("split", pl.Series("hashed", hashed, dtype=pl.String))
+    )
+    return pl.concat([known.select("lineage", "split"), added]).with_columns(
+        oldest="lineage", straddles=pl.lit(value=False)
+    )
 
 
 def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str]]:

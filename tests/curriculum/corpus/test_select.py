@@ -1,4 +1,4 @@
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -6,7 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.select import DocumentsOf, Summary, ingredients, select
+from curriculum.corpus.select import (
+    GRAPHS,
+    SELECTION_NAME,
+    SIDES_NAME,
+    DocumentsOf,
+    Summary,
+    ingredients,
+    select,
+)
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance
@@ -60,7 +68,11 @@ def corpus_of(*names: str, val_fraction: float = 0.3) -> CorpusSpec:
 
 
 def chosen(
-    folder: Path, corpus: CorpusSpec, *documents: Document, name: str = "s.parquet"
+    folder: Path,
+    corpus: CorpusSpec,
+    *documents: Document,
+    name: str = "s",
+    known: Path | None = None,
 ) -> tuple[pl.DataFrame, Summary]:
     """The selection as a frame, and its summary; one folder a repository and family."""
     given = []
@@ -68,13 +80,15 @@ def chosen(
     for each in documents:
         groups.setdefault((each.provenance[0].repository, each.family), []).append(each)
     for (repository, family), group in groups.items():
-        path = folder / f"{name}-{repository}-{family}"
+        path = folder / f"documents-{name}-{repository}-{family}"
         path.mkdir()
         table = pa.Table.from_pylist([row(one) for one in group], schema=DOCUMENT_SCHEMA)
         pq.write_table(table, path / "part-00000.parquet")
         given.append(DocumentsOf(repository=repository, path=path))
-    summary = select(given, corpus, folder / name)
-    return pl.read_parquet(folder / name), summary
+    target = folder / name
+    target.mkdir()
+    summary = select(given, corpus, target, known=known)
+    return pl.read_parquet(target / SELECTION_NAME), summary
 
 
 def sides(frame: pl.DataFrame) -> dict[str, str]:
@@ -86,7 +100,7 @@ FILES = [document("r", f"f{i}.cc", f"text {i}") for i in range(40)]
 
 def test_a_selection_has_its_schema_and_order(tmp_path):
     frame, summary = chosen(tmp_path, corpus_of("r"), *reversed(FILES))
-    written = pq.read_schema(tmp_path / "s.parquet")
+    written = pq.read_schema(tmp_path / "s" / SELECTION_NAME)
     assert written.equals(SELECTION_SCHEMA, check_metadata=True)
     assert frame.equals(frame.sort("family", "repository", "document_id"))
     assert frame["domain"].unique().to_list() == ["general"]
@@ -98,7 +112,9 @@ def test_a_selection_has_its_schema_and_order(tmp_path):
 def test_a_selection_is_the_same_whatever_the_order_of_its_input(tmp_path):
     chosen(tmp_path, corpus_of("r"), *FILES, name="a")
     chosen(tmp_path, corpus_of("r"), *reversed(FILES), name="b")
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a" / SELECTION_NAME).read_bytes() == (
+        tmp_path / "b" / SELECTION_NAME
+    ).read_bytes()
 
 
 def test_the_side_of_a_file_is_that_of_its_hash_in_every_family(tmp_path):
@@ -201,3 +217,78 @@ def test_only_what_decides_a_selection_is_an_ingredient():
 def test_documents_of_a_repository_outside_the_corpus_are_a_mistake_of_the_caller(tmp_path):
     with pytest.raises(AssertionError, match="not in the corpus"):
         chosen(tmp_path, corpus_of("other"), FILES[0])
+
+
+def context(path: str, text: str, *around: str) -> Document:
+    """A document of a graph, in whose context other files stand."""
+    target = document("r", path, text, family="v4_context_graph")
+    other = tuple(
+        Provenance(
+            repository="r",
+            commit="c",
+            path=name,
+            blob=f"blob of {name}",
+            start=0,
+            end=1,
+            lineage=f"r:{name}",
+        )
+        for name in around
+    )
+    return replace(target, provenance=(*target.provenance, *other))
+
+
+def known_sides(folder: Path) -> dict[str, str]:
+    return dict(pl.read_parquet(folder / SIDES_NAME).iter_rows())
+
+
+def test_documents_of_graphs_are_selected_on_the_sides_that_are_known(tmp_path):
+    corpus = corpus_of("r")
+    chosen(tmp_path, corpus, *FILES, name="files")
+    before = known_sides(tmp_path / "files")
+    graphs = [context(f"f{i}.cc", f"graph {i}", f"f{39 - i}.cc") for i in range(40)]
+    known = tmp_path / "files" / SIDES_NAME
+    frame, summary = chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
+    assert sides(frame) == before == known_sides(tmp_path / "graphs")
+    assert summary.joined == ()
+    assert set(before.values()) == {"train", "val"}
+
+
+def test_files_that_stand_only_in_a_context_get_a_side_of_their_own(tmp_path):
+    corpus = corpus_of("r")
+    chosen(tmp_path, corpus, *FILES, name="files")
+    known = tmp_path / "files" / SIDES_NAME
+    around = [f"only{i}.h" for i in range(40)]
+    chosen(tmp_path, corpus, context("f0.cc", "graph", *around), name="graphs", known=known)
+    found = known_sides(tmp_path / "graphs")
+    assert len(found) == 80
+    assert all(
+        found[f"r:{name}"] == ("val" if place(f"r:{name}") < 0.3 else "train") for name in around
+    )
+
+
+def test_a_copy_that_stands_only_in_a_context_is_on_the_side_of_the_file_that_it_equals(tmp_path):
+    corpus = corpus_of("r")
+    chosen(tmp_path, corpus, *FILES, name="files")
+    before = known_sides(tmp_path / "files")
+    graphs = []
+    for number, (name, _) in enumerate(before.items()):
+        path = name.removeprefix("r:")
+        graph = context(path, f"graph {path}", f"copy{number}.cc")
+        own, copy = graph.provenance
+        graphs.append(replace(graph, provenance=(own, replace(copy, blob=own.blob))))
+    known = tmp_path / "files" / SIDES_NAME
+    chosen(tmp_path, corpus, *graphs, name="graphs", known=known)
+    found = known_sides(tmp_path / "graphs")
+    assert all(found[f"r:copy{at}.cc"] == side for at, side in enumerate(before.values()))
+
+
+def test_val_holds_a_file_that_some_commit_changed_alone(tmp_path):
+    def changed_in(commit: str, each: Document) -> Document:
+        return replace(each, provenance=(replace(each.provenance[0], commit=commit),))
+
+    together = [changed_in("both", document("r", f"t{i}.cc", f"text {i}")) for i in range(30)]
+    alone = [changed_in(f"own {i}", document("r", f"a{i}.cc", f"alone {i}")) for i in range(3)]
+    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=0.05), *together, *alone)
+    assert any(place(each.lineage) < 0.05 for each in together)
+    assert (GRAPHS, min((each.lineage for each in alone), key=place)) in summary.joined
+    assert frame.filter(pl.col("lineage").str.starts_with("r:a"), split="val").height == 1

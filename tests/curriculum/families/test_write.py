@@ -13,7 +13,7 @@ from curriculum.families.write import (
     write_documents,
 )
 from schemas.change import FileChange
-from schemas.document import BUILDABLE_FAMILIES, DOCUMENT_SCHEMA, Document
+from schemas.document import FILE_FAMILIES, DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError
 
 MakeChange = Callable[..., FileChange]
@@ -24,7 +24,7 @@ def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
     for i in range(count):
         licence = None if i % 2 else "MIT"
         change = make_change(f"int é{i};\n", f"int f{i}() {{ return 1; }}\n", licence=licence)
-        found += render(change, BUILDABLE_FAMILIES).documents
+        found += render(change, FILE_FAMILIES).documents
     return found
 
 
@@ -62,7 +62,7 @@ def test_equal_documents_give_equal_files(make_change: MakeChange, tmp_path: Pat
 def test_several_writers_stand_open_at_once(make_change: MakeChange, tmp_path: Path) -> None:
     found = documents(make_change, count=3)
     writers = {}
-    for family in BUILDABLE_FAMILIES:
+    for family in FILE_FAMILIES:
         (tmp_path / family).mkdir()
         writers[family] = DocumentWriter(tmp_path / family)
     for document in found:
