@@ -28,6 +28,8 @@ class RepositorySpec(Strict):
     """A commit, tag or branch; what it resolves to is recorded."""
     licence: str | None = None
     compile_commands: str | None = None
+    """A compilation database of the pinned commit, relative to a repository that is a folder, else to this
+    file; by default compile_commands.json or build/compile_commands.json in that folder."""
     since: datetime.date | None = None
     until: datetime.date | None = None
     include: tuple[str, ...] = ()

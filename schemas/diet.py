@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.document import Family
+from schemas.document import ENRICHED_FAMILY, Family
 from schemas.phase import RowLength
 from schemas.text import Strict
 
@@ -54,6 +54,9 @@ class Serving(Strict):
     """One line of a diet: a family, an objective and its share of the phase's tokens."""
 
     family: Family
+    base: Family | None = None
+    """Of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
+    4096 tokens and v4_context_graph in longer ones."""
     objective: Objective = "causal"
     share: Share
     row_length: RowLength | None = None
@@ -61,6 +64,14 @@ class Serving(Strict):
     domains: dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
     repositories: tuple[Name, ...] | None = None
+
+    @model_validator(mode="after")
+    def _base_of_structure(self) -> "Serving":
+        if self.base is not None and self.family != ENRICHED_FAMILY:
+            raise ValueError(f"{self.family} has no base: only {ENRICHED_FAMILY} has. Leave base out")
+        if self.base == ENRICHED_FAMILY:
+            raise ValueError(f"{ENRICHED_FAMILY} can't be its own base. Name another family")
+        return self
 
 
 class StopsImproving(Strict):

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from schemas.diet import BUILDABLE_OBJECTIVES, AdvanceWhen, Diet, DietPhase, Objective, Serving
-from schemas.document import BUILDABLE_FAMILIES, Family
+from schemas.document import ENRICHED_FAMILY, Family
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec
 from schemas.text import Location, nearest
 
 ANNEAL = "anneal"
 """The name of the tail job."""
+LONGEST_FILE_ROW = 4096
+"""Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,8 @@ class ResolvedServing:
     """Factors by domain, `*` for the rest; empty where all count the same."""
     repositories: tuple[str, ...]
     """Empty where all count."""
+    base: Family | None = None
+    """The family that v6_enriched adds structure to; None for every other."""
 
     @property
     def title(self) -> str:
@@ -38,7 +42,8 @@ class ResolvedServing:
         'v3_simple causal at 4096'
         """
         only = f" of {', '.join(self.repositories)}" if self.repositories else ""
-        return f"{self.family} {self.objective} at {self.row_length}{only}"
+        of = f" of {self.base}" if self.base else ""
+        return f"{self.family}{of} {self.objective} at {self.row_length}{only}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,16 +113,12 @@ def missing(phase: ResolvedPhase) -> tuple[DietError, ...]:
     return tuple(
         DietError(
             f"phase {phase.name}",
-            f"{word} {value}",
+            f"objective {serving.objective}",
             cause="it is not built by this version",
             cure="Leave the phase out, or take the serving out of the diet",
         )
         for serving in phase.servings
-        for word, value, known in (
-            ("family", serving.family, BUILDABLE_FAMILIES),
-            ("objective", serving.objective, BUILDABLE_OBJECTIVES),
-        )
-        if value not in known
+        if serving.objective not in BUILDABLE_OBJECTIVES
     )
 
 
@@ -157,7 +158,8 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
                 cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
                 cure=f"Take a row length that divides {largest}",
             )
-        same = (serving.family, serving.objective, length, serving.repositories)
+        base = _base(serving, length)
+        same = (serving.family, base, serving.objective, length, serving.repositories)
         if same in seen:
             yield Fault(
                 location=location,
@@ -199,6 +201,7 @@ def _resolved_serving(
     return ResolvedServing(
         index=index,
         family=serving.family,
+        base=_base(serving, row_length),
         objective=serving.objective,
         row_length=row_length,
         share=serving.share,
@@ -212,6 +215,14 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
     if serving.row_length is not None:
         return serving.row_length
     return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
+
+
+def _base(serving: Serving, row_length: int) -> Family | None:
+    """What a serving of structure adds it to."""
+    if serving.family != ENRICHED_FAMILY:
+        return None
+    default: Family = "v2_simple" if row_length <= LONGEST_FILE_ROW else "v4_context_graph"
+    return serving.base or default
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:

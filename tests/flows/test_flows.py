@@ -10,6 +10,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
+from curriculum.diets.load import DIETS
 from curriculum.store import Artefact, Recipe, Store
 from flows import course as doors
 from flows import tracking
@@ -116,21 +117,23 @@ def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
     runs = run(specialist="templates.demo")
     assert stand_ins.opened == [
         *("build syntax", "mix syntax", "train syntax"),
-        *("build edits", "mix edits", "train edits"),
+        *("build file_graph", "mix file_graph", "train file_graph"),
+        *("build repository_graph", "mix repository_graph", "train repository_graph"),
+        *("build structure", "mix structure", "train structure"),
         *("build anneal", "mix anneal", "train anneal"),
     ]
-    assert len(runs) == 3
-    assert stand_ins.anew == [False, False, False]
+    assert len(runs) == 5
+    assert stand_ins.anew == [False] * 5
 
 
 def test_one_phase_is_trained_anew_and_nothing_else(stand_ins: Doors) -> None:
-    run(specialist="templates.demo", phase="edits")
-    assert stand_ins.opened == ["build edits", "mix edits", "train edits"]
+    run(specialist="templates.demo", phase="file_graph")
+    assert stand_ins.opened == ["build file_graph", "mix file_graph", "train file_graph"]
     assert stand_ins.anew == [True]
 
 
 def test_the_train_flow_never_begins_a_finished_phase_anew(stand_ins: Doors) -> None:
-    train(specialist="templates.demo", phase="edits")
+    train(specialist="templates.demo", phase="file_graph")
     assert stand_ins.anew == [False]
 
 
@@ -178,8 +181,18 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
     assert [(each["key"], each["data"]) for each in response.json()] == [("rows", 100.0)]
 
 
-def test_a_phase_of_families_that_are_not_built_is_skipped_and_named(tmp_path: Path) -> None:
-    plan = _plan(tmp_path, "templates")
+def _with_fim(tmp_path: Path) -> str:
+    """The demo's diet with an objective that isn't built in one phase."""
+    text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
+    known = "{family: v4_context_graph, share: 0.8}"
+    assert known in text
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace(known, "{family: v4_context_graph, objective: fim, share: 0.8}"))
+    return str(file)
+
+
+def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(tmp_path: Path) -> None:
+    plan = _plan(tmp_path, _with_fim(tmp_path))
     said: list[str] = []
     names = list(chosen(plan, None, said.append))
     left = [each.name for each in plan.phases if each.name not in names]
@@ -188,9 +201,9 @@ def test_a_phase_of_families_that_are_not_built_is_skipped_and_named(tmp_path: P
         assert any(line.startswith(f"{name} is skipped: ") for line in said)
 
 
-def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors) -> None:
+def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, tmp_path: Path) -> None:
     with pytest.raises(DietError, match="not built by this version"):
-        run(specialist="templates", phase="structure")
+        run(specialist=_with_fim(tmp_path), phase="file_graph")
     assert stand_ins.opened == []
 
 
@@ -247,7 +260,7 @@ class TestOutcome:
 
     def test_what_lies_downstream_of_a_rerun_is_named(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), "syntax", self._runs(tmp_path, made=True))
-        assert "stale: edits, anneal" in said
+        assert "stale: file_graph, repository_graph, structure, anneal" in said
 
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True))
@@ -259,7 +272,9 @@ def test_the_form_offers_names_and_explains_every_field() -> None:
         fields = flow.parameters.properties
         assert "templates.demo" in fields["specialist"]["enum"]
         assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
-        assert {"syntax", "edits", "file_graph"} < {*fields["phase"]["enum"]}
+        assert {"syntax", "file_graph", "repository_graph", "structure"} < {
+            *fields["phase"]["enum"]
+        }
         assert flow.parameters.required == ["specialist"]
         changes = flow.parameters.definitions["Changes"]["properties"]
         assert {*changes} == {*Changes.model_fields}

@@ -15,6 +15,7 @@ from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import drawn, mix, recipe, report_of
 from curriculum.store import Artefact, Store
 from schemas.errors import MixtureError
+from schemas.document import SCHEMA_VERSION
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 Make = Callable[..., Any]
@@ -51,7 +52,7 @@ def test_a_plan_keeps_its_schema_and_points_at_its_rows(
     mixture = mix(store, DIET, phase, rows, tokens_per_step=4096)
     file = pq.ParquetFile(mixture.path / "plan.parquet")
     assert file.schema_arrow.equals(PLAN_SCHEMA, check_metadata=False)
-    assert file.schema_arrow.metadata[b"schema_version"] == b"1.0"
+    assert file.schema_arrow.metadata[b"schema_version"] == SCHEMA_VERSION.encode()
     plan = plan_of(mixture)
     assert plan["position"].to_list() == list(range(plan.height))
     by_key = {artefact.key: artefact for artefact in rows}

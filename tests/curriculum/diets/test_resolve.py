@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from curriculum.diets.load import load_phases
 from curriculum.diets.resolve import _divide, missing, resolve
-from schemas.diet import Diet
+from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
 
@@ -97,11 +97,41 @@ def test_what_this_version_does_not_build_is_an_error_of_its_phase_only() -> Non
     )
     syntax, file_graph = resolve(asked, load_phases())
     assert missing(syntax) == ()
-    said = [str(error) for error in missing(file_graph)]
-    assert said[0].startswith(
-        "phase file_graph: family v4_context_graph; it is not built by this version"
+    (said,) = [str(error) for error in missing(file_graph)]
+    assert said.startswith("phase file_graph: objective fim; it is not built by this version")
+
+
+def test_structure_is_added_to_files_in_short_rows_and_to_graphs_in_long_ones() -> None:
+    lines = servings(
+        {"family": "v6_enriched", "row_length": 4096},
+        {"family": "v6_enriched", "row_length": 16384},
+        {"family": "v6_enriched", "row_length": 16384, "base": "v5_clang_graph"},
     )
-    assert said[1].startswith("phase file_graph: objective fim; it is not built by this version")
+    (phase,) = resolve(diet({"phase": "structure", "servings": lines}), load_phases())
+    assert [each.base for each in phase.servings] == [
+        "v2_simple",
+        "v4_context_graph",
+        "v5_clang_graph",
+    ]
+    assert phase.servings[0].title == "v6_enriched of v2_simple causal at 4096"
+
+
+def test_the_same_base_named_and_by_default_is_the_same_rows() -> None:
+    lines = servings(
+        {"family": "v6_enriched", "row_length": 4096},
+        {"family": "v6_enriched", "row_length": 4096, "base": "v2_simple"},
+    )
+    with pytest.raises(DietError, match="same rows"):
+        resolve(diet({"phase": "structure", "servings": lines}), load_phases())
+
+
+@pytest.mark.parametrize(
+    ("family", "base", "said"),
+    [("v3_simple", "v2_simple", "has no base"), ("v6_enriched", "v6_enriched", "its own base")],
+)
+def test_only_structure_has_a_base_and_never_itself(family: str, base: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Serving.model_validate({"family": family, "base": base, "share": 1.0})
 
 
 @given(st.integers(0, 10**16), st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=12))

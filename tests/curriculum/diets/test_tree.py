@@ -30,7 +30,12 @@ def test_a_tree_is_drawn_a_line_a_branch() -> None:
 
 
 def test_a_diet_is_explained_with_what_this_version_does_not_build() -> None:
-    diet = load_diet("algorithms")
+    shipped = load_diet("algorithms")
+    graph = shipped.phases[1]
+    asked = graph.servings[0].model_copy(update={"objective": "fim"})
+    changed = graph.model_copy(update={"servings": (asked, *graph.servings[1:])})
+    phases = (shipped.phases[0], changed, *shipped.phases[2:])
+    diet = shipped.model_copy(update={"phases": phases})
     tree = explain_diet(diet, resolve(diet, load_phases()))
     assert [each.title for each in tree.branches] == [
         "syntax",
@@ -41,8 +46,8 @@ def test_a_diet_is_explained_with_what_this_version_does_not_build() -> None:
     ]
     assert sum(each.tokens for each in tree.branches) == tree.tokens == 200_000_000
     assert tree.branches[0].note == ""
-    assert tree.branches[1].note == "not built by this version: family v4_context_graph"
-    assert any("v4_context_graph causal at 16384" in line for line in lines(tree))
+    assert tree.branches[1].note == "not built by this version: objective fim"
+    assert any("v4_context_graph fim at 16384" in line for line in lines(tree))
 
 
 def test_a_plan_is_explained_down_to_its_domains(
