@@ -79,10 +79,15 @@ def _file(name: str) -> Path:
 
 
 def _placed(spec: RepositorySpec, folder: Path) -> RepositorySpec:
-    if spec.path is None:
-        return spec
-    path = folder.absolute() / Path(spec.path).expanduser()
-    return spec.model_copy(update={"path": str(path)})
+    placed: dict[str, str] = {}
+    beside = folder.absolute()
+    if spec.path is not None:
+        path = beside / Path(spec.path).expanduser()
+        placed["path"] = str(path)
+        beside = path if path.is_dir() else beside
+    if spec.compile_commands is not None:
+        placed["compile_commands"] = str(beside / Path(spec.compile_commands).expanduser())
+    return spec.model_copy(update=placed)
 
 
 def _name_of(path: Path) -> str:
