@@ -3,7 +3,7 @@
 from prefect import flow, task
 
 from curriculum.build import Built
-from flows import course, tracking
+from flows import doors, tracking
 from flows.course import Course
 from flows.lines import yield_lines, yield_words
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
@@ -15,7 +15,7 @@ from flows.starting import chosen, start, worth_another_try
 def build_phase(plan: Course, phase: str) -> Built:
     """The rows of a phase, and their yield on the run's page."""
     with tracking.tracked() as watch:
-        built = course.build_phase(plan, phase, watch)
+        built = doors.build_phase(plan, phase, watch)
     tracking.show(f"yield {phase}", yield_words(built), yield_lines(built))
     return built
 

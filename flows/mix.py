@@ -4,7 +4,7 @@ from prefect import flow, task
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import course, tracking
+from flows import doors, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.lines import mixture_lines, mixture_words
@@ -17,7 +17,7 @@ from flows.starting import chosen, start, worth_another_try
 def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
     """The plan of a phase; its mixture, planned and realised, on the run's page."""
     with tracking.tracked() as watch:
-        mixture = course.mix_phase(plan, phase, built, watch)
+        mixture = doors.mix_phase(plan, phase, built, watch)
     tracking.show(f"mixture {phase}", mixture_words(mixture), mixture_lines(mixture))
     return mixture
 

@@ -5,7 +5,7 @@ from prefect.logging import get_run_logger
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import course, tracking
+from flows import doors, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.lines import figure_lines, report_of, run_words
@@ -22,7 +22,7 @@ def train_phase(
 ) -> Artefact:
     """The closed run of a phase; a second try resumes from its last checkpoint."""
     with tracking.tracked() as watch:
-        run = course.train_phase(plan, phase, built, mixture, new_attempt=new_attempt, watch=watch)
+        run = doors.train_phase(plan, phase, built, mixture, new_attempt=new_attempt, watch=watch)
     report = report_of(run)
     tracking.show(f"val-bpb {phase}", run_words(report), figure_lines(report))
     return run

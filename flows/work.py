@@ -14,7 +14,8 @@ from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
-from flows.course import Course, Order, build_phase, course, mix_phase, train_phase
+from flows.course import Course, Order, course
+from flows.doors import build_phase, mix_phase, train_phase
 from flows.lines import branch_lines, report_of, run_line
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching

@@ -12,7 +12,8 @@ import pytest
 
 from curriculum.diets.load import DIETS
 from curriculum.store import Store
-from flows.course import Course, Order, build_phase, course, mix_phase, train_phase
+from flows.course import Course, Order, course
+from flows.doors import build_phase, mix_phase, train_phase
 from schemas.progress import unwatched
 
 

@@ -12,10 +12,9 @@ from prefect.client.schemas.objects import State
 
 from curriculum.diets.load import DIETS
 from curriculum.store import Artefact, Recipe, Store
-from flows import course as doors
-from flows import tracking
+from flows import doors, tracking
 from flows.build import build
-from flows.course import Course, Order
+from flows.course import Course, Order, course
 from flows.deployments import FLOWS
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
@@ -110,7 +109,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
 
 
 def _plan(tmp_path: Path, specialist: str = "templates.demo") -> Course:
-    return doors.course(Order(specialist=specialist, home=tmp_path), dry=True)
+    return course(Order(specialist=specialist, home=tmp_path), dry=True)
 
 
 def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:
