@@ -1,0 +1,215 @@
+"""The doors that a phase goes through: build, mix, train. What they leave becomes current."""
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from curriculum.build import Built, Tokenizing, Wanted, build
+from curriculum.diets.load import Phases
+from curriculum.diets.resolve import ResolvedPhase
+from curriculum.mix import mix
+from curriculum.model.presets import preset
+from curriculum.store import Artefact, Recipe
+from flows.course import Course
+from schemas.errors import JobError
+from schemas.job import Evaluation
+from schemas.progress import Progress, Watch
+
+TRAINED_TOKENIZER = "corpus"
+
+
+def build_phase(course: Course, phase: str, watch: Watch) -> Built:
+    """The rows of a phase's servings, and all that they are made of."""
+    wanted = _wanted(course.phase(phase))
+    tokenizer = course.diet.tokenizer
+    tokenizing = Tokenizing(
+        file=None if tokenizer == TRAINED_TOKENIZER else Path(tokenizer),
+        vocab_size=course.diet.vocab_size,
+        document_tokens=course.diet.document_tokens,
+    )
+    built = build(
+        course.store,
+        course.corpus,
+        wanted,
+        anchor_length=_smallest(course.specs),
+        tokenizing=tokenizing,
+        workers=course.order.workers or len(os.sched_getaffinity(0)),
+        watch=watch,
+    )
+    if not course.store.dry:
+        length = f"-{course.order.row_length}" if course.order.row_length else ""
+        name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
+        course.store.mark(name, built.artefacts())
+    return built
+
+
+def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefact:
+    """The plan of a phase: which rows its specialist sees, in which order."""
+    resolved = course.phase(phase)
+    previous = [course.current("mixtures", each) for each in course.before(resolved)]
+    mixture = mix(
+        course.store,
+        course.diet,
+        resolved,
+        [built.rows_of(each).train for each in _wanted(resolved)],
+        tokens_per_step=course.diet.tokens_per_step or preset(course.diet.model).tokens_per_step,
+        previous=[each for each in previous if each],
+        documents=None if built.selection.planned else _lineages(built),
+    )
+    course.keep("mixtures", resolved, mixture)
+    watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
+    return mixture
+
+
+def train_phase(
+    course: Course,
+    phase: str,
+    built: Built,
+    mixture: Artefact,
+    *,
+    new_attempt: bool,
+    watch: Watch,
+) -> Artefact:
+    """The closed run of a phase, from the end of the phase before; its directory holds report.json.
+
+    Raises:
+        JobError: where the phase before has no run yet, training failed, or it was told to stop.
+    """
+    resolved = course.phase(phase)
+    previous = _previous(course, resolved)
+    if course.store.dry and (mixture.planned or (previous and previous.planned)):
+        return _planned_run(course, resolved, mixture)
+    run = _train(course, resolved, built, mixture, previous, again=new_attempt, watch=watch)
+    course.keep("runs", resolved, run)
+    return run
+
+
+def _train(
+    course: Course,
+    resolved: ResolvedPhase,
+    built: Built,
+    mixture: Artefact,
+    previous: Artefact | None,
+    *,
+    again: bool,
+    watch: Watch,
+) -> Artefact:
+    # torch takes seconds to import, and most commands never train.
+    from curriculum.train.job import Ingredients, make_job
+    from curriculum.train.run import finished, train
+
+    store = course.store
+    job = make_job(
+        course.diet,
+        resolved.name,
+        course.specs[_spec_name(course, resolved)],
+        Ingredients(
+            workspace=store.root,
+            plan=mixture,
+            rows=tuple(built.rows_of(each).train for each in _wanted(resolved)),
+            tokenizer=built.tokenizer,
+            previous=previous,
+        ),
+        evaluations=_evaluations(course, resolved, built),
+        overrides=dict(course.overrides),
+    )
+    if store.dry:
+        return finished(store, job) or _planned_run(course, resolved, mixture)
+    watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
+    run = train(store, job, again=again)
+    if run.artefact is None:
+        raise JobError(
+            f"phase {resolved.name}",
+            run.report.stopped,
+            cause=run.report.reason,
+            cure="The same command goes on from its last checkpoint",
+        )
+    watch(
+        Progress(
+            stage="train", item=resolved.name, done=run.report.steps, total=job.steps, unit="steps"
+        )
+    )
+    return run.artefact
+
+
+def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
+    """What is measured in a phase: the validation rows of its servings, and the anchor."""
+    from curriculum.train.job import Validation, evaluation
+
+    store, wanted = course.store, _wanted(resolved)
+    return [
+        evaluation(
+            _spec_name(course, resolved),
+            [
+                Validation(
+                    family=each.family,
+                    share=serving.share,
+                    rows=built.rows_of(each).val,
+                    factors=dict(serving.domains) or None,
+                )
+                for serving, each in zip(resolved.servings, wanted, strict=True)
+            ],
+            workspace=store.root,
+        ),
+        evaluation(
+            "anchor",
+            [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
+            workspace=store.root,
+        ),
+    ]
+
+
+def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:
+    """The run that a phase goes on from; None for the first."""
+    before = course.before(phase)
+    if not before:
+        return None
+    run = course.current("runs", before[-1])
+    if run is None:
+        raise JobError(
+            f"phase {phase.name}",
+            cause=f"it goes on from {before[-1].name}, which has no finished run",
+            cure=f"Run it first: curriculum run {course.order.specialist} --phase {before[-1].name}",
+        )
+    return run
+
+
+def _planned_run(course: Course, phase: ResolvedPhase, mixture: Artefact) -> Artefact:
+    branch = [("branch", course.diet.branch)] if course.diet.branch else []
+    recipe = Recipe(
+        stage="runs",
+        labels=(("specialist", course.diet.specialist), *branch, ("phase", phase.name)),
+        revision=0,
+        inputs=(mixture.as_input("plan"),),
+    )
+    run = course.store.produce([recipe], lambda _: None)[0]
+    course.keep("runs", phase, run)
+    return run
+
+
+def _wanted(phase: ResolvedPhase) -> list[Wanted]:
+    return [
+        Wanted(
+            family=serving.family,
+            base=serving.base or "",
+            objective=serving.objective,
+            row_length=serving.row_length,
+            repositories=serving.repositories,
+        )
+        for serving in phase.servings
+    ]
+
+
+def _lineages(built: Built) -> pl.LazyFrame:
+    selection = pl.scan_parquet(built.selection.path / "selection.parquet")
+    return selection.filter("keep").select("document_id", "lineage")
+
+
+def _smallest(specs: Phases) -> int:
+    return min(length for spec in specs.values() for length in spec.row_lengths)
+
+
+def _spec_name(course: Course, phase: ResolvedPhase) -> str:
+    """The anneal goes on under the last phase's spec."""
+    return course.diet.phases[-1].phase if phase.is_anneal else phase.name
