@@ -1,0 +1,168 @@
+"""Fragments of files that show definitions, no line twice, within a budget of bytes."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from curriculum.graph.facts import Range
+from curriculum.graph.line_ranges import joined, outside_bodies, size_of, with_text, without
+from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
+from schemas.document import ChunkForm, EdgeKind, EdgeLabel
+
+WHOLE_FILE = -1
+"""The number of a node that stands for a file."""
+
+
+class Link(NamedTuple):
+    """An edge between two nodes."""
+
+    source: NodeId
+    target: NodeId
+    kind: EdgeKind
+    label: EdgeLabel
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fragment:
+    """What is shown of one definition, or of a file where the node's number is WHOLE_FILE."""
+
+    node: NodeId
+    form: ChunkForm
+    ranges: tuple[Range, ...]
+    """Whole lines of its file, sorted, with lines that aren't shown between any two."""
+    hop: int
+    """Edges from the nearest target."""
+    via: Link | None
+    """The edge that led here; None for a target."""
+
+
+class Form(NamedTuple):
+    """One way to show a node."""
+
+    form: ChunkForm
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What fragments cost beside their bytes."""
+
+    lead: Callable[[str], int]
+    """The line that names a file, by its path."""
+    gap: int
+    """The line that stands between two ranges of one fragment."""
+
+    def of(self, fragment: Fragment) -> int:
+        """Bytes of a fragment in a document."""
+        lines = self.lead(fragment.node.path) + size_of(fragment.ranges)
+        return lines + self.gap * (len(fragment.ranges) - 1)
+
+
+def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
+    """The lines of a definition."""
+    found = symbol(graph, node)
+    return Range(found.start, found.end)
+
+
+def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
+    """A target as a fragment."""
+    return Fragment(node=node, form="whole", ranges=(span_of(graph, node),), hop=0, via=None)
+
+
+@dataclass(kw_only=True, slots=True)
+class Ledger:
+    """Which lines are shown where, and what they cost so far.
+
+    Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside
+    of bodies and isn't shown elsewhere. It gives lines away to definitions that come later.
+    """
+
+    graph: RepositoryGraph
+    costs: Costs
+    budget: int
+    fragments: list[Fragment] = field(default_factory=list)
+    used: int = 0
+    _hidden: defaultdict[str, list[Range]] = field(default_factory=lambda: defaultdict(list))
+    _alone: defaultdict[str, list[Range]] = field(default_factory=lambda: defaultdict(list))
+    _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Indices of fragments, by path."""
+    _texts: dict[str, bytes] = field(default_factory=dict)
+
+    def hide(self, nodes: Iterable[NodeId]) -> None:
+        """Keep the lines of these definitions out of all fragments."""
+        for node in nodes:
+            self._hidden[node.path].append(span_of(self.graph, node))
+
+    def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
+        """How a node can be shown as things stand, the fullest first; none where its lines are shown.
+
+        Without `in_full`, a function is shown by its signature.
+        """
+        if self._is_skeleton(node):
+            lines = self._skeleton(node)
+            return [lines] if lines.ranges else []
+        span = span_of(self.graph, node)
+        alone, shown = self._alone[node.path], self._shown(node.path)
+        if without([span], joined(alone)) != (span,) or not without([span], joined(shown)):
+            return []
+        signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
+        full = [Form("whole", (span,))] if in_full or signature == (span,) else []
+        return full if signature == (span,) else [*full, Form("signature", signature)]
+
+    def take(self, fragment: Fragment) -> bool:
+        """Show a fragment if the budget allows it and no skeleton would be left without a line."""
+        path = fragment.node.path
+        is_skeleton = self._is_skeleton(fragment.node)
+        smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
+        cost = self.costs.of(fragment) + sum(
+            self.costs.of(each) - self.costs.of(self.fragments[at]) for at, each in smaller.items()
+        )
+        if self.used + cost > self.budget or not all(each.ranges for each in smaller.values()):
+            return False
+        for at, each in smaller.items():
+            self.fragments[at] = each
+        if is_skeleton:
+            self._skeletons[path].append(len(self.fragments))
+        else:
+            self._alone[path].extend(fragment.ranges)
+        self.fragments.append(fragment)
+        self.used += cost
+        return True
+
+    def _is_skeleton(self, node: NodeId) -> bool:
+        """Whether a node is a class or a file, or holds a target."""
+        if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
+            return True
+        span = span_of(self.graph, node)
+        return without([span], joined(self._hidden[node.path])) != (span,)
+
+    def _skeleton(self, node: NodeId) -> Form:
+        text = self._text(node.path)
+        is_file = node.number == WHOLE_FILE
+        span = Range(0, len(text)) if is_file else span_of(self.graph, node)
+        lines = outside_bodies(text, span, self.graph.source(node.path).facts.symbols)
+        shown = self._hidden[node.path] + self._shown(node.path)
+        left = with_text(text, without(lines, joined(shown)))
+        return Form("whole" if left == (span,) else "skeleton", left)
+
+    def _shown(self, path: str) -> list[Range]:
+        skeletons = (self.fragments[at].ranges for at in self._skeletons[path])
+        return [*self._alone[path], *(each for ranges in skeletons for each in ranges)]
+
+    def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
+        """The skeletons that lose lines to `ranges`, as they are without."""
+        found: dict[int, Fragment] = {}
+        for at in self._skeletons[path]:
+            before = self.fragments[at]
+            left = without(before.ranges, ranges)
+            if left != before.ranges:
+                left = with_text(self._text(path), left)
+                found[at] = replace(before, form="skeleton", ranges=left)
+        return found
+
+    def _text(self, path: str) -> bytes:
+        if path not in self._texts:
+            self._texts[path] = self.graph.source(path).file.blob.text.encode()
+        return self._texts[path]

@@ -1,0 +1,80 @@
+"""Runs of whole lines of a file, as sorted and disjoint byte ranges."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from curriculum.graph.facts import Range, Symbol
+
+
+def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
+    """What of the first ranges lies in none of the others; both are sorted and disjoint.
+
+    >>> [tuple(each) for each in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
+    [(0, 1), (2, 4), (8, 9)]
+    """
+    return tuple(_without(ranges, list(others)))
+
+
+def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range]:
+    at = 0
+    for start, end in ranges:
+        while at < len(others) and others[at].end <= start:
+            at += 1
+        next_one = at
+        while next_one < len(others) and others[next_one].start < end:
+            if start < others[next_one].start:
+                yield Range(start, others[next_one].start)
+            start = max(start, others[next_one].end)
+            next_one += 1
+        if start < end:
+            yield Range(start, end)
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The same bytes, sorted and disjoint; neighbours become one.
+
+    >>> [tuple(each) for each in joined([Range(4, 6), Range(0, 2), Range(2, 3), Range(5, 7)])]
+    [(0, 3), (4, 7)]
+    """
+    found: list[Range] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1].end:
+            found[-1] = Range(found[-1].start, max(end, found[-1].end))
+        elif start < end:
+            found.append(Range(start, end))
+    return tuple(found)
+
+
+def size_of(ranges: Iterable[Range]) -> int:
+    """Bytes in disjoint ranges."""
+    return sum(end - start for start, end in ranges)
+
+
+def with_text(data: bytes, ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """The ranges that hold more than white space."""
+    return tuple(each for each in ranges if not data[each.start : each.end].isspace())
+
+
+def inner_lines(data: bytes, body: Range) -> Range:
+    r"""The lines between that of the opening brace and that of the closing one; it may be empty.
+
+    >>> data = b"f() {\n  g();\n}\n"
+    >>> tuple(inner_lines(data, Range(4, 14)))
+    (6, 13)
+    """
+    start = data.find(b"\n", body.start, body.end) + 1
+    if not start:
+        return Range(body.end, body.end)
+    return Range(start, max(start, data.rfind(b"\n", start, body.end) + 1))
+
+
+def outside_bodies(data: bytes, span: Range, symbols: Iterable[Symbol]) -> tuple[Range, ...]:
+    """The lines of `span` that lie inside the body of none of these functions."""
+    inner = joined(
+        inner_lines(data, symbol.body)
+        for symbol in symbols
+        if symbol.kind == "function"
+        and symbol.body is not None
+        and span.start <= symbol.start
+        and symbol.end <= span.end
+    )
+    return without([span], inner)

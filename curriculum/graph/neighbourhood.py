@@ -1,0 +1,166 @@
+"""What stands around some functions of a repository, nearest first, within a budget of bytes.
+
+A breadth-first search along the edges of a graph. Each definition that it takes becomes a fragment of its
+file; no line is in two fragments, and none of a target's is in any.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from curriculum.graph.fragments import WHOLE_FILE, Costs, Form, Fragment, Ledger, Link
+from curriculum.graph.included import Includes, folders_between
+from curriculum.graph.repository import NodeId, RepositoryGraph
+from schemas.document import EdgeKind
+
+DISTANT = 3
+"""From so many edges on, a function is shown by its signature."""
+LARGEST_SHARE = 8
+"""A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
+STEP_SHARE = 2
+"""Fragments that one kind of step led to take one part in so many: what everything calls leaves room."""
+MISSES = 64
+"""The search ends when so many in a row were too large for what is left."""
+
+
+class Step(NamedTuple):
+    """A way to go from a node: along edges of a kind, from their source if `outward`."""
+
+    kind: EdgeKind
+    outward: bool
+    cost: int = 1
+    """How much farther away its end counts; 0 brings it before all that is as near."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """Which steps are gone; of two that lead equally far, the one that stands first is gone first.
+
+    `includes` in `far` stands for the skeletons of the targets' own files and of those that they include,
+    which count as two steps away.
+    """
+
+    near: tuple[Step, ...]
+    """From a target."""
+    far: tuple[Step, ...]
+    """From anything else."""
+
+
+class _Place(NamedTuple):
+    """A node that waits for its turn; the smallest is next."""
+
+    distance: int
+    rank: int
+    doubt: float
+    folders: int
+    node: NodeId
+    hop: int
+    via: Link
+
+    @property
+    def step(self) -> tuple[EdgeKind, bool]:
+        return self.via.kind, self.via.target == self.node
+
+
+def neighbourhood(
+    graph: RepositoryGraph,
+    targets: Sequence[NodeId],
+    budget: int,
+    order: Order,
+    costs: Costs,
+) -> tuple[Fragment, ...]:
+    """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
+
+    A function is shown whole, or by its signature where it is distant or too long; a class or file as a
+    skeleton. Takes time for the edges of what is taken and the facts of its files.
+    """
+    ledger = Ledger(graph=graph, costs=costs, budget=budget)
+    ledger.hide(targets)
+    search = _Search(graph=graph, order=order, ledger=ledger)
+    search.run(sorted(targets))
+    return tuple(ledger.fragments)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Search:
+    graph: RepositoryGraph
+    order: Order
+    ledger: Ledger
+    _waiting: list[_Place] = field(default_factory=list)
+    _seen: set[NodeId] = field(default_factory=set)
+    _spent: Counter[tuple[EdgeKind, bool]] = field(default_factory=Counter)
+
+    def run(self, targets: Sequence[NodeId]) -> None:
+        self._seen.update(targets)
+        for node in targets:
+            self._expand(node, distance=0, hop=0)
+        self._look_at_files(targets)
+        misses = 0
+        while self._waiting and misses < MISSES:
+            place = heappop(self._waiting)
+            if place.node in self._seen or self._is_spent(place):
+                continue
+            self._seen.add(place.node)
+            forms = self.ledger.forms(place.node, in_full=place.hop < DISTANT)
+            if any(self._take(place, form) for form in forms):
+                misses = 0
+                self._expand(place.node, distance=place.distance, hop=place.hop)
+            else:
+                misses += bool(forms)
+
+    def _expand(self, node: NodeId, *, distance: int, hop: int) -> None:
+        if node.number == WHOLE_FILE:
+            return
+        steps = self.order.far if hop else self.order.near
+        ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
+        for near in self.graph.neighbours(node):
+            rank = ranks.get((near.kind, near.outward))
+            if rank is None or near.node in self._seen:
+                continue
+            ends = (node, near.node) if near.outward else (near.node, node)
+            place = _Place(
+                distance=distance + steps[rank].cost,
+                rank=rank,
+                doubt=-near.confidence,
+                folders=folders_between(node.path, near.node.path),
+                node=near.node,
+                hop=hop + 1,
+                via=Link(*ends, near.kind, near.label, near.confidence),
+            )
+            heappush(self._waiting, place)
+
+    def _look_at_files(self, targets: Sequence[NodeId]) -> None:
+        ranks = [rank for rank, step in enumerate(self.order.far) if step.kind == "includes"]
+        if not ranks:
+            return
+        includes = Includes(self.graph)
+        first = {node.path: node for node in reversed(targets)}
+        for path, node in sorted(first.items()):
+            for other in (path, *includes.of(path)):
+                file = NodeId(other, WHOLE_FILE)
+                kind: EdgeKind = "member" if other == path else "includes"
+                place = _Place(
+                    distance=2,
+                    rank=ranks[0],
+                    doubt=-1.0,
+                    folders=folders_between(path, other),
+                    node=file,
+                    hop=1,
+                    via=Link(node, file, kind, "syntactic", 1.0),
+                )
+                heappush(self._waiting, place)
+
+    def _is_spent(self, place: _Place) -> bool:
+        return self._spent[place.step] * STEP_SHARE > self.ledger.budget
+
+    def _take(self, place: _Place, form: Form) -> bool:
+        fragment = Fragment(
+            node=place.node, form=form.form, ranges=form.ranges, hop=place.hop, via=place.via
+        )
+        cost = self.ledger.costs.of(fragment)
+        if cost * LARGEST_SHARE > self.ledger.budget or not self.ledger.take(fragment):
+            return False
+        self._spent[place.step] += cost
+        return True
