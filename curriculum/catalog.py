@@ -68,7 +68,7 @@ def _schema(columns: str) -> pa.Schema:
 
 
 _ARTEFACTS = _schema("""
-    key stage family repository corpus objective row_length:int64 split specialist branch phase
+    key stage family base repository corpus objective row_length:int64 split specialist branch phase
     current:bool created num_bytes:int64 path content config report
 """)
 _FILES = _schema("file key")
@@ -102,7 +102,7 @@ _SOURCES = (
         stage="documents",
         prefix="part-",
         schema=DOCUMENT_SCHEMA,
-        labels=("repository",),
+        labels=("repository", "base"),
         key="documents_key",
     ),
     _Source(
@@ -118,7 +118,7 @@ _SOURCES = (
         stage="rows",
         prefix="part-",
         schema=PACKED_ROW_SCHEMA,
-        labels=("row_length",),
+        labels=("row_length", "base"),
         key="rows_key",
     ),
     _Source(
