@@ -1,10 +1,12 @@
 """Documents on disk: part-00000.parquet, part-00001.parquet, … in the order in which they came."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, chain
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,40 +15,59 @@ from schemas.document import (
     CHUNK_TYPE,
     DOCUMENT_SCHEMA,
     EDGE_TYPE,
+    ENRICHED_FAMILY,
     PART_TYPE,
     PROVENANCE_TYPE,
     SPAN_TYPE,
+    Chunk,
     Document,
+    Edge,
+    Part,
+    Provenance,
+    Span,
 )
 from schemas.errors import SchemaError
+from schemas.structure import (
+    ENRICHED_SCHEMA,
+    RUN_COLUMNS,
+    STRUCTURE_CHUNK_TYPE,
+    STRUCTURE_EDGE_TYPE,
+    Structure,
+)
 
 ROWS_PER_FILE = 100_000
 ROWS_PER_GROUP = 1_000
 BYTES_PER_GROUP = 8_000_000
 """Of text; a row group ends at so many rows or bytes, whichever is first."""
+Row = TypeVar("Row")
+Enriched = tuple[Document, Structure]
 
 
-class DocumentWriter:
-    """Writes the documents of one artefact; holds one row group, and equal documents give equal bytes."""
+class _Folder(Generic[Row]):
+    """Rows to Parquet files of one schema; holds one row group, and equal rows give equal bytes."""
 
-    def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
-        """`folder` exists; the first file is there once the first row group is full, or at close."""
+    def __init__(
+        self,
+        folder: Path,
+        as_table: Callable[[Sequence[Row]], pa.Table],
+        schema: pa.Schema,
+        rows_per_file: int,
+    ) -> None:
         assert rows_per_file > 0
         self.count = 0
         self.num_bytes = 0
         """Of text, of all documents so far."""
         self._folder = folder
+        self._as_table = as_table
+        self._schema = schema
         self._rows_per_file = rows_per_file
-        self._group: list[Document] = []
+        self._group: list[Row] = []
         self._group_bytes = 0
         self._files = 0
-        self._room = 0
         self._file: pq.ParquetWriter | None = None
 
-    def append(self, document: Document) -> None:
-        """Add a document."""
-        size = document.parts[-1].end if document.parts else 0
-        self._group.append(document)
+    def _add(self, row: Row, size: int) -> None:
+        self._group.append(row)
         self._group_bytes += size
         self.count += 1
         self.num_bytes += size
@@ -60,7 +81,7 @@ class DocumentWriter:
             self._flush()
         self._end_file()
 
-    def __enter__(self) -> "DocumentWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -78,9 +99,9 @@ class DocumentWriter:
     def _flush(self) -> None:
         if self._file is None:
             path = self._folder / f"part-{self._files:05}.parquet"
-            self._file = pq.ParquetWriter(path, DOCUMENT_SCHEMA, compression="zstd", **_OPTIONS)
+            self._file = pq.ParquetWriter(path, self._schema, compression="zstd", **_OPTIONS)
             self._files += 1
-        table = as_table(self._group)
+        table = self._as_table(self._group)
         self._file.write_table(table, row_group_size=max(1, table.num_rows))
         self._group, self._group_bytes = [], 0
         if self.count % self._rows_per_file == 0:
@@ -92,6 +113,39 @@ class DocumentWriter:
             self._file = None
 
 
+class DocumentWriter(_Folder[Document]):
+    """Writes the documents of one artefact; holds one row group, and equal documents give equal bytes."""
+
+    def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
+        """`folder` exists; the first file is there once the first row group is full, or at close."""
+        super().__init__(folder, as_table, DOCUMENT_SCHEMA, rows_per_file)
+
+    def append(self, document: Document) -> None:
+        """Add a document."""
+        self._add(document, _size(document))
+
+
+class EnrichedWriter(_Folder[Enriched]):
+    """Writes documents of any family as v6_enriched, with their structure, as DocumentWriter writes."""
+
+    def __init__(self, folder: Path, *, rows_per_file: int = ROWS_PER_FILE) -> None:
+        """`folder` exists; the first file is there once the first row group is full, or at close."""
+        super().__init__(folder, as_enriched_table, ENRICHED_SCHEMA, rows_per_file)
+
+    def append(self, document: Document, structure: Structure) -> None:
+        """Add the structure of a document of the base family."""
+        assert document.family != ENRICHED_FAMILY, document.family
+        self._add((document, structure), _size(document))
+
+
+_NESTED: dict[str, tuple[type, pa.StructType]] = {
+    "parts": (Part, PART_TYPE),
+    "spans": (Span, SPAN_TYPE),
+    "provenance": (Provenance, PROVENANCE_TYPE),
+    "chunks": (Chunk, CHUNK_TYPE),
+    "edges": (Edge, EDGE_TYPE),
+}
+_PLAIN = ("text", "family", "language", "licence", "timestamp", "lineage")
 _OPTIONS: dict[str, Any] = {
     "compression_level": 1,
     "use_dictionary": ["family", "language", "licence", "lineage"],
@@ -117,6 +171,24 @@ def read_documents(
     Raises:
         SchemaError: if there is no documents file.
     """
+    for file in _files(folder):
+        wanted = None if columns is None else list(columns)
+        yield from file.iter_batches(batch_size=rows, columns=wanted)
+
+
+def documents_in(folder: Path) -> Iterator[Document]:
+    """The documents of an artefact as they were written, one row group in memory at a time.
+
+    Raises:
+        SchemaError: if there is no documents file.
+    """
+    for file in _files(folder):
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=[*_PLAIN, *_NESTED])
+            yield from map(_document, table.to_pylist())
+
+
+def _files(folder: Path) -> Iterator[pq.ParquetFile]:
     paths = sorted(folder.glob("part-*.parquet"))
     if not paths:
         raise SchemaError(
@@ -126,47 +198,66 @@ def read_documents(
         )
     for path in paths:
         with pq.ParquetFile(path) as file:
-            wanted = None if columns is None else list(columns)
-            yield from file.iter_batches(batch_size=rows, columns=wanted)
+            yield file
+
+
+def _document(row: dict[str, Any]) -> Document:
+    values: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    for name, (kind, _) in _NESTED.items():
+        values[name] = tuple(kind(**value) for value in row[name])
+    return Document(**values)
 
 
 def as_table(documents: Sequence[Document]) -> pa.Table:
     """Documents as a table of DOCUMENT_SCHEMA."""
-    parts = [part for document in documents for part in document.parts]
-    spans = [span for document in documents for span in document.spans]
-    sources = [source for document in documents for source in document.provenance]
-    chunks = [chunk for document in documents for chunk in document.chunks]
-    edges = [edge for document in documents for edge in document.edges]
-    columns = {
+    columns: dict[str, Any] = {
         "document_id": [document.document_id for document in documents],
-        "num_bytes": [document.parts[-1].end if document.parts else 0 for document in documents],
-        "parts": _lists(documents, lambda each: len(each.parts), _structs(parts, PART_TYPE)),
-        "spans": _lists(documents, lambda each: len(each.spans), _structs(spans, SPAN_TYPE)),
-        "provenance": _lists(
-            documents, lambda each: len(each.provenance), _structs(sources, PROVENANCE_TYPE)
-        ),
-        "chunks": _lists(documents, lambda each: len(each.chunks), _structs(chunks, CHUNK_TYPE)),
-        "edges": _lists(documents, lambda each: len(each.edges), _structs(edges, EDGE_TYPE)),
+        "num_bytes": [_size(document) for document in documents],
         "base_document_id": [None] * len(documents),
     }
-    for name in ("text", "family", "language", "licence", "timestamp", "lineage"):
+    for name, (_, kind) in _NESTED.items():
+        columns[name] = _structs([getattr(document, name) for document in documents], kind)
+    for name in _PLAIN:
         columns[name] = [getattr(document, name) for document in documents]
     return pa.table({name: columns[name] for name in DOCUMENT_SCHEMA.names}, schema=DOCUMENT_SCHEMA)
 
 
-def _structs(values: Sequence[object], kind: pa.StructType) -> pa.StructArray:
+def as_enriched_table(rows: Sequence[Enriched]) -> pa.Table:
+    """Documents of a base family with their structure as a table of ENRICHED_SCHEMA."""
+    table = as_table([replace(document, family=ENRICHED_FAMILY) for document, _ in rows])
+    found = [structure for _, structure in rows]
+    columns: dict[str, Any] = dict(zip(table.column_names, table.columns, strict=True))
+    columns["base_document_id"] = [document.document_id for document, _ in rows]
+    columns["run_ends"] = _numbers([each.ends for each in found], pa.int32())
+    for name in RUN_COLUMNS:
+        columns[f"run_{name}"] = _numbers([getattr(each, name) for each in found], pa.uint8())
+    columns["structure_chunks"] = _structs([each.chunks for each in found], STRUCTURE_CHUNK_TYPE)
+    for name in ("call_edges", "type_edges"):
+        columns[name] = _structs([getattr(each, name) for each in found], STRUCTURE_EDGE_TYPE)
+    return pa.table({name: columns[name] for name in ENRICHED_SCHEMA.names}, schema=ENRICHED_SCHEMA)
+
+
+def _size(document: Document) -> int:
+    return document.parts[-1].end if document.parts else 0
+
+
+def _structs(lists: Sequence[Sequence[object]], kind: pa.StructType) -> "pa.Array[Any]":
+    """A column of lists of structs, whose fields are attributes."""
+    values = list(chain.from_iterable(lists))
     fields = [kind.field(index) for index in range(kind.num_fields)]
     columns = [
-        pa.array([getattr(value, field.name) for value in values], type=field.type)
+        pa.array(map(attrgetter(field.name), values), type=field.type, size=len(values))
         for field in fields
     ]
-    return pa.StructArray.from_arrays(columns, fields=fields)
+    return _lists(lists, pa.StructArray.from_arrays(columns, fields=fields))
 
 
-def _lists(
-    documents: Sequence[Document], length: Callable[[Document], int], values: pa.StructArray
-) -> "pa.Array[Any]":
-    offsets = pa.array(accumulate(map(length, documents), initial=0), type=pa.int32())
+def _numbers(lists: Sequence[Sequence[int]], kind: pa.DataType) -> "pa.Array[Any]":
+    return _lists(lists, pa.array(list(chain.from_iterable(lists)), type=kind))
+
+
+def _lists(lists: Sequence[Sequence[object]], values: "pa.Array[Any]") -> "pa.Array[Any]":
+    offsets = pa.array(accumulate(map(len, lists), initial=0), type=pa.int32())
     return pa.ListArray.from_arrays(
         offsets, values, type=pa.list_(pa.field("item", values.type, nullable=False))
     )
