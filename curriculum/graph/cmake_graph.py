@@ -1,0 +1,269 @@
+"""The build targets of a repository's CMake files, what they link and what they compile.
+
+Nothing is evaluated: only literal names count, and the others are counted. The branches of an if() stand
+side by side, as they do in the text.
+"""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, takewhile
+from typing import NamedTuple
+
+from curriculum.graph.cmake_commands import Argument, Command, commands_of
+from curriculum.graph.facts import Range
+from curriculum.graph.repository import RepositoryGraph
+
+_DEFINING = frozenset(("add_library", "add_executable"))
+_LINKING = frozenset(("target_link_libraries", "add_dependencies"))
+_LISTING = frozenset(("add_library", "add_executable", "target_sources"))
+_ABOUT = _LINKING | {"set_target_properties"}
+_WORDS = """
+STATIC SHARED MODULE OBJECT UNKNOWN INTERFACE PUBLIC PRIVATE IMPORTED GLOBAL ALIAS WIN32 EXCLUDE_FROM_ALL
+MACOSX_BUNDLE FILE_SET TYPE BASE_DIRS FILES HEADERS CXX_MODULES LINK_PUBLIC LINK_PRIVATE
+LINK_INTERFACE_LIBRARIES debug optimized general
+"""
+_KEYWORDS = frozenset(_WORDS.split())
+
+
+class TargetId(NamedTuple):
+    """A build target: the file that defines it first, and its name."""
+
+    path: str
+    name: str
+
+
+class Block(NamedTuple):
+    """Lines of a file with commands about one target, and the comments right above them."""
+
+    path: str
+    lines: Range
+    """As bytes; nothing but blank lines stand between its commands."""
+
+
+class Link(NamedTuple):
+    """A target that another one links or depends on."""
+
+    target: TargetId
+    confidence: float
+    """1 / the number of targets in the tree that have the name; 1 where the same file defines it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildTarget:
+    """A library or an executable: its commands, what it links and what it compiles."""
+
+    id: TargetId
+    blocks: tuple[Block, ...]
+    """Sorted, and disjoint from those of all other targets."""
+    links: tuple[Link, ...]
+    """Each target of the tree once, in the order of the commands."""
+    sources: tuple[str, ...]
+    """Files of the tree, each once, in the order of the commands."""
+    num_unresolved: int
+    """Links and sources that are no literal name, or name nothing in the tree."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildGraph:
+    """All targets of one commit's tree, sorted."""
+
+    targets: Mapping[TargetId, BuildTarget]
+    num_unnamed: int
+    """Definitions whose name is no literal."""
+
+    def touched(self, path: str, ranges: Sequence[Range]) -> list[TargetId]:
+        """The targets of whose commands in that file one of the ranges has a byte, sorted."""
+        return [
+            target.id
+            for target in self.targets.values()
+            if any(block.path == path and _meets(block.lines, ranges) for block in target.blocks)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A command about a target, where it stands."""
+
+    path: str
+    command: Command
+    target: TargetId
+
+
+@dataclass(kw_only=True, slots=True)
+class _Names:
+    """Which targets have a name."""
+
+    defined: dict[str, list[TargetId]] = field(default_factory=lambda: defaultdict(list))
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str, path: str) -> Link | None:
+        """The target that a name means in a file: its own, else the one in the nearest folder."""
+        found = self.defined.get(self.aliases.get(name, name), ())
+        if not found:
+            return None
+        best = min(found, key=lambda each: (each.path != path, -_shared(each.path, path), each))
+        return Link(best, 1.0 if best.path == path else 1.0 / len(found))
+
+
+def build_graph(graph: RepositoryGraph) -> BuildGraph:
+    """The targets of the tree that the graph holds now; costs a look at each CMake file's commands.
+
+    A file's commands are cached by its text. Sources are found from the folder of the CMakeLists.txt
+    that a file is, or that stands nearest above it.
+    """
+    files = frozenset(graph.paths())
+    written = {path: _commands(graph, path) for path in sorted(files) if _is_cmake(graph, path)}
+    names, num_unnamed = _names(written)
+    about: dict[TargetId, list[_Statement]] = defaultdict(list)
+    for path, commands in written.items():
+        for command in commands:
+            if target := _subject(command, path, names):
+                about[target].append(_Statement(path, command, target))
+    blocks = _blocks(graph, [each for statements in about.values() for each in statements])
+    targets = {
+        target: _target(target, about[target], blocks[target], names, files)
+        for target in sorted(about)
+    }
+    return BuildGraph(targets=targets, num_unnamed=num_unnamed)
+
+
+def _is_cmake(graph: RepositoryGraph, path: str) -> bool:
+    return graph.source(path).file.language == "cmake"
+
+
+def _commands(graph: RepositoryGraph, path: str) -> tuple[Command, ...]:
+    return commands_of(graph.source(path).file.blob.text).commands
+
+
+def _names(written: Mapping[str, Sequence[Command]]) -> tuple[_Names, int]:
+    """The names that the commands define, and how many definitions have none that can be read."""
+    names = _Names()
+    num_unnamed = 0
+    for path, commands in written.items():
+        for command in commands:
+            if command.name not in _DEFINING or not command.arguments:
+                continue
+            name, *rest = command.arguments
+            if not name.is_literal:
+                num_unnamed += 1
+            elif rest and rest[0].text == "ALIAS":
+                names.aliases.update((name.text, each.text) for each in rest[1:2])
+            elif TargetId(path, name.text) not in names.defined[name.text]:
+                names.defined[name.text].append(TargetId(path, name.text))
+    return names, num_unnamed
+
+
+def _subject(command: Command, path: str, names: _Names) -> TargetId | None:
+    """The target that a command defines or is about; the first, where it names several."""
+    known = command.name in _DEFINING or command.name in _ABOUT
+    if not command.arguments or not (known or command.name.startswith("target_")):
+        return None
+    first = command.arguments[0]
+    link = names.find(first.text, path) if first.is_literal else None
+    return link.target if link else None
+
+
+def _target(
+    target: TargetId,
+    statements: Sequence[_Statement],
+    blocks: Sequence[Block],
+    names: _Names,
+    files: frozenset[str],
+) -> BuildTarget:
+    links: dict[TargetId, Link] = {}
+    sources: dict[str, None] = {}
+    num_unresolved = 0
+    for statement in statements:
+        for argument in _arguments(statement.command):
+            link = _linked(statement, argument, names)
+            source = _listed(statement, argument, files)
+            if link and link.target != target:
+                links.setdefault(link.target, link)
+            if source:
+                sources[source] = None
+            num_unresolved += not link and not source
+    return BuildTarget(
+        id=target,
+        blocks=tuple(blocks),
+        links=tuple(links.values()),
+        sources=tuple(sources),
+        num_unresolved=num_unresolved,
+    )
+
+
+def _arguments(command: Command) -> Iterator[Argument]:
+    """What a command links or lists."""
+    if command.name in _LINKING | _LISTING and "ALIAS" not in {a.text for a in command.arguments}:
+        yield from (each for each in command.arguments[1:] if each.text not in _KEYWORDS)
+
+
+def _linked(statement: _Statement, argument: Argument, names: _Names) -> Link | None:
+    if statement.command.name not in _LINKING or not argument.is_literal:
+        return None
+    return names.find(argument.text, statement.path)
+
+
+def _listed(statement: _Statement, argument: Argument, files: frozenset[str]) -> str | None:
+    if statement.command.name not in _LISTING or not argument.is_literal:
+        return None
+    folder = _folder(statement.path, files)
+    path = posixpath.normpath(posixpath.join(folder, argument.text))
+    return path if path in files else None
+
+
+def _folder(path: str, files: frozenset[str]) -> str:
+    """The folder from which a CMake file names others."""
+    folder = posixpath.dirname(path)
+    above = folder
+    while above and posixpath.join(above, "CMakeLists.txt") not in files:
+        above = posixpath.dirname(above)
+    return above if posixpath.join(above, "CMakeLists.txt") in files else folder
+
+
+def _blocks(
+    graph: RepositoryGraph, statements: Sequence[_Statement]
+) -> Mapping[TargetId, list[Block]]:
+    found: dict[TargetId, list[Block]] = defaultdict(list)
+    ordered = sorted(statements, key=lambda each: (each.path, each.command.lines))
+    for path, group in groupby(ordered, lambda each: each.path):
+        data = graph.source(path).file.blob.text.encode()
+        for target, lines in _joined(data, group):
+            found[target].append(Block(path, lines))
+    return found
+
+
+def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetId, Range]]:
+    """The lines of one file's commands; where two share a line, both belong to the first one's target."""
+    found: list[tuple[TargetId, Range]] = []
+    for each in statements:
+        owner, last = found[-1] if found else (None, Range(0, 0))
+        lines = each.command.lines
+        start = _comment_above(data, lines.start, last.end)
+        is_next = owner == each.target and not data[last.end : start].strip()
+        if owner is not None and (is_next or lines.start < last.end):
+            found[-1] = (owner, Range(last.start, max(last.end, lines.end)))
+        else:
+            found.append((each.target, Range(start, lines.end)))
+    return found
+
+
+def _comment_above(data: bytes, start: int, floor: int) -> int:
+    """Where the comment lines right above begin."""
+    while start > floor:
+        above = data.rfind(b"\n", floor, start - 1) + 1 or floor
+        if not data[above:start].lstrip().startswith(b"#"):
+            break
+        start = above
+    return start
+
+
+def _meets(lines: Range, ranges: Sequence[Range]) -> bool:
+    return any(each.start < lines.end and lines.start < each.end for each in ranges)
+
+
+def _shared(path: str, other: str) -> int:
+    """The number of folders that two paths have in common from the root on."""
+    pairs = zip(path.split("/")[:-1], other.split("/")[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
