@@ -140,6 +140,9 @@ def inspect(
         str | None, typer.Option(help="The document of that artefact whose id begins so.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Whole texts and trees.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write rows or documents as a page to this file.")
+    ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
@@ -147,7 +150,7 @@ def inspect(
     from flows import look
 
     wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full)
-    look.show(settings.home(home), what, wish, as_json=as_json)
+    look.show(settings.home(home), what, wish, as_json=as_json, html=html)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -5,7 +5,7 @@ read.py       what lies in its files; row.py one packed row
 tree.py       a context document as a tree; pieces.py text cut by structure
 documents.py  rows.py  others.py    what the terminal shows of each stage
 painted.py    structure in colour; colours.py has the colours, safe.py keeps terminals from harm
-sheet.py      the same for a page; page.py writes it with dashboards/inspect.html
+sheet.py      what a page shows, of document_sheet.py and row_sheet.py; page.py writes it
 """
 
 import itertools
@@ -19,24 +19,34 @@ from rich.text import Text
 
 from curriculum.store import Artefact, Store
 from flows.lines import count, number
+from flows.look.document_sheet import document_sheet
 from flows.look.documents import document_panels
 from flows.look.find import find
 from flows.look.others import counts, plan, run
-from flows.look.read import lines
+from flows.look.page import page
+from flows.look.read import documents, lines
 from flows.look.row import Row
+from flows.look.row_sheet import row_sheets
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, out
+from schemas.errors import StoreError
 
-__all__ = ["STRIP_WIDTH", "Row", "Wish", "as_text", "find", "look", "show", "strip"]
+__all__ = ["STRIP_WIDTH", "Row", "Wish", "as_page", "as_text", "find", "look", "show", "strip"]
 
 
-def show(home: Path, what: str, wish: Wish, *, as_json: bool) -> None:
-    """Find an artefact or a document and print it."""
+def show(
+    home: Path, what: str, wish: Wish, *, as_json: bool = False, html: Path | None = None
+) -> None:
+    """Find an artefact or a document and print it, or write it as a page."""
     store = Store(home, dry=True)
     artefact, wish = find(store, what, wish)
+    if html:
+        html.write_text(as_page(store, artefact, wish), encoding="utf-8")
+        typer.echo(html.absolute().as_uri())
     if as_json:
         typer.echo(as_text(artefact, wish))
+    if html or as_json:
         return
     for piece in look(store, artefact, wish):
         out.print(piece)
@@ -67,6 +77,29 @@ def as_text(artefact: Artefact, wish: Wish) -> str:
     if artefact.manifest.stage in ("rows", "documents", "mixtures"):
         content["lines"] = list(itertools.islice(lines(artefact, wish), wish.rows))
     return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
+    """Documents or rows as one self-contained page.
+
+    Raises:
+        StoreError: for a stage that has neither.
+    """
+    match artefact.manifest.stage:
+        case "documents":
+            sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
+        case "rows":
+            sheets = [*row_sheets(store, artefact, wish)]
+        case stage:
+            raise StoreError(
+                str(artefact.path),
+                f"stage {stage}",
+                cause="pages show documents and rows",
+                cure="Leave --html out",
+            )
+    labels = artefact.manifest.labels
+    title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
+    return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
 
 
 def _header(store: Store, artefact: Artefact) -> Text:

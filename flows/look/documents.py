@@ -121,7 +121,9 @@ def _tree(seen: Seen, most: int | None) -> Iterator[RenderableType]:
     document = seen.document
     tree = branches(document)
     kept = nearest(tree, most)
-    table = plain_table("chunk", "what", "path", "hop", "known", "sure", "bytes", "tokens", "rank")
+    table = plain_table(
+        *("chunk", "what", "path", "hop", "label", "confidence", "bytes", "tokens", "rank")
+    )
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     for column in (*table.columns[5:], table.columns[3]):

@@ -1,0 +1,175 @@
+"""A document as a sheet: its chunks as a tree, or its parts in a row, each with the structure in it."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from flows.lines import number
+from flows.look.documents import facts, what
+from flows.look.pieces import pieces
+from flows.look.read import Seen
+from flows.look.sheet import (
+    Link,
+    Node,
+    Section,
+    Sheet,
+    stretches,
+    structure_links,
+    structure_node,
+)
+from flows.look.tree import Branch, branches, path_of
+from schemas.document import Chunk
+from schemas.structure import STRUCTURE_CODES
+
+COLOURS = {
+    "function": "func_sig",
+    "class": "class_decl",
+    "enum": "typedef",
+    "alias": "typedef",
+    "macro": "preamble",
+    "variable": "class_member",
+    "target": "namespace",
+    "file": "namespace",
+}
+"""A definition has the colour of the category that it would be."""
+LONGEST_NAME = 80
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Drawing:
+    """A sheet in the making."""
+
+    seen: Seen
+    inside: dict[int, list[int]]
+    """The structure chunks that begin in each part."""
+    nodes: list[Node] = field(default_factory=list)
+    of_chunk: dict[int, int] = field(default_factory=dict)
+    of_part: dict[int, int] = field(default_factory=dict)
+    of_structure: dict[int, int] = field(default_factory=dict)
+
+
+def document_sheet(seen: Seen) -> Sheet:
+    """The sheet of a document."""
+    drawing = _Drawing(seen=seen, inside=_beginning(seen))
+    if seen.document.chunks:
+        for branch in branches(seen.document):
+            _add_chunk(drawing, branch)
+    else:
+        for part in range(len(seen.document.parts)):
+            _add_part(drawing, part)
+    return Sheet(
+        title=seen.document_id,
+        facts=tuple(facts(seen)),
+        nodes=tuple(drawing.nodes),
+        sections=tuple(_sections(drawing)),
+        links=tuple(_links(drawing)),
+    )
+
+
+def _beginning(seen: Seen) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    starts = [part.start for part in seen.document.parts]
+    for index, chunk in enumerate(seen.structure.chunks if seen.structure else ()):
+        found[bisect_right(starts, chunk.start) - 1].append(index)
+    return found
+
+
+def _add_chunk(drawing: _Drawing, branch: Branch) -> None:
+    chunk = drawing.seen.document.chunks[branch.chunk]
+    drawing.of_chunk[branch.chunk] = len(drawing.nodes)
+    first, last = chunk.first_part, chunk.last_part
+    drawing.nodes.append(
+        Node(
+            name=chunk.name,
+            depth=branch.depth,
+            word=branch.word,
+            size=_size(drawing.seen, first, last),
+            note=" · ".join(filter(None, _chunk_note(drawing.seen, chunk, branch))),
+            colour=f"k{STRUCTURE_CODES[COLOURS.get(chunk.symbol, 'other')]}",
+        )
+    )
+    _own(drawing, range(first, last), branch.depth)
+
+
+def _chunk_note(seen: Seen, chunk: Chunk, branch: Branch) -> Iterator[str]:
+    parts = seen.document.parts
+    first, last = parts[chunk.first_part], parts[chunk.last_part - 1]
+    yield path_of(seen.document, chunk)
+    if branch.edge:
+        yield f"{branch.edge.label} {branch.edge.confidence:.2f}"
+    yield what(chunk)
+    yield f"hop {chunk.hop}"
+    yield f"rank {first.rank}" if first.elidable else "kept"
+    yield f"{last.end - first.start:,} bytes"
+
+
+def _add_part(drawing: _Drawing, index: int) -> None:
+    part = drawing.seen.document.parts[index]
+    text = drawing.seen.content[part.start : part.end].decode(errors="replace")
+    first_line = text.strip().partition("\n")[0][:LONGEST_NAME]
+    drawing.nodes.append(
+        Node(
+            name=first_line or "white space",
+            depth=0,
+            word=part.kind,
+            size=_size(drawing.seen, index, index + 1),
+            note=f"rank {part.rank}, may be left out" if part.elidable else "",
+        )
+    )
+    _own(drawing, range(index, index + 1), 0)
+
+
+def _own(drawing: _Drawing, parts: range, depth: int) -> None:
+    """The last node has these parts; the structure chunks that begin in them hang below it."""
+    drawing.of_part.update(dict.fromkeys(parts, len(drawing.nodes) - 1))
+    structure = drawing.seen.structure
+    if structure is None:
+        return
+    for part in parts:
+        for index in drawing.inside.get(part, ()):
+            chunk = structure.chunks[index]
+            drawing.of_structure[index] = len(drawing.nodes)
+            size = number(chunk.end - chunk.start, "byte")
+            drawing.nodes.append(structure_node(chunk, depth + 1, size))
+
+
+def _size(seen: Seen, first: int, last: int) -> str:
+    parts = seen.document.parts
+    tokens = seen.tokens(first, last)
+    if tokens is not None:
+        return number(tokens, "token")
+    return number(parts[last - 1].end - parts[first].start, "byte")
+
+
+def _sections(drawing: _Drawing) -> Iterator[Section]:
+    """The text in its order: a section a chunk or part; what is neither of a chunk has its part's kind."""
+    document, seen = drawing.seen.document, drawing.seen
+    chunk_at = {chunk.first_part: chunk for chunk in document.chunks}
+    structure_chunks = seen.structure.chunks if seen.structure else ()
+    part = 0
+    while part < len(document.parts):
+        chunk = chunk_at.get(part)
+        last = max(chunk.last_part, part + 1) if chunk else part + 1
+        start, end = document.parts[part].start, document.parts[last - 1].end
+        cut = pieces(seen.content, start, end, seen.structure)
+        yield Section(
+            node=drawing.of_part.get(part, -1),
+            title=chunk.name if chunk else document.parts[part].kind,
+            stretches=tuple(stretches(cut, structure_chunks, drawing.of_structure)),
+        )
+        part = last
+
+
+def _links(drawing: _Drawing) -> Iterator[Link]:
+    for edge in drawing.seen.document.edges:
+        yield Link(
+            source=drawing.of_chunk[edge.source],
+            target=drawing.of_chunk[edge.target],
+            kind=edge.kind,
+            label=edge.label,
+            confidence=round(edge.confidence, 2),
+        )
+    structure = drawing.seen.structure
+    if structure:
+        yield from structure_links(structure.call_edges, structure.type_edges, drawing.of_structure)

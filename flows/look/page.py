@@ -1,0 +1,174 @@
+"""Sheets as one page that needs nothing else: no request, no network, and no script to be read.
+
+Everything from a repository is escaped. The policy in the page allows its own style and its own script by
+their digests, and nothing beside.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+from flows.look.colours import NAMES, SHADES
+from flows.look.pieces import Piece
+from flows.look.sheet import Bar, Section, Sheet, Stretch
+from flows.look.tree import WORDS
+from flows.show import DOCUMENT_COLOURS
+from schemas.document import EDGE_KINDS, EDGE_LABELS
+
+TEMPLATE = "inspect.html"
+DEEPEST = 12
+"""Levels of the tree that are indented; what lies deeper stands below the deepest."""
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
+
+def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
+    """The page as HTML; each sheet's text is in it once, and whole."""
+    template = (resources.files("dashboards") / TEMPLATE).read_text(encoding="utf-8")
+    codes = sorted(set().union(*(sheet.codes for sheet in sheets)))
+    filled = _fill(template, {"shades": _shades()})
+    slots = {
+        "policy": _policy(filled),
+        "title": _escaped(title),
+        "subtitle": _escaped(subtitle),
+        "legend": "".join(_legend(codes)),
+        "tree": "\n".join(_tree(sheets)),
+        "sheets": "\n".join(_sheets(sheets)),
+        "data": _data(sheets),
+    }
+    return _fill(filled, slots)
+
+
+def _fill(template: str, slots: dict[str, str]) -> str:
+    """Slots filled in one pass, so that nothing that is put in is taken for a slot; others stay."""
+    return _SLOT.sub(lambda found: slots.get(found[1], found[0]), template)
+
+
+def _policy(page: str) -> str:
+    style, script = (
+        _digest(re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)) for tag in ("style", "script")
+    )
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(found: re.Match[str] | None) -> str:
+    assert found, f"{TEMPLATE} has one style and one script"
+    digest = hashlib.sha256(found[1].encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _shades() -> str:
+    """The colours as custom properties: c0 … of structure for light and dark, and d0 … of documents."""
+    documents = "".join(f"--d{index}:{colour};" for index, colour in enumerate(DOCUMENT_COLOURS))
+    light = "".join(f"--c{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
+    dark = "".join(f"--c{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
+    structure = "".join(f".k{code}{{--c:var(--c{code})}}" for code in range(len(SHADES)))
+    coloured = "".join(
+        f".d{index}{{--c:var(--d{index})}}" for index in range(len(DOCUMENT_COLOURS))
+    )
+    return (
+        f":root{{{light}{documents}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        f"{structure}{coloured}"
+    )
+
+
+def _legend(codes: Sequence[int]) -> Iterator[str]:
+    for code in codes:
+        yield f'<li class="k{code}">{NAMES[code]}</li>'
+
+
+def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
+    """A line a node; where there are several sheets, one for each sheet above its own."""
+    number = 0
+    below = int(len(sheets) > 1)
+    for sheet in sheets:
+        if below:
+            yield f'<li class="l0 sheet"><a href="#n{number}"><b>{_escaped(sheet.title)}</b></a>'
+            number += 1
+        for node in sheet.nodes:
+            depth = min(node.depth + below, DEEPEST)
+            word = f"<i>{_escaped(node.word)}</i> " if node.word else ""
+            note = f"<small>{_escaped(node.note)}</small>" if node.note else ""
+            yield (
+                f'<li class="l{depth} {node.colour}"><a href="#n{number}">{word}'
+                f"<b>{_escaped(node.name)}</b><u>{_escaped(node.size)}</u>{note}</a>"
+            )
+            number += 1
+
+
+def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
+    first = 0
+    below = int(len(sheets) > 1)
+    for sheet in sheets:
+        own = f' id="n{first}"' if below else ""
+        said = "".join(f"<p>{_escaped(fact)}</p>" for fact in sheet.facts)
+        yield f"<article{own}><header><h2>{_escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
+        written: set[int] = set()
+        for section in sheet.sections:
+            yield _section(section, first + below, written)
+        yield "</article>"
+        first += below + len(sheet.nodes)
+
+
+def _strip(bars: Sequence[Bar]) -> str:
+    """A row as a bar, a colour a document; what is left is padding."""
+    if not bars:
+        return ""
+    drawn = "".join(
+        f'<rect class="{bar.colour}" x="{1000 * bar.start:.2f}" width="{1000 * (bar.end - bar.start):.2f}" '
+        'height="10"/>'
+        for bar in bars
+    )
+    return f'<svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
+
+
+def _section(section: Section, first: int, written: set[int]) -> str:
+    place = f' id="n{first + section.node}"' if section.node >= 0 else ""
+    text = "".join(_stretch(stretch, first, written) for stretch in section.stretches)
+    # The parser drops one line feed after <pre>.
+    return f"<section{place}><h3>{_escaped(section.title)}</h3><pre>\n{text}</pre></section>"
+
+
+def _stretch(stretch: Stretch, first: int, written: set[int]) -> str:
+    text = "".join(map(_piece, stretch.pieces))
+    if stretch.node < 0:
+        return text
+    place = "" if stretch.node in written else f' id="n{first + stretch.node}"'
+    level = "" if stretch.node in written else f' data-l="{stretch.level}"'
+    written.add(stretch.node)
+    return f'<span class="t {stretch.colour}"{place}{level}>{text}</span>'
+
+
+def _piece(piece: Piece) -> str:
+    text = _escaped(piece.text)
+    if not piece.scored:
+        return f'<s class="k{piece.code}">{text}</s>' if piece.code else f"<s>{text}</s>"
+    return f'<i class="k{piece.code}">{text}</i>' if piece.code else text
+
+
+def _data(sheets: Sequence[Sheet]) -> str:
+    """The edges for the script, as numbers: source, target, kind, label and, where known, confidence."""
+    edges: list[list[float]] = []
+    first = 0
+    below = int(len(sheets) > 1)
+    for sheet in sheets:
+        first += below
+        for link in sheet.links:
+            codes = EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label)
+            sure = [] if link.confidence is None else [link.confidence]
+            edges.append([first + link.source, first + link.target, *codes, *sure])
+        first += len(sheet.nodes)
+    words = [list(WORDS[kind]) for kind in EDGE_KINDS]
+    content = {"words": words, "labels": list(EDGE_LABELS), "edges": edges}
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _escaped(text: str) -> str:
+    """Text between tags, never inside one; a NUL, which no HTML can hold, becomes U+FFFD."""
+    return html.escape(text, quote=False).replace("\0", "\ufffd").replace("\r", "&#13;")
