@@ -1,4 +1,23 @@
 """An index of a repository at one commit, made by libclang over a compilation database.
 
-Only making an index needs libclang (the extra `clang`); reading one doesn't.
+Only making an index needs libclang (the extra `clang`), and only its workers load it; reading one doesn't.
+
+    missing() -> versions() and Database.fingerprint() for the key -> index_tree() -> Snapshot.open()
 """
+
+from curriculum.graph.clang.configure import configure
+from curriculum.graph.clang.database import Database, read_database
+from curriculum.graph.clang.index import REVISION, index_tree, missing, versions
+from curriculum.graph.clang.snapshot import IndexReport, Snapshot
+
+__all__ = [
+    "REVISION",
+    "Database",
+    "IndexReport",
+    "Snapshot",
+    "configure",
+    "index_tree",
+    "missing",
+    "read_database",
+    "versions",
+]

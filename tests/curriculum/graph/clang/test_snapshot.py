@@ -49,6 +49,7 @@ CLASS = IndexedClass(
     start=0,
     end=90,
     name_start=6,
+    digest=digest_of(b"class Matrix {}"),
     is_template=True,
     is_partial=True,
 )

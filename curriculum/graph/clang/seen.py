@@ -1,0 +1,58 @@
+"""What one unit shows of the tree: values without a cursor in them, as workers send them.
+
+A chain is how the frontend names one thing: its USR, then those of the templates that it came from. USRs tell
+overloads, namespaces and files of static functions apart and are the same in every unit.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from curriculum.graph.clang.snapshot import (
+    CallCount,
+    IndexedClass,
+    IndexedFunction,
+    IndexedInclude,
+    Outcome,
+)
+from schemas.document import EdgeKind, EdgeLabel
+
+Chain = tuple[str, ...]
+
+
+class Mention(NamedTuple):
+    """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
+
+    kind: EdgeKind
+    label: EdgeLabel
+    chains: tuple[Chain, ...]
+    total: int
+    """Candidates, those outside of the tree included."""
+    name: str = ""
+    """Of a method that depends on its object's type."""
+    arity: int = -1
+    """Arguments of a dependent call."""
+    within: Chain = ()
+    """The class of that object, where it is known up to its template arguments."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """A definition or declaration with what it says; `is_partial` of its value isn't decided yet."""
+
+    usr: str
+    value: IndexedFunction | IndexedClass
+    is_declaration: bool
+    owner: Chain
+    """The class that it is a member of; () for none."""
+    mentions: frozenset[Mention]
+    calls: CallCount
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitResult:
+    """What is known of one unit, whatever became of it."""
+
+    outcome: Outcome
+    reason: str = ""
+    seen: tuple[Seen, ...] = ()
+    includes: frozenset[IndexedInclude] = frozenset()

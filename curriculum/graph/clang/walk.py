@@ -1,0 +1,329 @@
+"""A walk over what a parsed unit says of the tree's files: definitions, and what each says about others.
+
+Never recursive: an expression nests as deep as a hostile file likes.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from clang.cindex import CursorKind as Kind
+
+from curriculum.graph.clang import frontend
+from curriculum.graph.clang.calls import Callee, callee_of
+from curriculum.graph.clang.frontend import Cursor, children
+from curriculum.graph.clang.places import Tree
+from curriculum.graph.clang.seen import Chain, Mention, Seen
+from curriculum.graph.clang.snapshot import (
+    CallCount,
+    ClassKind,
+    FunctionKind,
+    IndexedClass,
+    IndexedFunction,
+    digest_of,
+)
+from curriculum.graph.facts import Range
+
+FUNCTIONS: dict[Any, FunctionKind] = {
+    Kind.FUNCTION_DECL: "function",
+    Kind.FUNCTION_TEMPLATE: "function",
+    Kind.CXX_METHOD: "method",
+    Kind.CONSTRUCTOR: "constructor",
+    Kind.DESTRUCTOR: "destructor",
+    Kind.CONVERSION_FUNCTION: "conversion",
+}
+CLASSES: dict[Any, ClassKind] = {
+    Kind.CLASS_DECL: "class",
+    Kind.STRUCT_DECL: "class",
+    Kind.UNION_DECL: "class",
+    Kind.CLASS_TEMPLATE: "class",
+    Kind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION: "class",
+    Kind.ENUM_DECL: "enum",
+    Kind.TYPEDEF_DECL: "alias",
+    Kind.TYPE_ALIAS_DECL: "alias",
+    Kind.TYPE_ALIAS_TEMPLATE_DECL: "alias",
+}
+_TEMPLATES = (Kind.CLASS_TEMPLATE, Kind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION)
+_BODIES = (Kind.COMPOUND_STMT, Kind.CXX_TRY_STMT)
+_SHELLS = (Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL, Kind.FRIEND_DECL)
+_MAKERS = (
+    *(Kind.VAR_DECL, Kind.CXX_NEW_EXPR, Kind.CXX_FUNCTIONAL_CAST_EXPR, Kind.CONSTRUCTOR),
+    *(Kind.CXX_STATIC_CAST_EXPR, Kind.CSTYLE_CAST_EXPR),
+)
+"""What a written constructor call stands in; elsewhere the frontend adds it for a conversion or a copy."""
+_NAMELESS = re.compile(r"\((?:unnamed|anonymous|lambda)[^()]*\)")
+_UNNAMED = re.compile(r"@[SUE]A@[^@]*$")
+"""Ends the USR of a class that only a typedef names."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Owner:
+    """The class or function whose text is being walked."""
+
+    usr: str
+    mentions: set[Mention] = field(default_factory=set)
+    calls: dict[Callee, int] = field(default_factory=dict)
+
+
+def walk(unit: Any, tree: Tree) -> tuple[Seen, ...]:
+    """All definitions and declarations of a unit in the tree's files, outside of functions."""
+    return tuple(_Walk(tree=tree).everything(unit.cursor))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Walk:
+    tree: Tree
+    started: set[tuple[str, Any]] = field(default_factory=set)
+    """What was met already: the definition in a typedef stands beside it, too."""
+
+    def everything(self, top: Cursor) -> Iterator[Seen]:
+        stack = [each for each in reversed(children(top)) if self.tree.has(each)]
+        while stack:
+            cursor = stack.pop()
+            if cursor.kind in FUNCTIONS:
+                yield from self._function(cursor)
+            elif cursor.kind in CLASSES:
+                yield from self._class(cursor, stack)
+            elif cursor.kind in _SHELLS:
+                stack.extend(reversed(children(cursor)))
+
+    def _is_new(self, cursor: Cursor, usr: str) -> bool:
+        key = (usr, frontend.place_of(cursor))
+        if key in self.started:
+            return False
+        self.started.add(key)
+        return True
+
+    def _class(self, cursor: Cursor, stack: list[Cursor]) -> Iterator[Seen]:
+        kind, usr = CLASSES[cursor.kind], self.tree.usr(cursor)
+        if not cursor.is_definition() or not self._is_new(cursor, usr):
+            return
+        within = children(cursor)
+        if _is_instantiation(cursor, within, self.tree):
+            return
+        owner = _Owner(usr=usr)
+        for each in within:
+            is_inner_class = each.kind in CLASSES and kind != "alias"
+            if is_inner_class or each.kind in FUNCTIONS or each.kind in _SHELLS:
+                stack.append(each)
+            elif each.kind == Kind.CXX_BASE_SPECIFIER:
+                self._base(each, owner)
+            else:
+                self._expression(each, owner, in_template=True)
+        value = self._indexed_class(cursor, kind)
+        if value is not None and not _UNNAMED.search(usr):
+            yield self._seen(cursor, value, owner, is_declaration=False)
+
+    def _base(self, base: Cursor, owner: _Owner) -> None:
+        named = [each for each in children(base) if each.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)]
+        target = base.referenced or (named[0].referenced if named else None)
+        if target is not None and target.kind in CLASSES and self.tree.has(target):
+            _add(owner, Mention("inherits", "resolved", (self.tree.chain(target),), 1))
+        for each in named:
+            self._type(each, owner)
+
+    def _indexed_class(self, cursor: Cursor, kind: ClassKind) -> IndexedClass | None:
+        at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
+        name = cursor.spelling
+        if at is None or extent is None or not name or _NAMELESS.search(name):
+            return None
+        path, name_start = at
+        scope = _scope(cursor)
+        return IndexedClass(
+            path=path,
+            name=name,
+            qualified="::".join([*scope.names, name]),
+            kind=kind,
+            start=extent.start,
+            end=extent.end,
+            name_start=name_start,
+            digest=digest_of(self.tree.bytes_of(path)[extent.start : extent.end]),
+            is_template=scope.is_template
+            or cursor.kind in (*_TEMPLATES, Kind.TYPE_ALIAS_TEMPLATE_DECL),
+            is_partial=False,
+        )
+
+    def _function(self, cursor: Cursor) -> Iterator[Seen]:
+        usr = self.tree.usr(cursor)
+        if not self._is_new(cursor, usr):
+            return
+        within = children(cursor)
+        body = within[-1] if within and within[-1].kind in _BODIES else None
+        if body is None and len(frontend.templates_of(cursor)) > 1:
+            return  # An explicit instantiation.
+        value = self._indexed_function(cursor, within, body)
+        if value is None:
+            return
+        owner = _Owner(usr=usr)
+        for base in frontend.overridden_by(cursor):
+            if self.tree.has(base):
+                _add(owner, Mention("overrides", "resolved", (self.tree.chain(base),), 1))
+        self._expression(cursor, owner, in_template=value.is_template)
+        yield self._seen(cursor, value, owner, is_declaration=body is None)
+
+    def _indexed_function(
+        self, cursor: Cursor, within: list[Cursor], body: Cursor | None
+    ) -> IndexedFunction | None:
+        at, extent = self.tree.spot(cursor), self.tree.extent(cursor)
+        kind, scope = FUNCTIONS[cursor.kind], _scope(cursor)
+        parent = cursor.semantic_parent
+        if cursor.kind == Kind.FUNCTION_TEMPLATE and parent is not None and parent.kind in CLASSES:
+            kind = _kind_in_class(cursor, parent)
+        name = cursor.spelling
+        if kind in ("constructor", "destructor"):
+            name = name.partition("<")[0]
+        if at is None or extent is None or not name or name.startswith("<"):
+            return None
+        path, name_start = at
+        data = self.tree.bytes_of(path)
+        range_ = None if body is None else self._body(body, path, extent)
+        parameters = [each for each in within if each.kind == Kind.PARM_DECL]
+        fewest, most = self._arity(cursor, parameters, data)
+        return IndexedFunction(
+            path=path,
+            name=name,
+            qualified="::".join([*scope.names, name]),
+            kind=kind,
+            start=extent.start,
+            end=extent.end,
+            name_start=name_start,
+            body=range_,
+            body_digest=digest_of(data[range_.start : range_.end]) if range_ else "",
+            digest=digest_of(data[min(name_start, range_.start) : range_.end]) if range_ else "",
+            parameters=tuple(_NAMELESS.sub("(unnamed)", each.type.spelling) for each in parameters),
+            min_arity=fewest,
+            max_arity=most,
+            is_template=scope.is_template or cursor.kind == Kind.FUNCTION_TEMPLATE,
+            is_virtual=bool(frontend.library().clang_CXXMethod_isVirtual(cursor)),
+            is_partial=False,
+            is_macro=not _is_written(name, data[name_start : name_start + len(name) + 2]),
+        )
+
+    def _body(self, body: Cursor, path: str, extent: Range) -> Range:
+        """From brace to brace; a body that a macro writes is the macro's call."""
+        found = self.tree.extent(body)
+        return found if found is not None and found.start >= extent.start else extent
+
+    def _arity(self, cursor: Cursor, parameters: list[Cursor], data: bytes) -> tuple[int, int]:
+        texts = []
+        for each in parameters:
+            extent = self.tree.extent(each)
+            texts.append(data[extent.start : extent.end] if extent else b"")
+        fewest = sum(not (b"=" in text or b"..." in text) for text in texts)
+        is_open = bool(frontend.library().clang_isFunctionTypeVariadic(cursor.type))
+        is_open = is_open or any(b"..." in text for text in texts)
+        return fewest, -1 if is_open else len(parameters)
+
+    def _seen(
+        self,
+        cursor: Cursor,
+        value: IndexedFunction | IndexedClass,
+        owner: _Owner,
+        *,
+        is_declaration: bool,
+    ) -> Seen:
+        parent = cursor.semantic_parent
+        member = parent is not None and parent.kind in CLASSES and self.tree.has(parent)
+        chain: Chain = self.tree.chain(parent) if member else ()
+        return Seen(
+            usr=owner.usr,
+            value=value,
+            is_declaration=is_declaration,
+            owner=chain,
+            mentions=frozenset(owner.mentions),
+            calls=_counted(owner.calls),
+        )
+
+    def _expression(self, top: Cursor, owner: _Owner, *, in_template: bool) -> None:
+        """All that a function or member mentions; `in_template` if what isn't resolved may depend on it."""
+        stack: list[tuple[Cursor, bool]] = [(top, False)]
+        while stack:
+            cursor, is_made = stack.pop()
+            kind, within = cursor.kind, children(cursor)
+            if kind == Kind.CALL_EXPR:
+                is_made = self._call(cursor, within, owner, in_template, is_made)
+            elif kind in (Kind.TYPE_REF, Kind.TEMPLATE_REF, Kind.DECL_REF_EXPR):
+                self._type(cursor, owner)
+            if kind != Kind.UNEXPOSED_EXPR and kind != Kind.CALL_EXPR:
+                is_made = kind in _MAKERS
+            stack.extend((each, is_made) for each in within)
+
+    def _call(
+        self,
+        cursor: Cursor,
+        within: list[Cursor],
+        owner: _Owner,
+        in_template: bool,
+        is_made: bool,
+    ) -> bool:
+        """Note a call; whether a constructor right below belongs to it."""
+        found = callee_of(cursor, within, self.tree, in_template=in_template, is_made=is_made)
+        if found is None:
+            return False
+        owner.calls[found.callee] = owner.calls.get(found.callee, 0) + 1
+        for mention in found.mentions:
+            _add(owner, mention)
+        return found.is_copy and is_made
+
+    def _type(self, cursor: Cursor, owner: _Owner) -> None:
+        target = cursor.referenced
+        if target is not None and target.kind == Kind.ENUM_CONSTANT_DECL:
+            target = target.semantic_parent
+        if target is not None and target.kind in CLASSES and self.tree.has(target):
+            _add(owner, Mention("uses", "resolved", (self.tree.chain(target),), 1))
+
+
+def _counted(calls: dict[Callee, int]) -> CallCount:
+    return CallCount(
+        inside=calls.get("inside", 0),
+        outside=calls.get("outside", 0),
+        dependent=calls.get("dependent", 0),
+        unknown=calls.get("unknown", 0),
+    )
+
+
+def _add(owner: _Owner, mention: Mention) -> None:
+    owner.mentions.add(mention)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scope:
+    names: tuple[str, ...]
+    is_template: bool
+
+
+def _scope(cursor: Cursor) -> _Scope:
+    names: list[str] = []
+    is_template = False
+    parent = cursor.semantic_parent
+    while parent is not None and parent.kind != Kind.TRANSLATION_UNIT:
+        name = parent.spelling
+        if parent.kind in CLASSES or parent.kind == Kind.NAMESPACE:
+            is_template = is_template or parent.kind in _TEMPLATES
+            if name and not name.startswith("("):
+                names.append(name)
+        parent = parent.semantic_parent
+    return _Scope(names=tuple(reversed(names)), is_template=is_template)
+
+
+def _kind_in_class(cursor: Cursor, parent: Cursor) -> FunctionKind:
+    name = cursor.spelling.partition("<")[0]
+    if name == parent.spelling:
+        return "constructor"
+    return "conversion" if re.match(r"operator [A-Za-z_:(]", name) else "method"
+
+
+def _is_written(name: str, data: bytes) -> bool:
+    word = re.match(rb"\w+", name.encode())
+    return word is None or data.startswith(word[0])
+
+
+def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
+    """Whether `template class S<int>;` is all that there is: it defines nothing that isn't elsewhere."""
+    if cursor.kind in (*_TEMPLATES, Kind.ENUM_DECL) or CLASSES[cursor.kind] == "alias" or within:
+        return False
+    extent, at = tree.extent(cursor), tree.spot(cursor)
+    if extent is None or at is None or len(frontend.templates_of(cursor)) == 1:
+        return False
+    return not tree.bytes_of(at[0])[extent.start : extent.end].endswith(b"}")
