@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from curriculum.families.comments import line_mark, one_line, unspliced
-from schemas.change import FileChange
+from schemas.change import CommitChange, FileChange
+from schemas.corpus import Language
 
 Style = Literal["simple", "doxygen"]
 Side = Literal["before", "after", "change"]
@@ -33,6 +34,18 @@ def header(change: FileChange, *, side: Side, style: Style) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def commit_header(commit: CommitChange, language: Language) -> str:
+    """Plain comment lines with what is known of a whole commit; its subject is left to the caller."""
+    mark = line_mark(language)
+    lines = (f"{mark} {name}: {one_line(value)}" for name, value in _place(commit))
+    return "".join(f"{unspliced(line, mark)}\n" for line in lines)
+
+
+def subject_of(commit: CommitChange) -> str:
+    """The subject of a commit as one line that is not too long; it may be empty."""
+    return _shortened(one_line(commit.subject))
+
+
 def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
     was = "before " if side == "before" else ""
     yield "File", change.old_path if side == "before" else change.path
@@ -41,6 +54,11 @@ def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
         yield "Subject", f"Before: {subject}" if was else subject
     if side != "before" and change.old_path != change.path:
         yield "Renamed from", change.old_path
+    yield from _place(change, was)
+
+
+def _place(change: FileChange | CommitChange, was: str = "") -> Iterator[Fact]:
+    """Where and when a change was made."""
     yield "Repository", change.repository
     if change.commit:
         yield "Commit", was + change.commit[:COMMIT_DIGITS]

@@ -9,10 +9,13 @@ Reason = Literal[
     "before_known",
     "blank_change",
     "deleted",
+    "divided",
     "empty",
+    "function_too_large",
     "hunks_left_out",
     "lines_left_out",
     "new_file",
+    "no_function",
     "unchanged",
 ]
 """Why a family gave no document, or (…_left_out) less than all of one.
@@ -20,17 +23,21 @@ Reason = Literal[
 before_known    the version before was an `after` of an earlier change
 blank_change    nothing but white space differs
 deleted         there is no version after
+divided         a commit's functions are too much for one document: so many more were made
 empty           the version has no text
+function_too_large
+                a function is too much for a document of its own
 hunks_left_out  hunks past the limit of a document
 lines_left_out  lines past the limit of a hunk
 new_file        there is no version before, so nothing changed
+no_function     a commit touches no function
 unchanged       the text is the same: a pure rename, or other line ends
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Count:
-    """How often something was left out: documents, hunks or lines, as the reason says."""
+    """How often something was left out: documents, functions, hunks or lines, as the reason says."""
 
     family: str
     reason: Reason
@@ -39,7 +46,7 @@ class Count:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendered:
-    """The documents of one change in the order of the families asked for."""
+    """The documents of one change, in the order of the families asked for, or of one commit."""
 
     documents: tuple[Document, ...]
     counts: tuple[Count, ...]

@@ -28,11 +28,24 @@ class Sheet:
         if is_documentation:
             self.mark("documentation", [(0, self.size - len("\n\n"))])
 
-    def generate(self, kind: PartKind, text: str) -> None:
+    def generate(self, kind: PartKind, text: str, *, rank: int | None = None) -> None:
         """Add text that stands in no file, as one part; it ends with a line end."""
+        self.add(kind, text, source=GENERATED, rank=rank)
+
+    def add(self, kind: PartKind, text: str, *, source: int, rank: int | None = None) -> None:
+        """Add text as one part; without a rank it has to stay."""
         size = len(text.encode())
         self.texts.append(text)
-        self.parts.append(Part(kind=kind, start=self.size, end=self.size + size, source=GENERATED))
+        self.parts.append(
+            Part(
+                kind=kind,
+                start=self.size,
+                end=self.size + size,
+                rank=rank or 0,
+                elidable=rank is not None,
+                source=source,
+            )
+        )
         self.size += size
 
     def file(self, blob: Blob, outline: Outline, source: int, ranks: Sequence[int | None]) -> None:

@@ -1,0 +1,197 @@
+"""Context documents: what a commit changed, and before it what that stands among.
+
+header      facts of the commit
+context     chunks, the farthest first; a crop takes whole chunks from that end
+=== TARGET: the commit's subject ===
+target      chunks
+
+Each chunk is led by the path of its file, and lines that it leaves out are marked.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from curriculum.families.comments import line_mark, one_line, unspliced
+from curriculum.families.header import commit_header, subject_of
+from curriculum.families.sheet import Sheet
+from schemas.change import CommitChange, TreeFile
+from schemas.corpus import Language
+from schemas.document import (
+    SPAN_KINDS,
+    Chunk,
+    ChunkForm,
+    Document,
+    Edge,
+    EdgeKind,
+    PartKind,
+    Provenance,
+    Span,
+    SpanKind,
+)
+
+BUDGET = 262_144
+"""Bytes of a whole document."""
+Range = tuple[int, int]
+"""Bytes `[start, end)` of a file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """Bytes of a file that objectives read: a comment block above a definition, a function's body."""
+
+    kind: SpanKind
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Excerpt:
+    """A chunk before it stands in a document: whole lines of one file."""
+
+    file: TreeFile
+    name: str
+    symbol: str
+    form: ChunkForm
+    ranges: Sequence[Range]
+    """Sorted and disjoint; a mark goes between two of them."""
+    hop: int
+    marks: Sequence[Mark]
+    """Of the whole file, the outer before the inner; those that aren't shown are passed over."""
+    via: Edge | None = None
+    """One of the document's edges; None for a target."""
+
+
+def path_line(path: str, language: Language) -> str:
+    """What leads a chunk: an empty line, and the path of its file as a comment."""
+    mark = line_mark(language)
+    return "\n" + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
+
+
+def gap_line(language: Language) -> str:
+    """What stands for lines of a chunk that aren't shown."""
+    return f"{line_mark(language)} …\n"
+
+
+def frame_bytes(commit: CommitChange, language: Language) -> int:
+    """What header and the target's opening take of the budget."""
+    return len((commit_header(commit, language) + _opening(commit, language)).encode())
+
+
+def chunk_bytes(path: str, language: Language) -> int:
+    """What a chunk takes beside its lines: the path, and a line end where its file lacks the last."""
+    return len(path_line(path, language).encode()) + 1
+
+
+def document(
+    commit: CommitChange,
+    family: str,
+    context: Sequence[Excerpt],
+    targets: Sequence[Excerpt],
+    edges: Iterable[Edge],
+) -> Document:
+    """The document of these chunks; `context` has the farthest first, and edges count it before targets."""
+    main = largest(targets)
+    known = sorted({(edge.source, edge.target, edge.kind): edge for edge in edges}.items())
+    places = {key: at for at, (key, _) in enumerate(known)}
+    writer = _Writer(commit=commit, sheet=Sheet(), chunks=[], places=places)
+    writer.sheet.generate("header", commit_header(commit, main.language))
+    for number, excerpt in enumerate(context):
+        writer.add(excerpt, rank=len(context) - number)
+    writer.sheet.generate("header", _opening(commit, main.language))
+    for excerpt in targets:
+        writer.add(excerpt, rank=None)
+    sheet = writer.sheet
+    return Document(
+        text="".join(sheet.texts),
+        family=family,
+        language=main.language,
+        licence=commit.licence,
+        timestamp=commit.timestamp,
+        parts=tuple(sheet.parts),
+        spans=tuple(sorted(sheet.spans, key=_span_order)),
+        provenance=tuple(sheet.provenance),
+        lineage=main.lineage,
+        chunks=tuple(writer.chunks),
+        edges=tuple(edge for _, edge in known),
+    )
+
+
+def largest(targets: Sequence[Excerpt]) -> TreeFile:
+    """The file that most of the target's bytes come from; of two the first."""
+    sizes: Counter[str] = Counter()
+    for each in targets:
+        sizes[each.file.path] += sum(end - start for start, end in each.ranges)
+    path = min(sizes, key=lambda path: (-sizes[path], path))
+    return next(each.file for each in targets if each.file.path == path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Writer:
+    commit: CommitChange
+    sheet: Sheet
+    chunks: list[Chunk]
+    places: dict[tuple[int, int, EdgeKind], int]
+    """Where an edge stands, by its ends and kind."""
+
+    def add(self, excerpt: Excerpt, *, rank: int | None) -> None:
+        """Add a chunk; without a rank it belongs to the target."""
+        sheet, file = self.sheet, excerpt.file
+        kind: PartKind = "target" if rank is None else "context"
+        first = len(sheet.parts)
+        data = file.blob.text.encode()
+        sheet.generate(kind, path_line(file.path, file.language), rank=rank)
+        for number, (start, end) in enumerate(excerpt.ranges):
+            if number:
+                sheet.generate(kind, gap_line(file.language), rank=rank)
+            self._mark(excerpt.marks, start, end)
+            text = data[start:end].decode()
+            sheet.add(kind, text, source=self._cite(file, start, end), rank=rank)
+            if not text.endswith("\n"):
+                sheet.generate(kind, "\n", rank=rank)
+        via = excerpt.via
+        self.chunks.append(
+            Chunk(
+                first_part=first,
+                last_part=len(sheet.parts),
+                name=excerpt.name,
+                symbol=excerpt.symbol,
+                form=excerpt.form,
+                hop=excerpt.hop,
+                via=-1 if via is None else self.places[via.source, via.target, via.kind],
+            )
+        )
+
+    def _mark(self, marks: Sequence[Mark], start: int, end: int) -> None:
+        """Mark what lies in these bytes of a file; of nested marks the outermost."""
+        offset = self.sheet.size - start
+        ends: dict[SpanKind, int] = {}
+        for mark in marks:
+            if start <= mark.start and mark.end <= end and mark.start >= ends.get(mark.kind, 0):
+                self.sheet.mark(mark.kind, [(mark.start, mark.end)], offset=offset)
+                ends[mark.kind] = mark.end
+
+    def _cite(self, file: TreeFile, start: int, end: int) -> int:
+        self.sheet.provenance.append(
+            Provenance(
+                repository=self.commit.repository,
+                commit=self.commit.commit,
+                path=file.path,
+                blob=file.blob.blob_id,
+                start=start,
+                end=end,
+                lineage=file.lineage,
+            )
+        )
+        return len(self.sheet.provenance) - 1
+
+
+def _opening(commit: CommitChange, language: Language) -> str:
+    """What opens the target."""
+    subject = subject_of(commit)
+    title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
+    return f"\n{line_mark(language)} {title}\n"
+
+
+def _span_order(span: Span) -> tuple[int, int]:
+    return SPAN_KINDS.index(span.kind), span.start

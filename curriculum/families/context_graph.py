@@ -1,0 +1,145 @@
+"""Context documents of functions: what a commit changed in a graph, and what stands around it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from curriculum.families import context
+from curriculum.families.context import BUDGET, Excerpt, Mark
+from curriculum.families.context_targets import shared_out, targets_of
+from curriculum.families.doc_comments import comment_above
+from curriculum.families.rendered import Count, Reason, Rendered
+from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
+from curriculum.graph.neighbourhood import Order, neighbourhood
+from curriculum.graph.repository import NodeId, RepositoryGraph, SourceFile
+from schemas.change import CommitChange
+from schemas.document import Document, Edge
+
+GAP = len(context.gap_line("cpp").encode())
+
+
+def graph_documents(
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: Order
+) -> Rendered:
+    """The documents of one commit, whose tree the graph has; equal input gives equal documents.
+
+    The target is every function that the commit touched; what doesn't fit one document is divided.
+    """
+    targets = targets_of(commit, graph)
+    if not targets:
+        return _rendered(family, (), {"no_function": 1})
+    costs = Costs(lead=lambda path: _lead(graph, path), gap=GAP)
+    room = BUDGET - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
+    shares = shared_out(targets, graph, costs, room)
+    documents = [
+        _Composer(commit=commit, graph=graph, family=family).document(
+            group, _around(graph, group, costs, room, order)
+        )
+        for group in shares.groups
+    ]
+    divided = len(documents) if len(documents) > 1 else 0
+    left_out: dict[Reason, int] = {"divided": divided, "function_too_large": shares.too_large}
+    return _rendered(family, documents, left_out)
+
+
+def _rendered(
+    family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
+) -> Rendered:
+    counts = (
+        Count(family=family, reason=reason, number=number)
+        for reason, number in left_out.items()
+        if number
+    )
+    return Rendered(documents=tuple(documents), counts=tuple(counts))
+
+
+def _lead(graph: RepositoryGraph, path: str) -> int:
+    return context.chunk_bytes(path, graph.source(path).file.language)
+
+
+def _around(
+    graph: RepositoryGraph,
+    targets: Sequence[Fragment],
+    costs: Costs,
+    room: int,
+    order: Order,
+) -> tuple[Fragment, ...]:
+    left = room - sum(costs.of(target) for target in targets)
+    return neighbourhood(graph, [target.node for target in targets], left, order, costs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Composer:
+    """Makes a document of fragments."""
+
+    commit: CommitChange
+    graph: RepositoryGraph
+    family: str
+
+    def document(self, targets: Sequence[Fragment], around: Sequence[Fragment]) -> Document:
+        """`around` has the nearest first."""
+        chunks = [*reversed(around), *targets]
+        places = {chunk.node: at for at, chunk in enumerate(chunks)}
+        marks = {path: self._marks(path) for path in {chunk.node.path for chunk in chunks}}
+        excerpts = [self._excerpt(chunk, marks[chunk.node.path], places) for chunk in chunks]
+        return context.document(
+            self.commit,
+            self.family,
+            excerpts[: len(around)],
+            excerpts[len(around) :],
+            self._edges(chunks, places),
+        )
+
+    def _excerpt(
+        self, chunk: Fragment, marks: Sequence[Mark], places: Mapping[NodeId, int]
+    ) -> Excerpt:
+        source = self.graph.source(chunk.node.path)
+        name, symbol = chunk.node.path, "file"
+        if chunk.node.number != WHOLE_FILE:
+            found = source.facts.symbols[chunk.node.number]
+            name, symbol = found.qualified, found.kind
+        return Excerpt(
+            file=source.file,
+            name=name,
+            symbol=symbol,
+            form=chunk.form,
+            ranges=chunk.ranges,
+            hop=chunk.hop,
+            marks=marks,
+            via=None if chunk.via is None else _edge(chunk.via, places),
+        )
+
+    def _edges(self, chunks: Sequence[Fragment], places: Mapping[NodeId, int]) -> Iterator[Edge]:
+        for chunk in chunks:
+            if chunk.node.number != WHOLE_FILE:
+                for near in self.graph.neighbours(chunk.node):
+                    if near.outward and near.node in places:
+                        ends = (chunk.node, near.node)
+                        yield _edge(Link(*ends, near.kind, near.label, near.confidence), places)
+            if chunk.via is not None:
+                yield _edge(chunk.via, places)
+
+    def _marks(self, path: str) -> tuple[Mark, ...]:
+        return marks_of(self.graph.source(path))
+
+
+def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
+    return Edge(
+        source=places[link.source],
+        target=places[link.target],
+        kind=link.kind,
+        label=link.label,
+        confidence=link.confidence,
+    )
+
+
+def marks_of(source: SourceFile) -> tuple[Mark, ...]:
+    """The doc comments and the functions' bodies of a file, the outer before the inner."""
+    data = source.file.blob.text.encode()
+    found: list[Mark] = []
+    for symbol in source.facts.symbols:
+        if symbol.kind == "function" and symbol.body is not None:
+            found.append(Mark(kind="body", start=symbol.body.start, end=symbol.body.end))
+        comment = comment_above(data, symbol.start, symbol.name_start)
+        if comment is not None and symbol.kind not in ("macro", "variable"):
+            found.append(Mark(kind="documentation", start=comment[0], end=comment[1]))
+    return tuple(sorted(set(found), key=lambda mark: (mark.start, -mark.end)))

@@ -1,0 +1,139 @@
+"""Which functions a commit touched, and how they are shared out when they are too many for one document."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+
+from curriculum.families.changes import is_blank_change, lines_of
+from curriculum.graph.facts import FileFacts
+from curriculum.graph.fragments import Costs, Fragment, whole
+from curriculum.graph.line_groups import line_starts
+from curriculum.graph.line_ranges import without
+from curriculum.graph.repository import NodeId, RepositoryGraph
+from schemas.change import CommitChange, FileChange, Hunk
+from schemas.corpus import Language
+
+CODE: frozenset[Language] = frozenset(("cpp", "c"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shares:
+    """The targets of one commit, a document each."""
+
+    groups: tuple[tuple[Fragment, ...], ...]
+    too_large: int
+    """Functions that no document can hold."""
+
+
+def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, ...]:
+    """Every function that a hunk touches, in the order of paths and places; no line is in two."""
+    return tuple(
+        fragment
+        for change in commit.changes
+        if change.language in CODE and change.after is not None and not _is_blank(change)
+        for fragment in _touched(change, graph)
+    )
+
+
+def touched_functions(facts: FileFacts, text: str, hunks: Sequence[Hunk]) -> list[int]:
+    """The functions in which a line was added, changed or taken away; of nested ones the innermost.
+
+    A hunk that only removes lines touches the function in which they stood, not those beside a border.
+    """
+    starts = line_starts(text.encode())
+    functions = [
+        (number, *np.searchsorted(starts, (symbol.start, symbol.end)).tolist())
+        for number, symbol in enumerate(facts.symbols)
+        if symbol.kind == "function" and symbol.body is not None
+    ]
+    owners = np.full(len(starts), -1)
+    for number, first, last in functions:
+        owners[first:last] = number
+    found: set[int] = set()
+    for hunk in hunks:
+        start, end = hunk.after_start, hunk.after_start + hunk.after_lines
+        if hunk.after_lines:
+            found.update(owners[start:end].tolist())
+        else:
+            around = [
+                (last - first, -first, n) for n, first, last in functions if first < start < last
+            ]
+            found.update([min(around)[2]] if around else [])
+    return sorted(found - {-1})
+
+
+def shared_out(
+    targets: Sequence[Fragment], graph: RepositoryGraph, costs: Costs, room: int
+) -> Shares:
+    """The targets in groups that cost `room` at most: all, or those of a file, or some of a file.
+
+    Functions of one file that an edge joins stay together where they fit.
+    """
+    fitting = [each for each in targets if costs.of(each) <= room]
+    too_large = len(targets) - len(fitting)
+    if _cost(fitting, costs) <= room:
+        return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
+    groups: list[tuple[Fragment, ...]] = []
+    for _, each in groupby(fitting, lambda fragment: fragment.node.path):
+        of_file = list(each)
+        joined = [of_file] if _cost(of_file, costs) <= room else _connected(of_file, graph)
+        groups.extend(_filled(joined, costs, room))
+    return Shares(groups=tuple(groups), too_large=too_large)
+
+
+def _is_blank(change: FileChange) -> bool:
+    if change.before is None or change.after is None:
+        return False
+    return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)
+
+
+def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
+    source = graph.source(change.path)
+    numbers = touched_functions(source.facts, source.file.blob.text, change.hunks)
+    end = 0
+    for fragment in (whole(graph, NodeId(change.path, number)) for number in numbers):
+        (span,) = fragment.ranges
+        left = without([span], [span._replace(start=0, end=end)])
+        if left:
+            yield replace(fragment, ranges=left)
+        end = max(end, span.end)
+
+
+def _cost(fragments: Sequence[Fragment], costs: Costs) -> int:
+    return sum(costs.of(each) for each in fragments)
+
+
+def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
+    """Fragments that edges join, the groups and their members in the order of the file."""
+    left = {each.node: each for each in fragments}
+    groups: list[list[Fragment]] = []
+    while left:
+        first = next(iter(left))
+        group, waiting = [left.pop(first)], [first]
+        while waiting:
+            for near in graph.neighbours(waiting.pop()):
+                if near.node in left:
+                    group.append(left.pop(near.node))
+                    waiting.append(near.node)
+        groups.append(sorted(group, key=lambda each: each.node))
+    return groups
+
+
+def _filled(
+    groups: Sequence[Sequence[Fragment]], costs: Costs, room: int
+) -> Iterator[tuple[Fragment, ...]]:
+    """The groups in order, as many together as fit; one that is too large by itself is cut."""
+    current: list[Fragment] = []
+    for group in groups:
+        if _cost(current, costs) + _cost(group, costs) > room and current:
+            yield tuple(current)
+            current = []
+        for fragment in group:
+            if _cost(current, costs) + costs.of(fragment) > room:
+                yield tuple(current)
+                current = []
+            current.append(fragment)
+    if current:
+        yield tuple(current)

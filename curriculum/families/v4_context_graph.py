@@ -1,0 +1,40 @@
+"""v4_context_graph: the functions that a commit touched, among what the syntax trees say is around them."""
+
+from curriculum.families.context_graph import graph_documents
+from curriculum.families.rendered import Rendered
+from curriculum.graph.neighbourhood import Order, Step
+from curriculum.graph.repository import RepositoryGraph
+from schemas.change import CommitChange
+
+FAMILY = "v4_context_graph"
+REVISION = 1
+ORDER = Order(
+    near=(
+        Step("calls", outward=True),
+        Step("calls", outward=False),
+        Step("member", outward=True),
+        Step("constructs", outward=True),
+        Step("uses", outward=True),
+        Step("overrides", outward=True),
+        Step("overrides", outward=False),
+    ),
+    far=(
+        Step("member", outward=True),
+        Step("uses", outward=True),
+        Step("constructs", outward=True),
+        Step("inherits", outward=True),
+        Step("overrides", outward=True),
+        Step("overrides", outward=False),
+        Step("member", outward=False),
+        Step("inherits", outward=False),
+        Step("includes", outward=True),
+        Step("calls", outward=True),
+        Step("calls", outward=False),
+    ),
+)
+"""Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
+
+
+def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
+    """The documents of one commit, whose tree the graph has."""
+    return graph_documents(commit, graph, family=FAMILY, order=ORDER)
