@@ -74,7 +74,7 @@ def walk(unit: Any, tree: Tree) -> tuple[Seen, ...]:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Walk:
     tree: Tree
-    started: set[tuple[str, Any]] = field(default_factory=set)
+    started: set[tuple[str, Any, bool]] = field(default_factory=set)
     """What was met already: the definition in a typedef stands beside it, too."""
 
     def everything(self, top: Cursor) -> Iterator[Seen]:
@@ -89,7 +89,8 @@ class _Walk:
                 stack.extend(reversed(children(cursor)))
 
     def _is_new(self, cursor: Cursor, usr: str) -> bool:
-        key = (usr, frontend.place_of(cursor))
+        # One macro may declare and define.
+        key = (usr, frontend.place_of(cursor), cursor.is_definition())
         if key in self.started:
             return False
         self.started.add(key)
