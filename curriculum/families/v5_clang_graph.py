@@ -1,0 +1,44 @@
+"""v5_clang_graph: the functions that a commit touched, among what a compiler frontend knows around them.
+
+What uses the change stands nearest to it: overrides, callers, their callers, base interfaces. Each edge is as
+sure as its label says, and those of functions that the frontend didn't see as they are stay syntactic.
+"""
+
+from curriculum.families.context_graph import graph_documents
+from curriculum.families.rendered import Rendered
+from curriculum.graph.clang_graph import ClangGraph
+from curriculum.graph.neighbourhood import Order, Step
+from schemas.change import CommitChange
+
+FAMILY = "v5_clang_graph"
+REVISION = 1
+ORDER = Order(
+    near=(
+        Step("overrides", outward=True, cost=0),
+        Step("overrides", outward=False, cost=0),
+        Step("calls", outward=False, cost=0),
+        Step("member", outward=True, cost=0),
+        Step("calls", outward=True),
+        Step("constructs", outward=True),
+        Step("uses", outward=True),
+    ),
+    far=(
+        Step("calls", outward=False),
+        Step("inherits", outward=True),
+        Step("overrides", outward=True),
+        Step("overrides", outward=False),
+        Step("member", outward=True, cost=2),
+        Step("uses", outward=True, cost=2),
+        Step("constructs", outward=True, cost=2),
+        Step("calls", outward=True, cost=2),
+        Step("member", outward=False, cost=2),
+        Step("inherits", outward=False, cost=2),
+        Step("includes", outward=True),
+    ),
+)
+"""Overrides, callers and the own class; their callers and bases, callees, types; then what is farther."""
+
+
+def documents(commit: CommitChange, graph: ClangGraph) -> Rendered:
+    """The documents of one commit, whose tree the graph has."""
+    return graph_documents(commit, graph, family=FAMILY, order=ORDER)

@@ -1,0 +1,270 @@
+"""Which definition of a tree is which of a snapshot, and whether it is still the same, byte by byte.
+
+A snapshot is made at one commit; the tree is any commit's. Updates cost the changed files alone, and the
+names that they define.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from curriculum.graph.clang.snapshot import (
+    IndexedClass,
+    IndexedFunction,
+    Snapshot,
+    digest_of,
+)
+from curriculum.graph.facts import Symbol
+from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
+
+Indexed = IndexedFunction | IndexedClass
+
+_INLINE = re.compile(rb"\binline\s+namespace\s+(\w+)")
+
+
+class _Site(NamedTuple):
+    """Where the bytes that a digest stands for are, as seen from the name."""
+
+    before: int
+    after: int
+    digest: str
+
+
+class _Entry(NamedTuple):
+    """A definition of the tree under a name that the snapshot has."""
+
+    same: frozenset[int]
+    """The items whose bytes it has."""
+    scope: tuple[str, ...]
+    """Without anonymous and inline namespaces."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Candidate:
+    """A definition of the tree that may be the one in question."""
+
+    node: NodeId
+    symbol: Symbol
+    scope: tuple[str, ...]
+    """Without anonymous and inline namespaces."""
+    is_same: bool
+    """Its bytes are those of the snapshot."""
+
+
+class Matching:
+    """The tree's definitions by the snapshot's and the other way round.
+
+    A definition of the snapshot is at most one of the tree: that in the same file, else that to which it
+    may have moved; name, scope and parameters agree, or the bytes do. Where several fit, none does.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.items: tuple[Indexed, ...] = snapshot.nodes
+        self._scopes = [_scope(item) for item in self.items]
+        self._sites = [_site(item) for item in self.items]
+        self._named: dict[str, list[int]] = defaultdict(list)
+        """Items by name; those that a macro names stand under their path."""
+        for index, item in enumerate(self.items):
+            self._named[_key(item)].append(index)
+        self._tree: dict[str, dict[NodeId, _Entry]] = defaultdict(dict)
+        """By such a name the tree's definitions."""
+        self._written: dict[str, list[tuple[str, NodeId]]] = {}
+        """By path the entries of `_tree`."""
+        self._node: dict[int, NodeId] = {}
+        self._items: dict[NodeId, tuple[int, ...]] = {}
+
+    def update(self, graph: RepositoryGraph, gone: Iterable[str], come: Iterable[str]) -> None:
+        """Take files that aren't in the graph any more, and those that are new or other than before."""
+        names: set[str] = set()
+        for path in gone:
+            names.update(self._drop(path))
+        for path in come:
+            names.update(self._drop(path))
+            names.update(self._add(graph, path))
+        for name in sorted(names):
+            for index in self._named[name]:
+                self._place(index, self._find(graph, index, self._tree[name]))
+
+    def node(self, index: int) -> NodeId | None:
+        """The definition of the tree that item `index` of the snapshot is."""
+        return self._node.get(index)
+
+    def items_of(self, node: NodeId) -> tuple[int, ...]:
+        """The items of the snapshot that a definition of the tree is, ascending."""
+        return self._items.get(node, ())
+
+    def is_same(self, index: int) -> bool:
+        """Whether the tree has an item's bytes unchanged, under the same name and scope."""
+        node = self._node.get(index)
+        return node is not None and index in self._tree[_key(self.items[index])][node].same
+
+    def _drop(self, path: str) -> Iterator[str]:
+        for name, node in self._written.pop(path, ()):
+            del self._tree[name][node]
+            yield name
+
+    def _add(self, graph: RepositoryGraph, path: str) -> Iterator[str]:
+        source = graph.source(path)
+        data = source.file.blob.text.encode()
+        inline = {name.decode() for name in _INLINE.findall(data)}
+        written = self._written[path] = []
+        for number, each in enumerate(source.facts.symbols):
+            for name in (each.name, _macro_key(path)):
+                if name in self._named:
+                    node = NodeId(path, number)
+                    same = frozenset(self._same(data, each, name))
+                    scope = tuple(part for part in each.scope if part and part not in inline)
+                    self._tree[name][node] = _Entry(same, scope)
+                    written.append((name, node))
+                    yield name
+
+    def _same(self, data: bytes, symbol: Symbol, name: str) -> Iterator[int]:
+        digests: dict[tuple[int, int], str] = {}
+        for index in self._named[name]:
+            site = self._sites[index]
+            span = (symbol.name_start - site.before, symbol.name_start + site.after)
+            if not site.digest or span[0] < 0 or span[1] > len(data):
+                continue
+            if name != symbol.name and (symbol.body is None or symbol.body.end != span[1]):
+                continue
+            if span not in digests:
+                digests[span] = digest_of(data[span[0] : span[1]])
+            if digests[span] == site.digest:
+                yield index
+
+    def _place(self, index: int, node: NodeId | None) -> None:
+        old = self._node.pop(index, None)
+        if old is not None:
+            left = tuple(each for each in self._items.pop(old) if each != index)
+            if left:
+                self._items[old] = left
+        if node is not None:
+            self._node[index] = node
+            self._items[node] = tuple(sorted((*self._items.get(node, ()), index)))
+
+    def _find(
+        self, graph: RepositoryGraph, index: int, tree: Mapping[NodeId, _Entry]
+    ) -> NodeId | None:
+        item, scope = self.items[index], self._scopes[index]
+        found = [
+            _Candidate(
+                node=node,
+                symbol=symbol(graph, node),
+                scope=entry.scope,
+                is_same=index in entry.same,
+            )
+            for node, entry in tree.items()
+        ]
+        found = [each for each in found if _may_be(item, scope, each)]
+        for preferred in (_defined, _here, _scoped, _same, _typed, _placed):
+            found = preferred(item, found)
+        return found[0].node if len(found) == 1 else None
+
+
+def _key(item: Indexed) -> str:
+    """The name, or for what a macro names the file."""
+    is_macro = isinstance(item, IndexedFunction) and item.is_macro
+    return _macro_key(item.path) if is_macro else item.name
+
+
+def _macro_key(path: str) -> str:
+    return "\0" + path
+
+
+def _scope(item: Indexed) -> tuple[str, ...]:
+    outer = item.qualified.removesuffix(item.name)
+    return tuple(filter(None, outer.split("::")))
+
+
+def _site(item: Indexed) -> _Site:
+    """A function's digest is of the bytes from its name to its last brace, a class's of all its bytes."""
+    if isinstance(item, IndexedClass):
+        return _Site(item.name_start - item.start, item.end - item.name_start, item.digest)
+    if item.body is None:
+        return _Site(0, 0, "")
+    return _Site(0, item.body.end - item.name_start, item.digest)
+
+
+def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
+    """Whether a definition of the same name can be the item: kind, scope and parameters agree.
+
+    The syntax tree doesn't see outer scopes that macros open and close.
+    """
+    symbol = candidate.symbol
+    if isinstance(item, IndexedFunction):
+        if symbol.kind != "function":
+            return False
+        if item.is_macro:
+            return candidate.is_same
+        fits = candidate.is_same or parameters_agree(item.parameters, symbol.parameters)
+        is_member = item.kind != "function" or symbol.parent >= 0
+    else:
+        fits = symbol.kind == item.kind and (symbol.body is not None or item.kind == "alias")
+        is_member = symbol.parent >= 0
+    if is_member and candidate.scope[-1:] != scope[-1:]:
+        return False
+    return fits and scope[max(0, len(scope) - len(candidate.scope)) :] == candidate.scope
+
+
+def _defined(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    return [each for each in found if each.symbol.body] or found
+
+
+def _here(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    """Those of the same file; else those of other files, which no other file's private name can be."""
+    here = [each for each in found if each.node.path == item.path]
+    return here or [each for each in found if each.is_same or "" not in each.symbol.scope]
+
+
+def _scoped(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    """Those whose scope says most; outer ones may be hidden in macros."""
+    depths = [len(each.scope) for each in found]
+    return [each for each, depth in zip(found, depths, strict=True) if depth == max(depths)]
+
+
+def _same(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    return [each for each in found if each.is_same] or found
+
+
+def _typed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    """Those of whose parameters the syntax tree knows most types; all of them agree."""
+    known = [sum(map(bool, each.symbol.parameters)) for each in found]
+    return [each for each, number in zip(found, known, strict=True) if number == max(known)]
+
+
+def _placed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
+    """The one at the very place, where the bytes are the same too."""
+    there = [each for each in found if each.is_same and each.symbol.name_start == item.name_start]
+    return there or found
+
+
+_QUALIFIERS = frozenset(
+    ("const", "volatile", "struct", "class", "union", "enum", "typename", "restrict", "__restrict")
+)
+_WORD = re.compile(r"[A-Za-z_]\w*|[<>(]")
+
+
+def type_name(spelling: str) -> str:
+    """The last word of a type's name, without template arguments; "" for a pointer to a function.
+
+    >>> type_name("const std::vector<int> &"), type_name("unsigned long")
+    ('vector', 'long')
+    """
+    depth, name = 0, ""
+    for word in _WORD.findall(spelling):
+        if word == "(":
+            return ""
+        depth += (word == "<") - (word == ">")
+        if depth == 0 and word not in (">", *_QUALIFIERS):
+            name = word
+    return name
+
+
+def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
+    """Whether types can be the same; one whose name isn't known ("") can be any."""
+    if len(indexed) != len(written):
+        return False
+    pairs = ((type_name(a), b.split()[-1:]) for a, b in zip(indexed, written, strict=True))
+    return all(not spelt or not name or [name] == spelt for name, spelt in pairs)
