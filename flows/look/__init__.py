@@ -24,7 +24,7 @@ from flows.look.documents import document_panels
 from flows.look.find import find
 from flows.look.others import counts, plan, run
 from flows.look.page import page
-from flows.look.read import documents, lines
+from flows.look.read import document_lines, documents, lines
 from flows.look.row import Row
 from flows.look.row_sheet import row_sheets
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
@@ -45,7 +45,7 @@ def show(
         html.write_text(as_page(store, artefact, wish), encoding="utf-8")
         typer.echo(html.absolute().as_uri())
     if as_json:
-        typer.echo(as_text(artefact, wish))
+        typer.echo(as_text(store, artefact, wish))
     if html or as_json:
         return
     for piece in look(store, artefact, wish):
@@ -68,14 +68,17 @@ def look(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableTyp
             yield counts(artefact)
 
 
-def as_text(artefact: Artefact, wish: Wish) -> str:
-    """The manifest, and of rows and documents the first few lines of data."""
+def as_text(store: Store, artefact: Artefact, wish: Wish) -> str:
+    """The manifest, and of rows and documents what is wished, as it lies in the files."""
     content: dict[str, object] = {
         "path": str(artefact.path),
         "manifest": artefact.manifest.model_dump(mode="json"),
     }
-    if artefact.manifest.stage in ("rows", "documents", "mixtures"):
-        content["lines"] = list(itertools.islice(lines(artefact, wish), wish.rows))
+    match artefact.manifest.stage:
+        case "documents":
+            content["lines"] = [*document_lines(store, artefact, wish)]
+        case "rows" | "mixtures":
+            content["lines"] = [*itertools.islice(lines(artefact, wish), wish.rows)]
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 

@@ -27,35 +27,27 @@ from flows.look.tree import (
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, colour, plain_table
 from schemas.document import Chunk, Document
-from schemas.errors import StoreError
 
 TEXT_LINES = 24
 TREE_LINES = 24
 LABEL_STYLES = {"resolved": ACCENT, "overridden": ACCENT, "dependent": "yellow", "syntactic": MUTED}
+NUMBERS = {"hop", "confidence", "bytes", "tokens", "rank", "start"}
+"""Columns that go right."""
+FIRST_LINE = 80
+Cells = dict[str, Text | str]
+"""A line of a table by column; columns that nothing is known for aren't there."""
 _SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)")
 
 
 def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
-    """A panel a document.
-
-    Raises:
-        StoreError: where the artefact has no documents.
-    """
-    empty = True
+    """A panel a document."""
     for each in documents(store, artefact, wish):
-        empty = False
         yield Panel(
             Group(*_body(each, full=wish.full)),
             title=each.document_id,
             title_align="left",
             border_style=MUTED,
             padding=(0, 1),
-        )
-    if empty:
-        raise StoreError(
-            str(artefact.path),
-            cause="it holds no documents",
-            cure="Its manifest's report says what was left out: --json prints it",
         )
 
 
@@ -109,7 +101,8 @@ def _body(seen: Seen, *, full: bool) -> Iterator[RenderableType]:
     if seen.document.chunks:
         yield from _tree(seen, None if full else TREE_LINES)
     else:
-        yield _parts(seen)
+        parts = range(len(seen.document.parts))
+        yield _table(_part_cells(seen, index) for index in parts)
     yield ""
     if seen.structure:
         yield legend(seen.structure)
@@ -121,39 +114,58 @@ def _tree(seen: Seen, most: int | None) -> Iterator[RenderableType]:
     document = seen.document
     tree = branches(document)
     kept = nearest(tree, most)
-    table = plain_table(
-        *("chunk", "what", "path", "hop", "label", "confidence", "bytes", "tokens", "rank")
-    )
-    for column in table.columns:
-        column.no_wrap, column.overflow = True, "ellipsis"
-    for column in (*table.columns[5:], table.columns[3]):
-        column.justify = "right"
-    table.columns[0].ratio, table.columns[2].ratio = 3, 2
-    for guide, branch in zip(guides(kept), kept, strict=True):
-        _add_chunk(table, seen, guide, branch)
-    yield table
+    yield _table(_chunk_cells(seen, *each) for each in zip(guides(kept), kept, strict=True))
     if len(kept) < len(tree):
         yield Text(_left_out(document, kept), MUTED)
 
 
-def _add_chunk(table: Table, seen: Seen, guide: str, branch: Branch) -> None:
-    chunk = seen.document.chunks[branch.chunk]
-    first = seen.document.parts[chunk.first_part]
-    last = seen.document.parts[chunk.last_part - 1]
-    tokens = seen.tokens(chunk.first_part, chunk.last_part)
+def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
+    document, edge = seen.document, branch.edge
+    chunk = document.chunks[branch.chunk]
+    first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
     word = f"{branch.word} " if branch.word else ""
-    edge = branch.edge
-    table.add_row(
-        Text.assemble((guide, MUTED), (word, MUTED), (safe(chunk.name), "bold")),
-        what(chunk),
-        Text(safe(path_of(seen.document, chunk))),
-        str(chunk.hop),
-        Text(edge.label, LABEL_STYLES[edge.label]) if edge else "",
-        f"{edge.confidence:.2f}" if edge else "",
-        f"{last.end - first.start:,}",
-        "" if tokens is None else f"{tokens:,}",
-        str(first.rank) if first.elidable else "kept",
-    )
+    return {
+        "chunk": Text.assemble((guide + word, MUTED), (safe(chunk.name), "bold")),
+        "what": what(chunk),
+        "path": Text(safe(path_of(document, chunk))),
+        "hop": str(chunk.hop),
+        "label": Text(edge.label, LABEL_STYLES[edge.label]) if edge else "",
+        "confidence": f"{edge.confidence:.2f}" if edge else "",
+        "bytes": f"{last.end - first.start:,}",
+        **_token_cell(seen, chunk.first_part, chunk.last_part),
+        "rank": str(first.rank) if first.elidable else "kept",
+    }
+
+
+def _part_cells(seen: Seen, index: int) -> Cells:
+    part = seen.document.parts[index]
+    text = seen.content[part.start : part.end].decode(errors="replace")
+    return {
+        "part": Text(f"■ {index}", colour(index)),
+        "kind": part.kind,
+        "start": f"{part.start:,}",
+        "bytes": f"{part.end - part.start:,}",
+        **_token_cell(seen, index, index + 1),
+        "elidable": f"rank {part.rank}" if part.elidable else "no",
+        "first line": Text(safe(text.lstrip().partition("\n")[0][:FIRST_LINE])),
+    }
+
+
+def _token_cell(seen: Seen, first: int, last: int) -> Cells:
+    tokens = seen.tokens(first, last)
+    return {} if tokens is None else {"tokens": f"{tokens:,}"}
+
+
+def _table(lines: Iterable[Cells]) -> Table:
+    """Lines as a table; each on one line, numbers right."""
+    listed = [*lines]
+    table = plain_table(*(listed[0] if listed else ()))
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+        column.justify = "right" if column.header in NUMBERS else "left"
+    for line in listed:
+        table.add_row(*line.values())
+    return table
 
 
 def what(chunk: Chunk) -> str:
@@ -166,23 +178,6 @@ def _left_out(document: Document, kept: list[Branch]) -> str:
     hops = sorted(chunk.hop for index, chunk in enumerate(document.chunks) if index not in shown)
     counted = ", ".join(f"{len([*group]):,} at hop {hop}" for hop, group in itertools.groupby(hops))
     return f"… {number(len(hops), 'more chunk')}: {counted} (--full)"
-
-
-def _parts(seen: Seen) -> Table:
-    table = plain_table("part", "kind", "start", "bytes", "tokens", "elidable", "first line")
-    for index, part in enumerate(seen.document.parts):
-        text = seen.content[part.start : part.end].decode(errors="replace")
-        tokens = seen.tokens(index, index + 1)
-        table.add_row(
-            Text(f"■ {index}", colour(index)),
-            part.kind,
-            f"{part.start:,}",
-            f"{part.end - part.start:,}",
-            "" if tokens is None else f"{tokens:,}",
-            f"rank {part.rank}" if part.elidable else "no",
-            Text(safe(text.lstrip().partition("\n")[0][:80])),
-        )
-    return table
 
 
 def _text(seen: Seen, *, full: bool) -> Iterator[Text]:

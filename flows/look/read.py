@@ -12,6 +12,7 @@ from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
 from flows.look.wish import Wish
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
+from schemas.errors import StoreError
 from schemas.structure import RUN_COLUMNS, Structure, StructureChunk, StructureEdge
 
 Line = dict[str, Any]
@@ -76,10 +77,29 @@ def _line_in(
 
 
 def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
-    """The documents that are wished, `wish.rows` at most."""
+    """The documents that are wished, `wish.rows` at most.
+
+    Raises:
+        StoreError: where the artefact has none.
+    """
+    tokens = tokens_of(store, artefact)
+    found = itertools.islice(numbered_lines(artefact, wish), wish.rows)
+    first = next(found, None)
+    if first is None:
+        raise StoreError(
+            str(artefact.path),
+            cause="it holds no documents",
+            cure="Its manifest's report says what was left out: --json prints it",
+        )
+    for number, line in itertools.chain([first], found):
+        yield seen(line, number, tokens)
+
+
+def document_lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Line]:
+    """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
     for number, line in itertools.islice(numbered_lines(artefact, wish), wish.rows):
-        yield seen(line, number, tokens)
+        yield {**line, "part_tokens": _part_tokens(tokens, number)}
 
 
 def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
@@ -110,18 +130,19 @@ def seen(line: Line, number: int, tokens: TokenStore | None) -> Seen:
         chunks=tuple(Chunk(**each) for each in line.get("chunks") or ()),
         edges=tuple(Edge(**each) for each in line.get("edges") or ()),
     )
-    known = tokens is not None and number < len(tokens)
     return Seen(
         document=document,
         document_id=line["document_id"],
         number=number,
-        part_tokens=_part_tokens(tokens, number) if tokens and known else None,
+        part_tokens=_part_tokens(tokens, number),
         base_document_id=line.get("base_document_id"),
         structure=_structure(line),
     )
 
 
-def _part_tokens(tokens: TokenStore, number: int) -> tuple[int, ...]:
+def _part_tokens(tokens: TokenStore | None, number: int) -> tuple[int, ...] | None:
+    if tokens is None or number >= len(tokens):
+        return None
     ranges = tokens.part_ranges(number)
     return tuple((ranges[:, 1] - ranges[:, 0]).tolist())
 

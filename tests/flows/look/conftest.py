@@ -2,105 +2,128 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from curriculum.families.write import as_table, write_documents
+from curriculum.families.write import EnrichedWriter, as_table, write_documents
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import tokenise_documents
-from schemas.document import Chunk, Document, Edge, Part, Provenance
+from schemas.document import Chunk, ChunkForm, Document, Edge, Part, Provenance
 from schemas.structure import (
-    ENRICHED_SCHEMA,
     LABEL_CODES,
-    RUN_COLUMNS,
     STRUCTURE_CODES,
-    STRUCTURE_FIELDS,
     Structure,
     StructureChunk,
     StructureEdge,
 )
 
 SUBJECT = "Grow </script><script>alert(1)</script> by <img src=x onerror=alert(2)>"
-HEADER = f"""// Commit: 02dff1d4a3b5
-// Subject: {SUBJECT}
+HEADER = f"""// Subject: {SUBJECT}
+// Commit: 02dff1d4a3b5
 
 """
-SOURCES = (
-    ("arena::MemoryResource", "class", "skeleton", 2, "src/memory_resource.h", 0.5,
-     "class MemoryResource {\n public:\n  virtual ~MemoryResource() = default;\n"
-     "  // what a resource gives\n  virtual void* do_allocate(std::size_t) = 0;\n};\n"),
-    ("arena::<img src=x onerror=alert(3)>", "function", "signature", 2, "src/</script>.cpp", 0.25,
-     'std::string text() { return "</script><img src=x onerror=alert(4)>"; }\n'),
-    ("arena::align_up(std::size_t, std::size_t)", "function", "whole", 1, "src/align.h", 1.0,
-     "constexpr std::size_t align_up(std::size_t size, std::size_t to) {\n"
-     "  return (size + to - 1) / to * to;\n}\n"),
-    ("main", "function", "whole", 1, "tools/größe.cpp", 0.75,
-     "int main() {\n  BumpArena arena;\n  return arena.take(8) == nullptr;\n}\n"),
-    ("arena::BumpArena::take", "function", "whole", 0, "src/bump.cpp", 1.0,
-     "void* BumpArena::take(std::size_t size) {\n"
-     "  const auto at = align_up(used_, 16); // 16: größer\n"
-     "  used_ = at + size;\n  return at < size_ ? begin_ + at : nullptr;\n}\n"),
-)  # fmt: skip
-EDGES = (
-    Edge(source=1, target=2, kind="calls", label="syntactic", confidence=0.25),
-    Edge(source=3, target=4, kind="calls", label="resolved", confidence=0.75),
-    Edge(source=4, target=0, kind="overrides", label="overridden", confidence=0.5),
-    Edge(source=4, target=2, kind="calls", label="resolved", confidence=1.0),
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A chunk to be, and the edge by which the search reaches it: to or from another chunk."""
+
+    name: str
+    symbol: str
+    path: str
+    code: str
+    form: ChunkForm = "whole"
+    hop: int = 1
+    edge: Edge | None = None
+
+
+CHUNKS = (
+    Made(
+        name="arena::MemoryResource",
+        symbol="class",
+        form="skeleton",
+        path="src/memory_resource.h",
+        code="class MemoryResource {\n public:\n  virtual ~MemoryResource() = default;\n"
+        "  // what a resource gives\n  virtual void* do_allocate(std::size_t) = 0;\n};\n",
+        edge=Edge(source=4, target=0, kind="overrides", label="overridden", confidence=0.5),
+    ),
+    Made(
+        name="arena::<img src=x onerror=alert(3)>",
+        symbol="function",
+        form="signature",
+        path="src/</script>.cpp",
+        code='std::string text() { return "</script><img src=x onerror=alert(4)>"; }\n',
+        hop=2,
+        edge=Edge(source=1, target=2, kind="calls", label="syntactic", confidence=0.25),
+    ),
+    Made(
+        name="arena::align_up(std::size_t, std::size_t)",
+        symbol="function",
+        path="src/align.h",
+        code="constexpr std::size_t align_up(std::size_t size, std::size_t to) {\n"
+        "  return (size + to - 1) / to * to;\n}\n",
+        edge=Edge(source=4, target=2, kind="calls", label="resolved", confidence=1.0),
+    ),
+    Made(
+        name="main",
+        symbol="function",
+        path="tools/größe.cpp",
+        code="int main() {\n  BumpArena arena;\n  return arena.take(8) == nullptr;\n}\n",
+        edge=Edge(source=3, target=4, kind="calls", label="resolved", confidence=0.75),
+    ),
+    Made(
+        name="arena::BumpArena::take",
+        symbol="function",
+        path="src/bump.cpp",
+        code="void* BumpArena::take(std::size_t size) {\n"
+        "  const auto at = align_up(used_, 16); // 16: größer\n"
+        "  used_ = at + size;\n  return at < size_ ? begin_ + at : nullptr;\n}\n",
+        hop=0,
+    ),
 )
-VIA = (2, 0, 3, 1, -1)
 
 
 def context_document(family: str = "v4_context_graph", repeat: int = 1) -> Document:
-    """A target with two neighbours and two of theirs; each but the target `repeat` times."""
+    """A target, three neighbours and a neighbour of one of them; all but the target `repeat` times."""
     order = [index for index in range(4) for _ in range(repeat)] + [4]
-    place = {old: order.index(old) for old in range(5)}
-    parts = [Part(kind="header", start=0, end=len(HEADER.encode()))]
-    text, provenance, chunks = HEADER, [], []
+    made_edges = [_edge(CHUNKS[index], number, order) for number, index in enumerate(order)]
+    edges = sorted(filter(None, made_edges), key=lambda edge: (edge.source, edge.target, edge.kind))
+    text, parts = HEADER, [Part(kind="header", start=0, end=len(HEADER.encode()))]
+    chunks = []
     for number, index in enumerate(order):
-        name, symbol, form, hop, path, _, code = SOURCES[index]
-        for piece, source in ((f"// File: {path}\n", -1), (code, number)):
+        made = CHUNKS[index]
+        for piece, source in ((f"// File: {made.path}\n", -1), (made.code, number)):
             start = parts[-1].end
-            kind = "context" if hop else "target"
             parts.append(
                 Part(
-                    kind=kind,
+                    kind="context" if made.hop else "target",
                     start=start,
                     end=start + len(piece.encode()),
-                    rank=hop,
-                    elidable=hop > 0,
+                    rank=made.hop,
+                    elidable=made.hop > 0,
                     source=source,
                 )
             )
             text += piece
-        provenance.append(
-            Provenance(
-                repository="arena",
-                commit="02dff1d4a3b5" + "0" * 28,
-                path=path,
-                blob="0" * 40,
-                start=0,
-                end=len(code.encode()),
-                lineage=f"arena:{path}",
-            )
-        )
+        edge = made_edges[number]
         chunks.append(
             Chunk(
                 first_part=2 * number + 1,
                 last_part=2 * number + 3,
-                name=name,
-                symbol=symbol,
-                form=form,
-                hop=hop,
-                via=-1,
+                name=made.name,
+                symbol=made.symbol,
+                form=made.form,
+                hop=made.hop,
+                via=edges.index(edge) if edge else -1,
             )
         )
-    return _hung(Document(
+    return Document(
         text=text,
         family=family,
         language="cpp",
@@ -108,33 +131,32 @@ def context_document(family: str = "v4_context_graph", repeat: int = 1) -> Docum
         timestamp=1_700_000_000,
         parts=tuple(parts),
         spans=(),
-        provenance=tuple(provenance),
+        provenance=tuple(_provenance(CHUNKS[index]) for index in order),
         lineage="arena:src/bump.cpp",
         chunks=tuple(chunks),
-    ), order, place)  # fmt: skip
+        edges=tuple(edges),
+    )
 
 
-def _hung(document: Document, order: list[int], place: dict[int, int]) -> Document:
-    """The document with an edge for each chunk, to the first copy of its neighbour."""
-    edges = []
-    for number, old in enumerate(order):
-        if VIA[old] < 0:
-            continue
-        edge = EDGES[VIA[old]]
-        ends = [number if end == old else place[end] for end in (edge.source, edge.target)]
-        edges.append(
-            (number, Edge(source=ends[0], target=ends[1], kind=edge.kind, label=edge.label,
-                          confidence=edge.confidence))
-        )  # fmt: skip
-    edges.sort(key=lambda item: (item[1].source, item[1].target, item[1].kind))
-    via = {number: index for index, (number, _) in enumerate(edges)}
-    chunks = tuple(
-        Chunk(first_part=chunk.first_part, last_part=chunk.last_part, name=chunk.name,
-              symbol=chunk.symbol, form=chunk.form, hop=chunk.hop, via=via.get(number, -1))
-        for number, chunk in enumerate(document.chunks)
-    )  # fmt: skip
-    fields = {name: getattr(document, name) for name in document.__slots__}
-    return Document(**{**fields, "chunks": chunks, "edges": tuple(edge for _, edge in edges)})
+def _edge(made: Made, number: int, order: list[int]) -> Edge | None:
+    """The edge of the number-th chunk, from or to the first copy of its neighbour."""
+    if made.edge is None:
+        return None
+    ends = (made.edge.source, made.edge.target)
+    source, target = (number if CHUNKS[end] is made else order.index(end) for end in ends)
+    return replace(made.edge, source=source, target=target)
+
+
+def _provenance(made: Made) -> Provenance:
+    return Provenance(
+        repository="arena",
+        commit="02dff1d4a3b5" + "0" * 28,
+        path=made.path,
+        blob="0" * 40,
+        start=0,
+        end=len(made.code.encode()),
+        lineage=f"arena:{made.path}",
+    )
 
 
 def plain_document() -> Document:
@@ -203,31 +225,11 @@ def structure_of(document: Document) -> Structure:
     )
 
 
-def enriched_table(documents: Sequence[Document]) -> pa.Table:
-    """ENRICHED_SCHEMA, as the family writes it."""
-    structures = [structure_of(document) for document in documents]
-    columns = {name: as_table(documents)[name] for name in as_table(documents).column_names}
-    columns["base_document_id"] = pa.array(["b" * 32] * len(documents))
-    columns["run_ends"] = [list(each.ends) for each in structures]
-    for name in RUN_COLUMNS:
-        columns[f"run_{name}"] = [list(getattr(each, name)) for each in structures]
-    for name, field in (
-        ("structure_chunks", "chunks"),
-        ("call_edges", "call_edges"),
-        ("type_edges", "type_edges"),
-    ):
-        columns[name] = [
-            [
-                {slot: getattr(item, slot) for slot in item.__slots__}
-                for item in getattr(each, field)
-            ]
-            for each in structures
-        ]
-    assert {field.name for field in STRUCTURE_FIELDS} < set(columns)
-    return pa.table({name: columns[name] for name in ENRICHED_SCHEMA.names}, schema=ENRICHED_SCHEMA)
-
-
-Keep = Callable[..., Artefact]
+def write_enriched(documents: Sequence[Document], folder: Path) -> None:
+    """Documents and their structure, as the family writes them."""
+    with EnrichedWriter(folder) as writer:
+        for document in documents:
+            writer.append(document, structure_of(document))
 
 
 def published(
@@ -288,9 +290,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     published(
         home,
         "v6_enriched",
-        lambda folder: pq.write_table(
-            enriched_table([context_document("v6_enriched")]), folder / "part-00000.parquet"
-        ),
+        lambda folder: write_enriched([context_document()], folder),
         (v4.as_input("documents"),),
     )
     published(home, "v2_simple", lambda folder: write_documents([plain_document()], folder))

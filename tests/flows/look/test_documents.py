@@ -1,0 +1,131 @@
+"""Documents in the terminal: trees with their edges, tokens where there are any, structure in colour."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from curriculum.store import Artefact, Store
+from flows import look
+from flows.look.colours import NAMES, SHADES
+from flows.look.documents import TREE_LINES
+from flows.look.safe import safe
+from schemas.document import Document
+from schemas.errors import StoreError
+from schemas.structure import STRUCTURE_CODES
+
+
+def _artefact(home: Path, family: str) -> Artefact:
+    return next(
+        each
+        for each in Store(home, dry=True).artefacts("documents")
+        if each.manifest.labels["family"] == family
+    )
+
+
+def _said(home: Path, family: str, wish: look.Wish, *, styles: bool = False) -> str:
+    console = Console(
+        record=True, width=170, force_terminal=styles, color_system="truecolor" if styles else None
+    )
+    with console.capture() as captured:
+        for piece in look.look(Store(home, dry=True), _artefact(home, family), wish):
+            console.print(piece)
+    return captured.get()
+
+
+def _row(said: str, name: str) -> list[str]:
+    line = next(line for line in said.splitlines() if name in line)
+    return re.split(r"  +", line.strip("│ "))
+
+
+def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
+    looked: Path, context: Document
+) -> None:
+    said = _said(looked, "v4_context_graph", look.Wish())
+    assert _row(said, "called by main") == [
+        "├ called by main", "function", "tools/größe.cpp", "1", "resolved", "0.75", "96", "96", "1",
+    ]  # fmt: skip
+    assert _row(said, "BumpArena::take ") == [
+        "arena::BumpArena::take", "function", "src/bump.cpp", "0", "187", "187", "kept",
+    ]  # fmt: skip
+    assert _row(said, "│ │ └ called by arena::<img")[1] == "function, signature"
+    assert "calls 3 (resolved 2, syntactic 1) · overrides 1 (overridden)" in said
+    assert "Grow </script>" in said
+    assert context.document_id in said
+
+
+def test_the_targets_text_is_shown_and_with_full_all_of_it(looked: Path) -> None:
+    short = _said(looked, "v4_context_graph", look.Wish())
+    assert "void* BumpArena::take(std::size_t size) {" in short
+    assert "int main() {" not in short
+    assert "int main() {" in _said(looked, "v4_context_graph", look.Wish(full=True))
+
+
+def test_a_long_tree_is_cut_at_the_far_end_and_says_so(looked: Path, wide: Document) -> None:
+    wish = look.Wish(document=wide.document_id)
+    said = _said(looked, "v4_context_graph", wish)
+    assert f"… {121 - TREE_LINES} more chunks: 67 at hop 1, 30 at hop 2 (--full)" in said
+    full = _said(looked, "v4_context_graph", look.Wish(document=wide.document_id, full=True))
+    assert "more chunks" not in full
+    assert full.count("called by main") == 30
+
+
+def test_tokens_are_left_out_where_the_workspace_has_none(looked: Path) -> None:
+    assert "tokens" not in _said(looked, "v5_clang_graph", look.Wish())
+
+
+def test_an_older_artefact_without_chunks_is_shown_by_its_parts(looked: Path) -> None:
+    said = _said(looked, "v5_clang_graph", look.Wish())
+    assert "11 parts" in said
+    assert _row(said, "■ 10")[1:3] == ["target", "629"]
+
+
+def test_structure_is_in_its_colours_with_a_legend_and_levels(looked: Path) -> None:
+    plain = _said(looked, "v6_enriched", look.Wish())
+    assert re.search(r"■ none 0\.1% +■ func_sig 27\.\d% +■ func_body 39\.\d% +■ comment", plain)
+    assert re.search(r"│ +3 ╭ void\* BumpArena::take", plain)
+    assert plain.count("╭ ") == 1
+    drawn = _said(looked, "v6_enriched", look.Wish(), styles=True)
+    red, green, blue = (int(SHADES["func_sig"].terminal[at : at + 2], 16) for at in (1, 3, 5))
+    assert f"\x1b[38;2;{red};{green};{blue}mvoid* BumpArena::take" in drawn
+    assert "made of 088d3085586fbbf971d4c45698242772" in plain
+
+
+def test_every_category_has_a_colour_of_its_own() -> None:
+    assert tuple(sorted(STRUCTURE_CODES, key=STRUCTURE_CODES.__getitem__)) == NAMES
+    for scheme in ("terminal", "light", "dark"):
+        assert len({getattr(shade, scheme) for shade in SHADES.values()}) == len(NAMES)
+
+
+def test_an_artefact_without_documents_says_so(looked: Path) -> None:
+    with pytest.raises(StoreError, match="it holds no documents"):
+        _said(looked, "v3_simple", look.Wish())
+
+
+def test_no_text_of_a_repository_steers_the_terminal(looked: Path) -> None:
+    assert "\x1b" not in _said(looked, "v2_simple", look.Wish())
+    assert "␛[31mred" in _said(looked, "v2_simple", look.Wish())
+    assert safe("a\tb\nc\r\x9b\u202e") == "a\tb\nc␍\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("family", ["v4_context_graph", "v6_enriched", "v2_simple"])
+def test_json_has_the_document_and_the_tokens_of_its_parts(
+    looked: Path, capsys: pytest.CaptureFixture[str], family: str
+) -> None:
+    artefact = _artefact(looked, family)
+    look.show(looked, str(artefact.path), look.Wish(), as_json=True)
+    line = json.loads(capsys.readouterr().out)["lines"][0]
+    assert line["family"] == family
+    assert ("run_ends" in line) == (family == "v6_enriched")
+    expected = [part["end"] - part["start"] for part in line["parts"]]
+    assert line.get("part_tokens") == (None if family == "v2_simple" else expected)
+
+
+def test_json_of_an_id_is_that_document(
+    looked: Path, wide: Document, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look.show(looked, wide.document_id, look.Wish(rows=5), as_json=True)
+    said = json.loads(capsys.readouterr().out)["lines"]
+    assert [line["document_id"] for line in said] == [wide.document_id]

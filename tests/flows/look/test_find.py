@@ -1,0 +1,78 @@
+"""What `inspect` may be asked for: a path, a key, a document's id; and what it says to the rest."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from curriculum.store import Artefact, Store
+from flows.look.find import find, ids_beginning
+from flows.look.wish import Wish
+from schemas.document import Document
+from schemas.errors import StoreError
+
+
+def _artefact(home: Path, family: str, stage: str = "documents") -> Artefact:
+    return next(
+        each
+        for each in Store(home, dry=True).artefacts(stage)
+        if each.manifest.labels["family"] == family
+    )
+
+
+def _find(home: Path, what: str, **wish: str) -> tuple[Artefact, Wish]:
+    return find(Store(home, dry=True), what, Wish(**wish))  # type: ignore[arg-type]
+
+
+def test_the_beginning_of_an_id_finds_the_document(looked: Path, context: Document) -> None:
+    artefact, wish = _find(looked, context.document_id[:9])
+    assert artefact.key == _artefact(looked, "v4_context_graph").key
+    assert wish.document == context.document_id
+    assert _find(looked, context.document_id.upper())[1].document == context.document_id
+
+
+def test_a_path_and_a_key_find_the_artefact_and_leave_the_wish(looked: Path) -> None:
+    artefact = _artefact(looked, "v6_enriched")
+    for what in (str(artefact.path), str(artefact.files()[0]), artefact.key[:12]):
+        assert _find(looked, what) == (artefact, Wish())
+
+
+def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) -> None:
+    artefact = _artefact(looked, "v4_context_graph")
+    assert len(ids_beginning(artefact, "")) == 2
+    found = _find(looked, str(artefact.path), document=wide.document_id[:8])
+    assert found == (artefact, Wish(document=wide.document_id))
+
+
+@pytest.mark.parametrize("what", ["zzz", "0" * 32, "-", "documents/none"])
+def test_what_is_nothing_says_so(looked: Path, what: str) -> None:
+    with pytest.raises(StoreError, match=f"{what}: it is no path, and no key and no document"):
+        _find(looked, what)
+
+
+def test_an_id_that_isnt_in_the_named_artefact_says_so(looked: Path, context: Document) -> None:
+    with pytest.raises(StoreError, match="no document's id begins so"):
+        _find(looked, str(_artefact(looked, "v2_simple").path), document=context.document_id)
+
+
+def test_an_id_that_several_artefacts_hold_names_them_and_the_cure_works(looked: Path) -> None:
+    first = _artefact(looked, "v2_simple")
+    name = ids_beginning(first, "")[0]
+    with pytest.raises(StoreError, match="2 artefacts hold this document") as told:
+        _find(looked, name)
+    assert first.path.relative_to(looked).as_posix() in str(told.value)
+    cure = re.search(r"inspect PATH --document (\w+)$", str(told.value))
+    assert cure
+    assert _find(looked, str(first.path), document=cure[1]) == (first, Wish(document=name))
+
+
+def test_a_beginning_that_several_ids_share_asks_for_more(looked: Path) -> None:
+    artefact = _artefact(looked, "v4_context_graph")
+    with pytest.raises(StoreError, match=r"2 documents' ids begin so.*Give more digits"):
+        _find(looked, str(artefact.path), document="")
+
+
+def test_documents_are_looked_for_in_documents_only(looked: Path) -> None:
+    tokens = _artefact(looked, "v4_context_graph", stage="tokens")
+    with pytest.raises(StoreError, match="stage tokens"):
+        _find(looked, str(tokens.path), document="0")
