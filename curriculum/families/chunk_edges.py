@@ -1,0 +1,109 @@
+"""Edges between the chunks of a structure, and how deep each chunk stands above the leaves."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from curriculum.families.levels import levels
+from curriculum.graph.chunks import CodeChunk
+from curriculum.graph.repository import NodeId, RepositoryGraph
+from schemas.document import EdgeKind, EdgeLabel
+from schemas.structure import (
+    LABEL_CODES,
+    LARGEST_LEVEL,
+    STRUCTURE_CODES,
+    StructureChunk,
+    StructureEdge,
+)
+
+CALL_KINDS: frozenset[EdgeKind] = frozenset({"calls", "constructs"})
+TYPE_KINDS: frozenset[EdgeKind] = frozenset({"uses", "inherits", "overrides", "member"})
+_CLASS_DECL = STRUCTURE_CODES["class_decl"]
+Pair = tuple[int, int]
+
+
+class Link(NamedTuple):
+    """What the chunk `source` has to do with `target`."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    label: EdgeLabel
+
+
+def edges_of(links: Iterable[Link], kinds: frozenset[EdgeKind]) -> tuple[StructureEdge, ...]:
+    """The links of some kinds, sorted, each pair once, with its best label."""
+    best: dict[Pair, int] = {}
+    for link in links:
+        if link.kind in kinds:
+            pair = (link.source, link.target)
+            best[pair] = min(LABEL_CODES[link.label], best.get(pair, len(LABEL_CODES)))
+    return tuple(
+        StructureEdge(source=source, target=target, label=best[source, target])
+        for source, target in sorted(best)
+    )
+
+
+def links_in_file(graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]) -> Iterator[Link]:
+    """The links of a graph between the chunks of one of its files.
+
+    What a class declares and nothing defines is found in the class. A chunk has a link to itself only
+    where a function calls itself.
+    """
+    symbols = graph.source(path).facts.symbols
+    chunk_of = [chunk_at(chunks, symbol.name_start) for symbol in symbols]
+    for number, source in enumerate(chunk_of):
+        if source < 0:
+            continue
+        node = NodeId(path, number)
+        for near in graph.neighbours(node):
+            target = chunk_of[near.node.number] if near.node.path == path else -1
+            is_recursion = near.node == node and near.kind in CALL_KINDS
+            if near.outward and target >= 0 and (source != target or is_recursion):
+                yield Link(source, target, near.kind, near.label)
+
+
+def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
+    """The chunk that holds a byte, or -1.
+
+    >>> chunk_at([CodeChunk(2, 5, 4, "f"), CodeChunk(7, 9, 4, "g")], 4)
+    0
+    """
+    found = bisect_right(chunks, offset, key=lambda chunk: chunk.start) - 1
+    return found if found >= 0 and offset < chunks[found].end else -1
+
+
+def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge]) -> list[int]:
+    """The stored level of each chunk, from their kinds and names: `levels` + 1, clamped.
+
+    The pieces of a class count as one. f calls g, which is in no other's way; C, in two pieces, uses f:
+
+    >>> edge = lambda source, target: StructureEdge(source=source, target=target, label=1)
+    >>> chunks = [(5, "C"), (4, "C::m"), (5, "C"), (4, "f"), (4, "g")]
+    >>> dep_levels(chunks, [edge(2, 3), edge(3, 4)])
+    [3, 1, 3, 2, 1]
+    """
+    first: dict[str, int] = {}
+    node = [
+        first.setdefault(name, number) if kind == _CLASS_DECL and name else number
+        for number, (kind, name) in enumerate(names)
+    ]
+    found = levels(len(node), [(node[edge.source], node[edge.target]) for edge in edges])
+    return [min(found[whose] + 1, LARGEST_LEVEL) for whose in node]
+
+
+def with_levels(
+    chunks: Sequence[CodeChunk], edges: Sequence[StructureEdge]
+) -> tuple[StructureChunk, ...]:
+    """Chunks with their levels over call and type edges."""
+    found = dep_levels([(chunk.kind, chunk.name) for chunk in chunks], edges)
+    return tuple(
+        StructureChunk(
+            start=chunk.start,
+            end=chunk.end,
+            kind=chunk.kind,
+            name=chunk.name,
+            dep_level=level,
+        )
+        for chunk, level in zip(chunks, found, strict=True)
+    )
