@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from schemas.document import PART_KINDS, SPAN_KINDS, Document
+from curriculum.families.check_context import wrong_with_context
+from schemas.document import GRAPH_FAMILIES, PART_KINDS, SPAN_KINDS, Document
 from schemas.errors import SchemaError
 
 
@@ -14,6 +15,7 @@ def check_document(document: Document) -> None:
     2. Spans lie in the text and aren't empty; those of one kind are sorted and disjoint.
     3. A part's source is -1 or indexes the provenance; where code parts name a source, they are as
        long as its range.
+    4. A document of the families of graphs keeps the rules of check_context.wrong_with_context.
 
     Raises:
         SchemaError: with the first thing that is wrong.
@@ -23,6 +25,9 @@ def check_document(document: Document) -> None:
     for kind in SPAN_KINDS:
         _check_spans(document, kind, len(data))
     _check_sources(document)
+    if document.chunks or document.family in GRAPH_FAMILIES:
+        for value, rule in wrong_with_context(document):
+            raise _wrong(document, value, rule)
     kinds = {span.kind for span in document.spans}
     if not kinds <= set(SPAN_KINDS):
         raise _wrong(document, f"span kinds {sorted(kinds)}", f"known are {', '.join(SPAN_KINDS)}")
