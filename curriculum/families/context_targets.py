@@ -117,7 +117,7 @@ def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[li
                 if near.node in left:
                     group.append(left.pop(near.node))
                     waiting.append(near.node)
-        groups.append(sorted(group, key=lambda each: each.node))
+        groups.append(list(_in_order(group)))
     return groups
 
 
@@ -128,12 +128,16 @@ def _filled(
     current: list[Fragment] = []
     for group in groups:
         if _cost(current, costs) + _cost(group, costs) > room and current:
-            yield tuple(current)
+            yield _in_order(current)
             current = []
         for fragment in group:
             if _cost(current, costs) + costs.of(fragment) > room:
-                yield tuple(current)
+                yield _in_order(current)
                 current = []
             current.append(fragment)
     if current:
-        yield tuple(current)
+        yield _in_order(current)
+
+
+def _in_order(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
+    return tuple(sorted(fragments, key=lambda each: each.node))
