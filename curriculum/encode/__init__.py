@@ -4,30 +4,46 @@
     elided     parts that may go went, highest rank first, and one comment line stands in each gap
     divided    it still didn't fit: cut at part borders, else at line starts, else between tokens
     routed     it still didn't fit, and its family may not be divided: it waits for a longer row
+    straddles  its target has text from the other side of the split: it teaches nothing anywhere
     dropped    it has no text
 
+Context from the other side of the split goes first, however much room there is.
 Each division leads with BOS; only the last ends with EOS. Every byte of a document stands in exactly
 one text piece of its encodings or is counted as elided, so a header is not repeated in divisions.
 
     documents.py   what goes in and what comes out
     fit.py         one document
+    sides.py       what of its context lies on the other side of the split
+    structure.py   its structure, from bytes to tokens
+    batch.py       documents as an artefact's columns hold them
     stream.py      all documents of an artefact
+    counts.py      what became of them
 """
 
-from curriculum.encode.documents import Counts, Fitted, Outcome, Spans, Tokenised
+from curriculum.encode.counts import Counts
+from curriculum.encode.documents import (
+    ChunkCounts,
+    Fitted,
+    Outcome,
+    Spans,
+    StructureCounts,
+    Tokenised,
+)
 from curriculum.encode.fit import Fitter, Policy, elided_parts, policy_of
 from curriculum.encode.stream import encode_documents
 
-REVISION = 1
+REVISION = 2
 
 __all__ = [
     "REVISION",
+    "ChunkCounts",
     "Counts",
     "Fitted",
     "Fitter",
     "Outcome",
     "Policy",
     "Spans",
+    "StructureCounts",
     "Tokenised",
     "elided_parts",
     "encode_documents",

@@ -1,18 +1,17 @@
 """What goes into fitting and what comes out."""
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import JsonValue
 
 from curriculum.tokens import Encoding
 from schemas.document import SPAN_KINDS, SpanKind
 
-Outcome = Literal["whole", "elided", "divided", "routed", "dropped"]
+Outcome = Literal["whole", "elided", "divided", "routed", "straddles", "dropped"]
 Int32s = npt.NDArray[np.int32]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -44,13 +43,54 @@ class Tokenised:
     part_tokens: Int32s
     """[parts + 1] borders, from 0 to the number of text tokens: BOS and EOS aren't counted."""
     ranks: Int32s
-    elidable: npt.NDArray[np.bool_]
+    elidable: Bools
     spans: Spans
+    other_side: Bools
+    """[parts]: those of context chunks that hold text from the other side of the split."""
+    straddles: bool = False
+    """Whether the target itself has text from the other side."""
+    context: Int32s | None = None
+    """[chunks, 2]: parts [first, after) of each chunk around the target; None where there are no chunks."""
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the text."""
         return int(self.part_bytes[-1])
+
+    def chunks_of(self, gone: Bools) -> "ChunkCounts | None":
+        """What becomes of the context chunks when the parts in `gone` [parts] go; a chunk goes whole."""
+        if self.context is None:
+            return None
+        first = self.context[:, 0]
+        banned, elided = self.other_side[first], gone[first]
+        return ChunkCounts(
+            kept=int((~elided).sum()),
+            elided=int((elided & ~banned).sum()),
+            other_side=int((elided & banned).sum()),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkCounts:
+    """Chunks around a target by what became of them."""
+
+    kept: int
+    elided: int
+    """For want of room."""
+    other_side: int
+    """Because they hold text from the other side of the split."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StructureCounts:
+    """How much of a document's structure its encodings hold."""
+
+    chunks: int
+    chunks_without_tokens: int
+    """In no encoding: elided, or smaller than a token."""
+    edges: int
+    edges_dropped: int
+    """In no encoding: an end is elided, or in another division."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -63,34 +103,13 @@ class Fitted:
     encodings: tuple[Encoding, ...]
     """In text order; more than one only where it was divided, none where routed or dropped."""
     num_bytes: int
+    num_tokens: int
+    """Of the whole document, BOS and EOS included, before it was fitted."""
     elided_bytes: int
+    other_side_bytes: int
+    """Of the elided bytes: those of files on the other side of the split."""
     spans: Spans
-
-
-@dataclass(kw_only=True, slots=True)
-class Counts:
-    """What became of many documents; for a manifest's report."""
-
-    documents: Counter[Outcome] = field(default_factory=Counter)
-    num_bytes: Counter[Outcome] = field(default_factory=Counter)
-    encodings: int = 0
-    tokens: int = 0
-    elided_bytes: int = 0
-
-    def add(self, fitted: Fitted) -> None:
-        """Count one document."""
-        self.documents[fitted.outcome] += 1
-        self.num_bytes[fitted.outcome] += fitted.num_bytes
-        self.encodings += len(fitted.encodings)
-        self.tokens += sum(len(encoding.ids) for encoding in fitted.encodings)
-        self.elided_bytes += fitted.elided_bytes
-
-    def report(self) -> dict[str, JsonValue]:
-        """All counts, by outcome where they have one."""
-        return {
-            "documents": dict(sorted(self.documents.items())),
-            "num_bytes": dict(sorted(self.num_bytes.items())),
-            "encodings": self.encodings,
-            "tokens": self.tokens,
-            "elided_bytes": self.elided_bytes,
-        }
+    chunks: ChunkCounts | None = None
+    """Of context documents."""
+    structure: StructureCounts | None = None
+    """Of documents with structure that have encodings."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.documents import Fitted, Int32s, Outcome, Tokenised
+from curriculum.encode.documents import Bools, Fitted, Int32s, Outcome, Tokenised
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import LANGUAGES
@@ -37,7 +37,8 @@ class _Line:
     pieces: Int32s
     borders: Int32s
     """Token positions of the borders of what was kept."""
-    elided_bytes: int
+    gone: Bools
+    """[parts]"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -73,16 +74,19 @@ class Fitter:
         """
         if not document.num_bytes:
             return _fitted(document, "dropped", ())
-        if len(document.ids) <= self.row_length:
+        if document.straddles:
+            return _fitted(document, "straddles", ())
+        if len(document.ids) <= self.row_length and not document.other_side.any():
             return _fitted(document, "whole", (self._whole(document),))
         room = self.row_length - self._lead - self._trail
         line = self._elide(document, room)
         if len(line.ids) <= room:
-            encodings = (self._encoding(document, line, 0, len(line.ids)),)
-            return _fitted(document, "elided", encodings, line.elided_bytes)
+            return _fitted(
+                document, "elided", (self._encoding(document, line, 0, len(line.ids)),), line
+            )
         if self.policy == "route":
             return _fitted(document, "routed", ())
-        return _fitted(document, "divided", tuple(self._divide(document, line)), line.elided_bytes)
+        return _fitted(document, "divided", tuple(self._divide(document, line)), line)
 
     @property
     def _lead(self) -> int:
@@ -114,6 +118,7 @@ class Fitter:
             lengths=np.diff(document.part_tokens),
             ranks=document.ranks,
             elidable=document.elidable,
+            banned=document.other_side,
             elision=len(elision),
             room=room,
         )
@@ -183,38 +188,59 @@ def elided_parts(
     *,
     lengths: npt.NDArray[np.integer[Any]],
     ranks: Int32s,
-    elidable: npt.NDArray[np.bool_],
+    elidable: Bools,
+    banned: Bools,
     elision: int,
     room: int,
-) -> npt.NDArray[np.bool_]:
-    """Which parts go, as few as make the rest fit `room`, highest rank first, of equals the earlier.
+) -> Bools:
+    """Which parts go, as few as make the rest fit `room`: banned ones, then the highest rank first.
 
-    All arrays [parts]; `elision` is the tokens of the line that each gap costs, where neighbours that
-    go share one gap. If no choice fits, all that may go goes; a text isn't elided as a whole.
+    All arrays [parts]. Neighbours of one rank are one chunk and go together; of equal ranks the earlier
+    goes first. What is `banned` goes however much room there is. `elision` is the tokens of the line that
+    each gap costs, where neighbours that go share one gap. If no choice fits, all that may go goes; a
+    text isn't elided as a whole.
 
     >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
-    >>> elidable = np.array([False, True, True, True, False])
-    >>> elided_parts(lengths=lengths, ranks=ranks, elidable=elidable, elision=2, room=25).tolist()
+    >>> elidable, none = np.array([False, True, True, True, False]), np.zeros(5, dtype=np.bool_)
+    >>> given = {"lengths": lengths, "elidable": elidable, "elision": 2, "room": 25}
+    >>> elided_parts(ranks=ranks, banned=none, **given).tolist()
     [False, False, True, True, False]
+    >>> elided_parts(ranks=np.array([0, 3, 3, 2, 0], dtype=np.int32), banned=none, **given).tolist()
+    [False, True, True, False, False]
+    >>> elided_parts(ranks=ranks, banned=np.arange(5) == 1, **given).tolist()
+    [False, True, True, False, False]
     """
-    order = np.lexsort((np.arange(len(lengths)), -ranks))
-    order = order[elidable[order]]
-    never = len(lengths)
-    turn = np.full(len(lengths), never)
+    starts = _chunk_starts(ranks, elidable, banned)
+    sizes = np.add.reduceat(lengths, starts) if len(starts) else lengths
+    first, may = banned[starts], (elidable | banned)[starts]
+    order = np.lexsort((np.arange(len(starts)), -ranks[starts], ~first))
+    order = order[may[order]]
+    never = len(starts)
+    turn = np.full(never, never)
     turn[order] = np.arange(len(order))
     joined = np.maximum(turn[:-1], turn[1:])
     joins = np.bincount(joined[joined < never], minlength=len(order))
     gaps = np.cumsum(1 - joins[: len(order)])
-    sizes = lengths.sum() - np.cumsum(lengths[order]) + elision * gaps
-    fitting = np.flatnonzero(sizes <= room)
-    gone = turn < (fitting[0] + 1 if len(fitting) else len(order))
-    return np.zeros_like(gone) if gone.all() else gone
+    left = lengths.sum() - np.cumsum(sizes[order]) + elision * gaps
+    fewest = max(int(first.sum()), 1)
+    fitting = np.flatnonzero(left[fewest - 1 :] <= room)
+    gone = turn < (fitting[0] + fewest if len(fitting) else len(order))
+    parts = np.repeat(gone, np.diff(np.append(starts, len(lengths))))
+    return banned.copy() if parts.all() else parts
+
+
+def _chunk_starts(ranks: Int32s, elidable: Bools, banned: Bools) -> npt.NDArray[np.int64]:
+    """The first part of each run of parts that go or stay together: ranks [0 2 2 1] -> [0 1 3]."""
+    keys = np.stack((ranks, elidable, banned))
+    starts = np.ones(len(ranks), dtype=np.bool_)
+    starts[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+    return np.flatnonzero(starts)
 
 
 def _line(
     document: Tokenised,
     text: npt.NDArray[np.integer[Any]],
-    gone: npt.NDArray[np.bool_],
+    gone: Bools,
     elision: Int32s,
 ) -> _Line:
     """Runs of kept parts become one text piece each, runs of elided parts one elision line each."""
@@ -239,7 +265,7 @@ def _line(
         ids=np.concatenate(ids),
         pieces=np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32),
         borders=np.concatenate([np.zeros(1, dtype=np.int32), *borders]),
-        elided_bytes=int(np.diff(part_bytes)[gone].sum()),
+        gone=gone,
     )
 
 
@@ -250,14 +276,22 @@ def _all_but_last(count: int) -> npt.NDArray[np.uint8]:
 
 
 def _fitted(
-    document: Tokenised, outcome: Outcome, encodings: tuple[Encoding, ...], elided_bytes: int = 0
+    document: Tokenised,
+    outcome: Outcome,
+    encodings: tuple[Encoding, ...],
+    line: _Line | None = None,
 ) -> Fitted:
+    gone = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
+    sizes = np.diff(document.part_bytes)
     return Fitted(
         row=document.row,
         document_id=document.document_id,
         outcome=outcome,
         encodings=encodings,
         num_bytes=document.num_bytes,
-        elided_bytes=elided_bytes,
+        num_tokens=len(document.ids),
+        elided_bytes=int(sizes[gone].sum()),
+        other_side_bytes=int(sizes[gone & document.other_side].sum()),
+        chunks=document.chunks_of(gone),
         spans=document.spans,
     )

@@ -17,6 +17,22 @@ KIND, TOKEN_START, TOKEN_END, BYTE_START, BYTE_END = range(5)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EncodedStructure:
+    """The structure of an encoding, over its tokens; codes are those of schemas.structure."""
+
+    base_document_id: str
+    """Of the flat document: what packs as that does, fills the same rows."""
+    codes: npt.NDArray[np.uint8]
+    """[n, 5]: the columns of STRUCTURE_TOKENS, 0 at tokens that encode no text."""
+    chunks: npt.NDArray[np.int32]
+    """[k, 4]: start, end, kind, dep_level; tokens, half-open, sorted, disjoint."""
+    call_edges: npt.NDArray[np.int32]
+    """[e, 3]: source, target, label; indices of chunks, sorted."""
+    type_edges: npt.NDArray[np.int32]
+    """[e, 3], likewise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Encoding:
     """One document, or one division of one, as it stands in a row."""
 
@@ -27,6 +43,8 @@ class Encoding:
     """[n]; loss_mask[t] = 1: the prediction of ids[t + 1] from ids[≤ t] counts; the last is 0."""
     pieces: npt.NDArray[np.int32]
     """[k, 5]: kind, token_start, token_end, byte_start, byte_end; the token ranges tile [0, n)."""
+    structure: EncodedStructure | None = None
+    """Of documents of v6_enriched."""
 
 
 def byte_ranges(
