@@ -36,6 +36,15 @@ class Call:
     """A constructor that copies or moves: the constructor below it may be the written one."""
 
 
+def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
+    """Whether a call is a copy that the frontend writes around a temporary, and then leaves out."""
+    if len(within) != 1 or within[0].kind != Kind.UNEXPOSED_EXPR or call.referenced is not None:
+        return False
+    # The callee of a call through a pointer has the pointer's type.
+    made, copied = (each.type.get_canonical().spelling for each in (call, within[0]))
+    return str(made).removeprefix("const ") == str(copied).removeprefix("const ")
+
+
 def callee_of(
     call: Cursor, within: Sequence[Cursor], tree: Tree, *, in_template: bool, is_made: bool
 ) -> Call | None:

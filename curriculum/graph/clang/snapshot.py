@@ -38,7 +38,7 @@ class IndexedFunction:
     name: str
     """Without scope and template arguments: `push`, `operator[]`, `operator bool`, `~Stage`."""
     qualified: str
-    """`lattice::Matrix::at`; anonymous and inline scopes are left out."""
+    """`lattice::Matrix::at`; anonymous scopes are left out."""
     kind: FunctionKind
     start: int
     end: int
@@ -46,7 +46,8 @@ class IndexedFunction:
     name_start: int
     """The first byte of the unqualified name; where a macro writes it, the macro's."""
     body: Range | None
-    """From brace to brace; `= default` and `= delete` have none."""
+    """From brace to brace, from `try` where that comes first; `= default` and `= delete` have none. Of a
+    function that a macro writes whole, the macro's call."""
     body_digest: str
     """`digest_of` the body; "" where there is none."""
     digest: str

@@ -11,7 +11,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.calls import Callee, callee_of
+from curriculum.graph.clang.calls import Callee, callee_of, is_elided
 from curriculum.graph.clang.frontend import Cursor, children
 from curriculum.graph.clang.places import Tree
 from curriculum.graph.clang.seen import Chain, Mention, Seen
@@ -151,6 +151,8 @@ class _Walk:
             return
         within = children(cursor)
         body = within[-1] if within and within[-1].kind in _BODIES else None
+        if body is not None and cursor.is_default_method():
+            body = None  # The frontend writes one where it is used.
         if body is None and len(frontend.templates_of(cursor)) > 1:
             return  # An explicit instantiation.
         value = self._indexed_function(cursor, within, body)
@@ -259,6 +261,8 @@ class _Walk:
         is_made: bool,
     ) -> bool:
         """Note a call; whether a constructor right below belongs to it."""
+        if is_elided(cursor, within):
+            return is_made
         found = callee_of(cursor, within, self.tree, in_template=in_template, is_made=is_made)
         if found is None:
             return False
@@ -296,7 +300,9 @@ class _Scope:
 
 def _scope(cursor: Cursor) -> _Scope:
     names: list[str] = []
-    is_template = False
+    around = cursor.lexical_parent
+    # A friend's scope is the namespace, but the class that it is written in decides its types.
+    is_template = around is not None and around.kind in _TEMPLATES
     parent = cursor.semantic_parent
     while parent is not None and parent.kind != Kind.TRANSLATION_UNIT:
         name = parent.spelling
