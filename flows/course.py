@@ -39,6 +39,8 @@ class Order:
     versions_per_path: int | None = None
     row_length: int | None = None
     """Of all servings, instead of what diet and phases say."""
+    configure: bool | None = None
+    """Whether cmake may make compilation databases that lack."""
     workers: int | None = None
 
 

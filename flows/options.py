@@ -28,6 +28,14 @@ OnlyPhase = Annotated[
     str | None,
     typer.Option("--phase", help="Only this phase; by default each in order.", show_default=False),
 ]
+Sample = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Only make so many documents of each family and repository, of the newest commits, to look at.",
+        show_default=False,
+    ),
+]
 Repositories = Annotated[
     list[str] | None,
     typer.Option(

@@ -75,6 +75,9 @@ class Changes(Strict):
     """How often a row may be seen, in every phase."""
     tokenizer: str | None = None
     """The path of a tokenizer.json; or corpus, to train one."""
+    configure: bool | None = None
+    """Let cmake make the compilation databases that lack, in a throw-away copy. It runs the repositories'
+    own code."""
     seed: int | None = None
     """Of order, shuffling and initial weights."""
     workers: int | None = None

@@ -2,8 +2,8 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 
 from pydantic import JsonValue
@@ -18,7 +18,7 @@ from curriculum.families.rendered import Rendered
 from curriculum.families.write import DocumentWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import CorpusSpec
-from schemas.document import FILE_FAMILIES
+from schemas.document import FILE_FAMILIES, Document
 
 
 def documents_of(
@@ -89,6 +89,7 @@ class Sheaf:
             for family, draft in self._drafts.items()
         }
         self._left_out: dict[str, Counter[str]] = {family: Counter() for family in self._drafts}
+        self._context = {family: _Context() for family in self._drafts}
 
     @property
     def families(self) -> list[str]:
@@ -107,10 +108,15 @@ class Sheaf:
             writer = self._writers[document.family]
             if self._sample is None or writer.count < self._sample:
                 writer.append(document)
+                self._context[document.family].add(document)
         for count in rendered.counts:
             self._left_out[count.family][count.reason] += count.number
 
-    def report(self, more: dict[str, JsonValue]) -> None:
+    def report(
+        self,
+        more: Mapping[str, JsonValue],
+        by_family: Mapping[str, Mapping[str, JsonValue]] | None = None,
+    ) -> None:
         """Put the counts into the manifests; the files are closed by then."""
         for family, draft in self._drafts.items():
             writer = self._writers[family]
@@ -119,7 +125,9 @@ class Sheaf:
                     "documents": writer.count,
                     "num_bytes": writer.num_bytes,
                     "left_out": dict(sorted(self._left_out[family].items())),
+                    **self._context[family].report(),
                     **more,
+                    **(by_family or {}).get(family, {}),
                 }
             )
 
@@ -133,3 +141,34 @@ class Sheaf:
         at: TracebackType | None,
     ) -> None:
         self._files.__exit__(kind, error, at)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Context:
+    """What the documents of a family show of graphs."""
+
+    edges: Counter[str] = field(default_factory=Counter)
+    """By label."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    forms: Counter[str] = field(default_factory=Counter)
+    hops: Counter[int] = field(default_factory=Counter)
+
+    def add(self, document: Document) -> None:
+        """Count the chunks and edges of one document."""
+        for edge in document.edges:
+            self.edges[edge.label] += 1
+            self.kinds[edge.kind] += 1
+        for chunk in document.chunks:
+            self.forms[chunk.form] += 1
+            self.hops[chunk.hop] += 1
+
+    def report(self) -> dict[str, JsonValue]:
+        """The counts, if there are any; hop 0 is the target."""
+        if not self.forms:
+            return {}
+        return {
+            "edges": dict(sorted(self.edges.items())),
+            "edge_kinds": dict(sorted(self.kinds.items())),
+            "chunks": dict(sorted(self.forms.items())),
+            "hops": {str(hop): number for hop, number in sorted(self.hops.items())},
+        }

@@ -42,6 +42,7 @@ class Wanted:
     """A data set of rows that a diet asks for."""
 
     family: str
+    base: str = ""
     objective: str = "causal"
     variant: int = 0
     row_length: int
