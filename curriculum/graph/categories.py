@@ -52,10 +52,12 @@ IS_WRAPPER = _of(
     "type_definition",
     "friend_declaration",
     "linkage_specification",
+    "template_instantiation",
 )
 """Nodes that a class, or a function, begins with and ends with."""
-_IS_LEAD = _of("template_declaration", "linkage_specification")
+_IS_LEAD = _of("template_declaration", "template_instantiation", "linkage_specification")
 """What stands before a declaration and is part of it."""
+_IS_BRANCH = _of("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
 _IS_MEMBERS = _of("field_declaration_list", "enumerator_list")
 _IS_BODY = _of("compound_statement", "try_statement", "field_initializer_list")
 _IS_BLOCK = _of("compound_statement", "try_statement")
@@ -131,7 +133,7 @@ def _settle_loose(nodes: Nodes, own: Bytes, around: Bytes) -> None:
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
     own[loose & _declares_function(nodes)] = FUNC_SIG
     above = nodes.kind[nodes.parent]
-    stands_alone = ~IS_WRAPPER[above] | _IS_LEAD[above]
+    stands_alone = (IS_SHELL | _IS_LEAD | _IS_BRANCH)[above]
     own[loose & IS_CLASS[nodes.kind] & stands_alone] = CLASS_DECL
     ends_class = (nodes.kind == _SEMICOLON) & loose & (nodes.before >= 0)
     own[ends_class & (own[nodes.before] == CLASS_DECL) & IS_CLASS[nodes.kind[nodes.before]]] = (

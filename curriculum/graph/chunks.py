@@ -52,6 +52,9 @@ def chunks_of(
     late = np.flatnonzero((label == _UNOWNED) & (ids[place] == CLASS_DECL))
     label[late] = label[late - 1]
     lines = np.cumsum(data == ord("\n"), dtype=np.int32)[place]
+    # A comment beside an #include belongs to it.
+    beside = (label == _COMMENTS) & np.isin(lines, lines[label == _PREAMBLE])
+    label[beside] = _PREAMBLE
     cuts = np.flatnonzero(
         (label[1:] != label[:-1]) | ((label[1:] == _COMMENTS) & (lines[1:] > lines[:-1] + 1))
     )
