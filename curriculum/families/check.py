@@ -13,8 +13,8 @@ def check_document(document: Document) -> None:
 
     1. Parts tile the bytes of the text, none is empty, and each but the first begins after a line end.
     2. Spans lie in the text and aren't empty; those of one kind are sorted and disjoint.
-    3. A part's source is -1 or indexes the provenance; where code parts name a source, they are as
-       long as its range.
+    3. A part's source is -1 or indexes the provenance; where parts name a source, they are as long as its
+       range. One line end more is allowed in context documents, for a file that lacks its last.
     4. A document of the families of graphs keeps the rules of check_context.wrong_with_context.
 
     Raises:
@@ -67,8 +67,9 @@ def _check_sources(document: Document) -> None:
 
 
 def _check_sizes(document: Document, sizes: Sequence[int]) -> None:
+    spare = 1 if document.chunks else 0
     for source, size in zip(document.provenance, sizes, strict=True):
-        if size not in (0, source.end - source.start):
+        if size and not 0 <= size - (source.end - source.start) <= spare:
             raise _wrong(document, f"{size} bytes of {source.path}", "parts tile their source")
 
 

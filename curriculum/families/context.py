@@ -5,7 +5,8 @@ context     chunks, the farthest first; a crop takes whole chunks from that end
 === TARGET: the commit's subject ===
 target      chunks
 
-Each chunk is led by the path of its file, and lines that it leaves out are marked.
+Each chunk is led by the path of its file, and lines that it leaves out are marked. A part that ends with
+its file has a line end, whether or not the file has one.
 """
 
 from collections import Counter
@@ -145,10 +146,8 @@ class _Writer:
             if number:
                 sheet.generate(kind, gap_line(file.language), rank=rank)
             self._mark(excerpt.marks, start, end)
-            text = data[start:end].decode()
+            text = data[start:end].decode().removesuffix("\n") + "\n"
             sheet.add(kind, text, source=self._cite(file, start, end), rank=rank)
-            if not text.endswith("\n"):
-                sheet.generate(kind, "\n", rank=rank)
         via = excerpt.via
         self.chunks.append(
             Chunk(
