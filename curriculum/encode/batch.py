@@ -11,19 +11,31 @@ import pyarrow.parquet as pq
 
 from curriculum.encode.documents import Int32s, Spans, Tokenised
 from curriculum.encode.sides import Placed, Split, placed
+from curriculum.encode.structure import ByteStructure, Codes
 from curriculum.tokens.store import TokenStore
 from schemas.document import SPAN_KINDS
+from schemas.structure import RUN_COLUMNS
 
 _COLUMNS = ("document_id", "language", "num_bytes", "parts", "spans")
 _CHUNKS, _LINEAGE = "chunks", "provenance.list.element.lineage"
 _HOP = "chunks.list.element.hop"
+_RUNS = tuple(f"run_{name}" for name in RUN_COLUMNS)
+_STRUCTURE = (
+    "base_document_id",
+    "run_ends",
+    *_RUNS,
+    "structure_chunks",
+    "call_edges",
+    "type_edges",
+)
 
 
-def columns_of(path: Path, *, split: bool) -> list[str]:
+def columns_of(path: Path, *, split: bool, structure: bool) -> list[str]:
     """The columns that fitting needs of a file: chunks where there are any, then sources for a split."""
-    if not _has_chunks(path):
-        return list(_COLUMNS)
-    return [*_COLUMNS, _CHUNKS, *((_LINEAGE,) if split else ())]
+    columns = [*_COLUMNS, *(_STRUCTURE if structure else ())]
+    if _has_chunks(path):
+        columns += [_CHUNKS, *((_LINEAGE,) if split else ())]
+    return columns
 
 
 def _has_chunks(path: Path) -> bool:
@@ -53,7 +65,9 @@ class Batch:
         self._kinds: Int32s = _codes(span.field("kind"))
         self._starts: Int32s = span.field("start").to_numpy()
         self._ends: Int32s = span.field("end").to_numpy()
-        self._context = _Context(batch, part, split) if _CHUNKS in batch.schema.names else None
+        names = batch.schema.names
+        self._context = _Context(batch, part, split) if _CHUNKS in names else None
+        self._structure = _Structure(batch) if "run_ends" in names else None
         self.num_parts = int(self._parts[-1])
 
     def __len__(self) -> int:
@@ -81,6 +95,44 @@ class Batch:
             other_side=found.other_side if found else nothing,
             straddles=found.straddles if found else False,
             context=found.context if found else None,
+        )
+
+    def structure(self, index: int) -> ByteStructure:
+        """The structure of one document; it was read."""
+        assert self._structure is not None, "columns_of(…, structure=True)"
+        return self._structure.of(index)
+
+
+class _Structure:
+    """The structure of a batch's documents."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._bases: list[Any] = batch.column("base_document_id").to_pylist()
+        self._runs, ends = flat(batch.column("run_ends"))
+        self._run_ends: Int32s = ends.to_numpy()
+        self._codes: Codes = np.stack(
+            [flat(batch.column(name))[1].to_numpy() for name in _RUNS], axis=1
+        )
+        self._chunks = _table(batch.column("structure_chunks"), "start", "end", "kind", "dep_level")
+        self._edges = [
+            _table(batch.column(name), "source", "target", "label")
+            for name in ("call_edges", "type_edges")
+        ]
+
+    def of(self, index: int) -> ByteStructure:
+        """That of one document; views."""
+        runs = slice(self._runs[index], self._runs[index + 1])
+        chunks, calls, types = (
+            rows[borders[index] : borders[index + 1]]
+            for borders, rows in (self._chunks, *self._edges)
+        )
+        return ByteStructure(
+            base_document_id=self._bases[index],
+            ends=self._run_ends[runs],
+            codes=self._codes[runs],
+            chunks=chunks,
+            call_edges=calls,
+            type_edges=types,
         )
 
 
@@ -117,6 +169,12 @@ def flat(column: Any) -> tuple[npt.NDArray[np.int64], Any]:
     """Borders [n + 1] and items of a list column."""
     counts = pc.list_value_length(column).to_numpy()
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), column.flatten()
+
+
+def _table(column: Any, *fields: str) -> tuple[npt.NDArray[np.int64], Int32s]:
+    """Borders [n + 1] and items [items, fields] of a column of lists of structs."""
+    borders, items = flat(column)
+    return borders, np.stack([items.field(name).to_numpy() for name in fields], axis=1)
 
 
 def _codes(kinds: Any) -> Int32s:

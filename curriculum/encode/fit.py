@@ -50,7 +50,8 @@ class Fitter:
     bos_id: int | None
     eos_id: int | None
     token_bytes: Int32s
-    ends_line: npt.NDArray[np.bool_]
+    ends_line: Bools
+    leading_space: Int32s
     elisions: Mapping[str, Int32s]
 
     @staticmethod
@@ -64,6 +65,7 @@ class Fitter:
             eos_id=tokenizer.eos_id,
             token_bytes=tokenizer.token_bytes,
             ends_line=tokenizer.ends_line,
+            leading_space=tokenizer.leading_space,
             elisions={language: tokenizer.encode(line) for language, line in ELISIONS.items()},
         )
 

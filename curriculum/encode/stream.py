@@ -10,6 +10,7 @@ from curriculum.encode.batch import Batch, columns_of
 from curriculum.encode.documents import Fitted, Tokenised
 from curriculum.encode.fit import Fitter
 from curriculum.encode.sides import Split
+from curriculum.encode.structure import with_structure
 from curriculum.tokens.store import TokenStore, document_batches
 from schemas.errors import SchemaError
 
@@ -22,41 +23,49 @@ def encode_documents(
     kept: npt.NDArray[np.bool_] | None = None,
     val: npt.NDArray[np.bool_] | None = None,
     val_lineages: frozenset[str] = frozenset(),
+    structure: bool = False,
 ) -> Iterator[Fitted]:
     """What became of each document of an artefact, in its order; `kept` [documents] leaves some out.
 
     `val` [documents] says which are in val, `val_lineages` which files are: then nothing of the other side
     stands in any encoding of a document with chunks. Documents without chunks are never looked at.
-    Memory is one batch of documents and one document's tokens.
+    With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
+    are those of the base, and have structure. Memory is one batch of documents and one document's tokens.
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
-    for document in _tokenised(files, store, kept, split):
-        yield fitter.fit(document)
+    batches = _batches(files, split, structure=structure)
+    for batch, index, document in _tokenised(batches, store, kept):
+        fitted = fitter.fit(document)
+        if structure and fitted.encodings:
+            found = batch.structure(index)
+            fitted = with_structure(fitted, found, fitter.token_bytes, fitter.leading_space)
+        yield fitted
 
 
 def _tokenised(
-    files: Sequence[Path],
-    store: TokenStore,
-    kept: npt.NDArray[np.bool_] | None,
-    split: Split | None,
-) -> Iterator[Tokenised]:
+    batches: Iterator[Batch], store: TokenStore, kept: npt.NDArray[np.bool_] | None
+) -> Iterator[tuple[Batch, int, Tokenised]]:
+    """Each document with its batch, and its place there."""
     row, lengths = 0, store.part_lengths()
-    for batch in _batches(files, split):
+    for batch in batches:
         tokens = lengths.take(batch.num_parts)
         if row + len(batch) > len(store) or len(tokens) < batch.num_parts:
             raise _strangers(store, row + len(batch))
         wanted = np.arange(len(batch))
-        for index in wanted if kept is None else wanted[kept[row : row + len(batch)]]:
-            yield batch.document(int(index), store, tokens)
+        if kept is not None:
+            wanted = wanted[kept[row : row + len(batch)]]
+        for index in wanted.tolist():
+            yield batch, index, batch.document(index, store, tokens)
         row += len(batch)
     if row != len(store):
         raise _strangers(store, row)
 
 
-def _batches(files: Sequence[Path], split: Split | None) -> Iterator[Batch]:
+def _batches(files: Sequence[Path], split: Split | None, *, structure: bool) -> Iterator[Batch]:
     row = 0
     for path in files:
-        for batch in document_batches([path], columns_of(path, split=split is not None)):
+        columns = columns_of(path, split=split is not None, structure=structure)
+        for batch in document_batches([path], columns):
             yield Batch(batch, row, split)
             row += batch.num_rows
 

@@ -5,22 +5,23 @@ documents in the spool.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from curriculum.rows.arrays import ArrowArray, lists, padded
+from curriculum.rows.enriched import ID_BYTES, structure_columns
 from curriculum.rows.layout import Layout, attention_pairs, context_histogram, doc_ids
 from curriculum.rows.ragged import Int64s, Values, as_buffer
-from curriculum.rows.spool import ID_BYTES, SpooledDocuments
+from curriculum.rows.spool import SpooledDocuments
 from curriculum.rows.targets import target_ids
-from schemas.arrow import list_of
 from schemas.packed_row import PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
+from schemas.structure import STRUCTURE_COLUMNS
 
 KEY_DIGITS = 12
 Int32s = npt.NDArray[np.int32]
-ArrowArray: TypeAlias = "pa.Array[Any]"
 _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.uint8)
 
 
@@ -34,6 +35,8 @@ class RowLabels:
     objective: str
     variant: int
     split: str
+    structured: bool = False
+    """Whether rows have STRUCTURE_COLUMNS; then all encodings in the spool have structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,7 @@ class RowFiller:
         fields = [
             field for field in PACKED_ROW_SCHEMA if self.store_targets or field.name != "target_ids"
         ]
+        fields += STRUCTURE_COLUMNS if self.labels.structured else ()
         metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
         return pa.schema(fields, metadata=metadata)
 
@@ -83,6 +87,9 @@ class RowFiller:
             "document_ids": document_ids(layout, documents, spooled),
             "pieces": pieces(layout, documents, spooled),
         }
+        if self.labels.structured:
+            assert spooled.structures is not None, "a spool of documents with structure"
+            columns |= structure_columns(layout, documents, spooled.structures)
         schema = self.schema
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
@@ -123,14 +130,14 @@ class RowFiller:
 
 def input_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments, pad_id: int) -> Int32s:
     """[n·T]: tokens of the documents, then pad_id."""
-    return _padded(spooled.ids.take(documents), layout, pad_id)
+    return padded(spooled.ids.take(documents), layout, pad_id)
 
 
 def loss_mask(
     layout: Layout, documents: Int64s, spooled: SpooledDocuments
 ) -> npt.NDArray[np.uint8]:
     """[n·T]: 1 where a prediction counts; 0 at each document's last token and in padding."""
-    return _padded(spooled.loss_mask.take(documents), layout, 0)
+    return padded(spooled.loss_mask.take(documents), layout, 0)
 
 
 def histogram_lists(layout: Layout, loss_mask: npt.NDArray[np.uint8]) -> ArrowArray:
@@ -160,23 +167,3 @@ def document_ids(layout: Layout, documents: Int64s, spooled: SpooledDocuments) -
     offsets = np.arange(len(documents) + 1, dtype=np.int32) * (2 * ID_BYTES)
     items = pa.StringArray.from_buffers(len(documents), as_buffer(offsets), as_buffer(digits))
     return lists(items, layout.num_docs, pa.string())
-
-
-def lists(items: ArrowArray, counts: Int64s, kind: pa.DataType) -> ArrowArray:
-    """Items end to end as lists of `counts` items each."""
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    listed: ArrowArray = pa.ListArray.from_arrays(
-        pa.array(offsets, type=pa.int32()), items, type=list_of(kind)
-    )
-    return listed
-
-
-def _padded(values: Values, layout: Layout, fill: int) -> Values:
-    """[d] documents end to end become [n·T], filled up row by row."""
-    rows = np.full((len(layout.valid), layout.row_length), fill, dtype=values.dtype)
-    ends = np.cumsum(layout.valid).tolist()
-    start = 0
-    for row, end in enumerate(ends):
-        rows[row, : end - start] = values[start:end]
-        start = end
-    return rows.reshape(-1)

@@ -13,11 +13,17 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.rows.enriched import (
+    FOLDER,
+    ID_BYTES,
+    SpooledStructures,
+    Structures,
+    StructureSpool,
+)
 from curriculum.rows.ragged import Int64s, Ragged, RaggedWriter, mapped
 from curriculum.tokens import Encoding
 
 FLUSH_TOKENS = 1 << 20
-ID_BYTES = 16
 PIECE_COLUMNS = 5
 """kind, token_start, token_end, byte_start, byte_end."""
 
@@ -38,11 +44,15 @@ class Encodings:
     """[n]."""
     pieces: npt.NDArray[np.int32]
     """[sum of piece_counts, 5]; token offsets count from the document's first token."""
+    structures: Structures | None = None
+    """Where a spool is of documents with structure."""
 
     @staticmethod
     def of(encodings: list[Encoding]) -> "Encodings":
         """Single encodings as a batch."""
         raw_ids = bytes.fromhex("".join(encoding.document_id for encoding in encodings))
+        structures = [each.structure for each in encodings if each.structure is not None]
+        assert len(structures) in (0, len(encodings)), "all have structure, or none"
         return Encodings(
             document_ids=np.frombuffer(raw_ids, dtype=np.uint8).reshape(-1, ID_BYTES),
             lengths=np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64),
@@ -50,19 +60,24 @@ class Encodings:
             loss_mask=np.concatenate([encoding.loss_mask for encoding in encodings]),
             piece_counts=np.array([len(encoding.pieces) for encoding in encodings], dtype=np.int64),
             pieces=np.concatenate([encoding.pieces for encoding in encodings]),
+            structures=Structures.of(structures) if structures else None,
         )
 
 
 class Spool:
     """Takes encodings one by one or in batches, into files of a folder that its caller removes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, structured: bool = False) -> None:
         self._files = contextlib.ExitStack()
         self._ids = self._ragged(folder / "ids")
         self._loss_mask = self._ragged(folder / "loss_mask")
         self._pieces = self._ragged(folder / "pieces")
         self._document_ids = self._files.enter_context((folder / "document_ids").open("wb"))
         self._scored = self._files.enter_context((folder / "scored").open("wb"))
+        self._context_sums = self._files.enter_context((folder / "context_sums").open("wb"))
+        self._structures = (
+            self._files.enter_context(StructureSpool(folder / FOLDER)) if structured else None
+        )
         self._waiting: list[Encoding] = []
         self._waiting_tokens = 0
 
@@ -96,6 +111,10 @@ class Spool:
         np.ascontiguousarray(batch.document_ids).tofile(self._document_ids)
         starts = np.cumsum(batch.lengths) - batch.lengths
         np.add.reduceat(batch.loss_mask, starts, dtype=np.int64).tofile(self._scored)
+        context_sums(batch.loss_mask, batch.lengths).tofile(self._context_sums)
+        if self._structures is not None:
+            assert batch.structures is not None, "a spool of documents with structure"
+            self._structures.write(batch.structures, batch.lengths)
 
     def __enter__(self) -> Self:
         return self
@@ -120,6 +139,14 @@ def _assert_whole(batch: Encodings) -> None:
     assert np.array_equal(last_pieces[:, 2], batch.lengths), "pieces tile a document"
 
 
+def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
+    """[n]: tokens of the document before each target that counts, summed: [1 1 0 1 0] of 3, 2 -> [3 1]."""
+    starts = np.cumsum(lengths) - lengths
+    before = np.arange(1, len(loss_mask) + 1) - np.repeat(starts, lengths)
+    sums: Int64s = np.add.reduceat(before * loss_mask, starts)
+    return sums
+
+
 class SpooledDocuments:
     """What a closed spool holds; documents are numbered as they were added."""
 
@@ -131,9 +158,18 @@ class SpooledDocuments:
         self.lengths: Int64s = self.ids.counts()
         self.scored: Int64s = mapped(folder / "scored", np.int64)
         """Tokens that count for the loss, by document."""
+        self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
+        """By document, Σ over the tokens that count of how many tokens of it stand before them."""
+        has_structure = (folder / FOLDER).is_dir()
+        self.structures = SpooledStructures(folder / FOLDER) if has_structure else None
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @property
+    def tie_ids(self) -> npt.NDArray[np.uint8]:
+        """[n, 16]: what `pack.ties` takes: a document with structure packs as its base does."""
+        return self.document_ids if self.structures is None else self.structures.base_ids
 
     def with_targets(self) -> Int64s:
         """The documents worth packing: those with at least one token that counts for the loss."""

@@ -13,6 +13,7 @@ from curriculum.rows.fill import RowLabels as RowLabels
 from curriculum.rows.ragged import Int64s
 from curriculum.rows.spool import SpooledDocuments
 from schemas.packed_row import PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
+from schemas.structure import STRUCTURE_TOKENS
 
 GROUP_TOKENS = 1 << 16
 """Positions in a row group: 0.7 ms to read one row at random, 11 ms with a million."""
@@ -25,6 +26,9 @@ _RECURRING: Any = [
     *(name for name in _SCALARS if name != "pack_id"),
     *(f"{name}.list.element" for name in ("loss_mask", "doc_ids", "context_histogram")),
     *(f"pieces.list.element.{name}" for name in ("doc", "kind")),
+    *(f"{name}.list.element" for name in STRUCTURE_TOKENS),
+    *(f"chunk_boundaries.list.element.{name}" for name in ("kind", "dep_level", "doc")),
+    *(f"{name}.list.element.label" for name in ("call_edges", "type_edges")),
 ]
 """Columns that a dictionary makes small; token ids it makes larger than plain values under zstd."""
 
@@ -38,6 +42,8 @@ class RowCounts:
     documents: int
     valid_tokens: int
     scored_tokens: int
+    context_sum: int
+    """Σ over scored tokens of the tokens of their document before them: over scored_tokens, the mean."""
 
 
 class RowWriter:
@@ -92,6 +98,7 @@ class RowWriter:
             documents=len(order),
             valid_tokens=int(spooled.lengths[order].sum()),
             scored_tokens=int(spooled.scored[order].sum()),
+            context_sum=int(spooled.context_sums[order].sum()),
         )
 
     def _append(self, table: pa.Table) -> None:

@@ -48,6 +48,8 @@ class Tokenizer:
     """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
     ends_line: npt.NDArray[np.bool_] = field(repr=False)
     """[vocab_size]; whether each id's last byte is a newline."""
+    leading_space: npt.NDArray[np.int32] = field(repr=False)
+    """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
     engine: Engine
     engine_reason: str
     """Why it is this engine; empty for fastokens."""
@@ -88,6 +90,7 @@ class Tokenizer:
             ids_of=find_roles(controls, roles, name=name),
             token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
             ends_line=np.array([each.endswith(b"\n") for each in texts], dtype=np.bool_),
+            leading_space=np.array([_leading_space(each) for each in texts], dtype=np.int32),
             engine=engine,
             engine_reason=reason,
             _texts=texts,
@@ -208,6 +211,11 @@ def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[byt
     for text, token in added.items():
         texts[token] = b"" if text in controls else text.encode()
     return tuple(texts)
+
+
+def _leading_space(text: bytes) -> int:
+    bare = text.lstrip()
+    return len(text) - len(bare) if bare else 0
 
 
 def _choose_engine(bare: str, trial: Sequence[str], *, name: str) -> tuple[Encode, Engine, str]:

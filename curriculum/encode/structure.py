@@ -1,0 +1,142 @@
+"""The structure of a document, from its bytes to the tokens of its encodings.
+
+A token takes what its first byte that isn't whitespace has, since tokens begin with the space before a
+word; one of whitespace alone takes what its first byte has. A chunk is the tokens that it gave its level
+to, so chunks stay disjoint; one that no token took is dropped with its edges, and counted. Tokens that
+encode no text have 0 everywhere; a chunk goes on behind the line of a gap inside it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.encode.documents import Bools, Fitted, Int32s, StructureCounts
+from curriculum.tokens import EncodedStructure, Encoding, byte_ranges
+from schemas.structure import STRUCTURE_TOKENS
+
+Codes = npt.NDArray[np.uint8]
+_LEVEL = STRUCTURE_TOKENS.index("dep_levels")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class ByteStructure:
+    """schemas.structure.Structure of one document as arrays."""
+
+    base_document_id: str
+    ends: Int32s
+    """[runs]"""
+    codes: Codes
+    """[runs, 4]: RUN_COLUMNS"""
+    chunks: Int32s
+    """[chunks, 4]: start, end, kind, dep_level"""
+    call_edges: Int32s
+    """[edges, 3]: source, target, label"""
+    type_edges: Int32s
+
+
+class _Held(NamedTuple):
+    """The structure of an encoding, and what of the document's it holds."""
+
+    structure: EncodedStructure
+    chunks: Bools
+    calls: Bools
+    types: Bools
+
+
+def with_structure(
+    fitted: Fitted, structure: ByteStructure, token_bytes: Int32s, leading_space: Int32s
+) -> Fitted:
+    """The document with the structure of its encodings; `token_bytes`, `leading_space` are by id."""
+    if not fitted.encodings:
+        return fitted
+    held = [_encoded(structure, each, token_bytes, leading_space) for each in fitted.encodings]
+    chunks, calls, types = (
+        np.logical_or.reduce(masks)
+        for masks in zip(*((each.chunks, each.calls, each.types) for each in held), strict=True)
+    )
+    edges = len(calls) + len(types)
+    return replace(
+        fitted,
+        encodings=tuple(
+            replace(encoding, structure=each.structure)
+            for encoding, each in zip(fitted.encodings, held, strict=True)
+        ),
+        structure=StructureCounts(
+            chunks=len(chunks),
+            chunks_without_tokens=int((~chunks).sum()),
+            edges=edges,
+            edges_dropped=edges - int(calls.sum()) - int(types.sum()),
+        ),
+    )
+
+
+def _encoded(
+    structure: ByteStructure, encoding: Encoding, token_bytes: Int32s, leading_space: Int32s
+) -> _Held:
+    at = _deciding_bytes(encoding, token_bytes, leading_space)
+    chunk = chunk_of(at, structure.chunks)
+    found = token_ranges(chunk)
+    held = np.zeros(len(structure.chunks), dtype=np.bool_)
+    held[found[:, 0]] = True
+    calls, call_edges = _renumbered(structure.call_edges, held)
+    types, type_edges = _renumbered(structure.type_edges, held)
+    encoded = EncodedStructure(
+        base_document_id=structure.base_document_id,
+        codes=_codes(structure, at, chunk),
+        chunks=np.concatenate((found[:, 1:], structure.chunks[held, 2:]), axis=1),
+        call_edges=call_edges,
+        type_edges=type_edges,
+    )
+    return _Held(encoded, held, calls, types)
+
+
+def _deciding_bytes(encoding: Encoding, token_bytes: Int32s, leading_space: Int32s) -> Int32s:
+    """[n]: the byte that each token takes its values from; -1 where it encodes no text."""
+    starts, ends = byte_ranges(encoding.ids, encoding.pieces, token_bytes)
+    at: Int32s = np.where(ends > starts, starts + leading_space[encoding.ids], np.int32(-1))
+    return at
+
+
+def _codes(structure: ByteStructure, at: Int32s, chunk: Int32s) -> Codes:
+    """[n, 5]: STRUCTURE_TOKENS."""
+    runs = structure.codes[np.searchsorted(structure.ends, at, side="right")]
+    runs[at < 0] = 0
+    levels = np.append(structure.chunks[:, 3], 0).astype(np.uint8)
+    return np.insert(runs, _LEVEL, levels[chunk], axis=1)
+
+
+def chunk_of(at: Int32s, chunks: Int32s) -> Int32s:
+    """[n]: the chunk ([k, 2] or wider: start, end) that each byte of `at` lies in, -1 for none.
+
+    >>> chunk_of(np.array([-1, 0, 2, 3, 5]), np.array([[0, 2], [3, 6]])).tolist()
+    [-1, 0, -1, 1, 1]
+    """
+    number = np.searchsorted(chunks[:, 0], at, side="right").astype(np.int32) - np.int32(1)
+    ends = np.append(chunks[:, 1], 0)
+    number[at >= ends[number]] = -1
+    return number
+
+
+def token_ranges(chunk: Int32s) -> Int32s:
+    """[held, 3]: chunk, its first token, the one after its last; `chunk` [n] rises where it isn't -1.
+
+    >>> token_ranges(np.array([-1, 0, 0, -1, 2, -1, 2])).tolist()
+    [[0, 1, 3], [2, 4, 7]]
+    """
+    tokens = np.flatnonzero(chunk >= 0)
+    numbers = chunk[tokens]
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1))
+    ends = np.append(begins[1:], len(numbers)) - 1
+    found = (numbers[begins], tokens[begins], tokens[ends] + 1)
+    return np.stack(found, axis=1).astype(np.int32) if len(tokens) else np.empty((0, 3), np.int32)
+
+
+def _renumbered(edges: Int32s, held: Bools) -> tuple[Bools, Int32s]:
+    """Which edges [e, 3] join chunks that are held, and those with their ends counted among these."""
+    stays: Bools = held[edges[:, 0]] & held[edges[:, 1]]
+    number = np.cumsum(held, dtype=np.int32) - np.int32(1)
+    kept = edges[stays]
+    kept[:, :2] = number[kept[:, :2]]
+    return stays, kept
