@@ -26,21 +26,21 @@ def row_sheets(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Sheet]:
     """A sheet for each row that is wished."""
     tokenizer = tokenizer_of(store, artefact)
     for line in itertools.islice(lines(artefact, wish), wish.rows):
-        yield row_sheet(store, artefact, row_of(line), tokenizer)
+        row = row_of(line)
+        yield row_sheet(row, origins_of(store, artefact, row), tokenizer)
 
 
-def row_sheet(store: Store, artefact: Artefact, row: Row, tokenizer: Tokenizer) -> Sheet:
+def row_sheet(row: Row, origins: Mapping[str, Origin], tokenizer: Tokenizer) -> Sheet:
     """The sheet of a row; sizes and places are tokens."""
-    origins = origins_of(store, artefact, row)
     nodes: list[Node] = []
     sections = []
     of_structure: dict[int, int] = {}
     for index, (start, end) in enumerate(row.spans):
         place = len(nodes)
         nodes.append(_node(row, index, origins))
-        for number_, chunk in enumerate(row.chunks):
+        for place_in_row, chunk in enumerate(row.chunks):
             if start <= chunk.start < end:
-                of_structure[number_] = len(nodes)
+                of_structure[place_in_row] = len(nodes)
                 nodes.append(structure_node(chunk, 1, number(chunk.end - chunk.start, "token")))
         cut = row_pieces(row, tokenizer, start, end)
         drawn = tuple(stretches(cut, row.chunks, of_structure))

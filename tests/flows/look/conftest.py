@@ -263,6 +263,12 @@ def byte_tokenizer() -> Tokenizer:
 
 
 @pytest.fixture(scope="session")
+def bytes_tokenizer() -> Tokenizer:
+    """A token a byte."""
+    return byte_tokenizer()
+
+
+@pytest.fixture(scope="session")
 def context() -> Document:
     """The context document of the workspace."""
     return context_document()

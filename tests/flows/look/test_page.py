@@ -1,0 +1,387 @@
+"""The page: whole, escaped, small, bound to itself by its policy, and usable by mouse and keyboard."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from playwright.sync_api import Page, expect, sync_playwright
+
+from curriculum.store import Artefact, Store
+from curriculum.tokens.codec import Tokenizer
+from flows import look
+from flows.look.colours import SHADES
+from flows.look.document_sheet import document_sheet
+from flows.look.page import page
+from flows.look.pieces import Piece
+from flows.look.read import Seen
+from flows.look.row import Origin, Row
+from flows.look.row_sheet import row_sheet
+from flows.look.sheet import Link, Node, Section, Sheet, Stretch
+from schemas.document import Document, Part
+from schemas.errors import StoreError
+from schemas.structure import StructureChunk, StructureEdge
+
+SHOTS = Path(__file__).parents[3] / "test-output"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+TAGS = {
+    *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
+    *("output", "ol", "a", "i", "b", "u", "s", "small", "p", "kbd", "main", "article", "h2"),
+    *("section", "h3", "pre", "script", "svg", "rect"),
+}
+
+
+class _Read(HTMLParser):
+    """What a browser makes of a page, as far as it matters here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.lines: list[str] = []
+        self._in: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag in ("pre", "ol"):
+            self._in.append(tag)
+        if tag == "pre":
+            self.texts.append("")
+        if tag == "li" and self._in:
+            self.lines.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("pre", "ol"):
+            self._in.pop()
+        if tag == "pre":
+            assert self.texts[-1].startswith("\n"), "the parser would drop a line feed of the text"
+            self.texts[-1] = self.texts[-1][1:]
+
+    def handle_data(self, data: str) -> None:
+        if self._in == ["pre"]:
+            self.texts[-1] += data
+        elif self._in and data.strip():
+            self.lines[-1] += data.strip()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+def _seen(document: Document) -> Seen:
+    return Seen(
+        document=document,
+        document_id=document.document_id,
+        number=0,
+        part_tokens=None,
+        base_document_id=None,
+        structure=None,
+    )
+
+
+def _page(document: Document) -> str:
+    return page("title", "subtitle", [document_sheet(_seen(document))])
+
+
+def _artefact(home: Path, family: str) -> Artefact:
+    return next(
+        each
+        for each in Store(home, dry=True).artefacts("documents")
+        if each.manifest.labels["family"] == family
+    )
+
+
+def _written(home: Path, family: str, wish: look.Wish = look.Wish()) -> str:  # noqa: B008 - frozen
+    return look.as_page(Store(home, dry=True), _artefact(home, family), wish)
+
+
+@pytest.mark.parametrize("family", ["v4_context_graph", "v5_clang_graph", "v6_enriched"])
+def test_the_page_holds_the_text_whole_and_once(
+    looked: Path, context: Document, family: str
+) -> None:
+    assert _Read(_written(looked, family)).text == context.text
+
+
+def test_several_documents_are_one_page_with_a_line_each(
+    looked: Path, context: Document, wide: Document
+) -> None:
+    read = _Read(_written(looked, "v4_context_graph", look.Wish(rows=2)))
+    assert read.text == context.text + wide.text
+    titles = [line for line in read.lines if line in (context.document_id, wide.document_id)]
+    assert len(titles) == 2
+    _check_places(read)
+
+
+def _check_places(read: _Read) -> None:
+    named = [(name, value or "") for name, value in read.attributes]
+    ids = [value for name, value in named if name == "id" and re.match(r"n\d", value)]
+    links = [value[1:] for name, value in named if name == "href"]
+    assert len(ids) == len(set(ids)) > 0
+    assert sorted(ids) == sorted(links), "a line of the tree leads nowhere, or text has no line"
+
+
+@pytest.mark.parametrize("family", ["v4_context_graph", "v6_enriched", "v2_simple"])
+def test_nothing_of_a_repository_becomes_markup(looked: Path, family: str) -> None:
+    text = _written(looked, family)
+    read = _Read(text)
+    assert set(read.tags) <= TAGS
+    assert read.tags.count("script") == 2
+    assert text.count("</script>") == 2
+    assert [name for name, _ in read.attributes if name.startswith("on") or name == "style"] == []
+    assert [value for name, value in read.attributes if name == "src"] == []
+    if family != "v2_simple":
+        assert "&lt;img src=x onerror=alert(2)&gt;" in text, "the subject isn't in the header"
+        assert "&lt;img src=x onerror=alert(3)&gt;" in text, "the name isn't in the tree"
+        assert "src/&lt;/script&gt;.cpp" in text, "the path isn't in the tree"
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_whatever_the_text_it_comes_back(context: Document, text: str, name: str) -> None:
+    size = len(text.encode())
+    parts = (Part(kind="target", start=0, end=size, source=0),)
+    chunks = (replace(context.chunks[-1], name=name, first_part=0, last_part=1),)
+    document = replace(context, text=text, parts=parts, chunks=chunks, edges=())
+    read = _Read(_page(document))
+    assert read.text.replace("\r", "\n") == text.replace("\0", "\ufffd").replace("\r", "\n")
+    assert set(read.tags) <= TAGS
+
+
+def test_slots_in_a_text_are_text(context: Document) -> None:
+    text = "{{data}} {{tree}}\n"
+    parts = (Part(kind="target", start=0, end=len(text)),)
+    document = replace(context, text=text, parts=parts, chunks=(), edges=(), provenance=())
+    assert _Read(_page(document)).text == text
+
+
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(looked: Path) -> None:
+    text = _written(looked, "v6_enriched")
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy
+    digests = []
+    for tag in ("style", "script"):
+        found = re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert found
+        digest = base64.b64encode(hashlib.sha256(found[1].encode()).digest()).decode()
+        digests.append(f"{tag}-src 'sha256-{digest}'")
+    assert policy[1] == (
+        f"default-src 'none'; {'; '.join(digests)}; base-uri 'none'; form-action 'none'"
+    )
+    assert re.findall(r"(?:https?:|url\(|@import|fetch\(|XMLHttp)", text) == []
+
+
+def test_edges_join_lines_of_the_tree(context: Document) -> None:
+    text = _page(context)
+    found = re.search(r'id="data">(.*?)</script>', text)
+    assert found
+    data = json.loads(found[1])
+    names = _Read(text).lines
+    said = []
+    for source, target, kind, label, sure in data["edges"]:
+        words = data["words"][kind][0], data["labels"][label], sure
+        said.append((names[source][:10], *words, names[target][:14]))
+    assert ("arena::Bum", "overrides", "overridden", 0.5, "overridesarena") in said
+    assert ("called bya", "calls", "syntactic", 0.25, "callsarena::al") in said
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize("repeat", [1, 30, 450])
+def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
+    size = 262_144
+    sections = tuple(
+        Section(
+            node=number,
+            title=f"leveldb::VersionSet::Builder::Apply{number}",
+            stretches=(
+                Stretch(pieces=(Piece("int f(const Slice& a) {\n" * (size // repeat // 24)),)),
+            ),
+        )
+        for number in range(repeat)
+    )
+    nodes = tuple(
+        Node(
+            name=section.title,
+            depth=2,
+            word="called by",
+            size="1,200 tokens",
+            note="db/version_set.cc · syntactic 0.25 · function, signature · hop 2 · rank 3 · 600 bytes",
+            colour="k3",
+        )
+        for section in sections
+    )
+    links = tuple(
+        Link(source=at % repeat, target=0, kind="calls", label="syntactic", confidence=0.25)
+        for at in range(4 * repeat)
+    )
+    text = page("", "", [Sheet(title="", facts=(), nodes=nodes, sections=sections, links=links)])
+    assert len(_Read(text).text) > size * 0.9
+    assert len(text.encode()) <= 3 * len(_Read(text).text.encode()) + 100_000
+
+
+def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> None:
+    text = _written(looked, "v6_enriched")
+    for code, shade in enumerate(SHADES.values()):
+        assert f"--c{code}:{shade.light};" in text
+        assert f"--c{code}:{shade.dark};" in text
+    assert '<li class="k7">comment</li>' in text
+    assert '<li class="k9">namespace</li>' not in text, "nothing here is one"
+
+
+def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
+    tokens = next(Store(looked, dry=True).artefacts("tokens"))
+    with pytest.raises(StoreError, match="pages show documents and rows"):
+        look.as_page(Store(looked, dry=True), tokens, look.Wish())
+
+
+def _row_page(tokenizer: Tokenizer, *, structured: bool) -> str:
+    text = "int f();\nint g() { f(); }\n"
+    ids = [int(each) for each in tokenizer.encode(text)]
+    chunks = [(0, 9, 3), (9, 26, 4)]
+    row = Row(
+        pack_id="r-0",
+        input_ids=ids + [0] * 6,
+        loss_mask=[*([0] * 9), *([1] * 16), *([0] * 7)],
+        doc_starts=[0, 9, 26],
+        valid=26,
+        scored=16,
+        document_ids=["a", "b"],
+        domain="general",
+        structure_ids=(*([3] * 9), *([4] * 17), *([0] * 6)) if structured else (),
+        chunks=tuple(
+            StructureChunk(start=start, end=end, kind=kind, name="", dep_level=number + 1)
+            for number, (start, end, kind) in enumerate(chunks)
+        )
+        if structured
+        else (),
+        call_edges=(StructureEdge(source=1, target=0, label=1),) if structured else (),
+    )
+    origins = {name: Origin(repository="arena", commit="c", path=f"{name}.c") for name in "ab"}
+    return page("rows", "", [row_sheet(row, origins, tokenizer)])
+
+
+@pytest.mark.parametrize("structured", [False, True])
+def test_a_row_shows_documents_masked_tokens_and_structure(
+    bytes_tokenizer: Tokenizer, structured: bool
+) -> None:
+    text = _row_page(bytes_tokenizer, structured=structured)
+    read = _Read(text)
+    assert read.texts == ["int f();\n", "int g() { f(); }\n"]
+    _check_places(read)
+    assert '<rect class="d1" x="281.25" width="531.25" height="10"/>' in text
+    assert ('<s class="k3">int f();' in text) == structured
+    assert ("<s>int f();" in text) != structured
+    assert ("level 1" in text) == structured
+
+
+@pytest.fixture
+def browser_page(chromium: str) -> Iterator[Page]:
+    """A page that fails the test on any error and on any request but its own."""
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1440, "height": 900})
+        opened.on("console", lambda message: wrong.append(message.text))
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
+        opened.on(
+            "request",
+            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
+        )
+        yield opened
+        browser.close()
+    assert wrong == []
+
+
+@pytest.mark.browser
+def test_a_context_page_in_a_browser(
+    looked: Path, context: Document, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "page.html"
+    look.show(looked, context.document_id, look.Wish(), html=file)
+    browser_page.goto(file.as_uri())
+    texts = browser_page.evaluate("[...document.querySelectorAll('pre')].map(e => e.textContent)")
+    assert "".join(texts) == context.text
+    tree = browser_page.locator("#tree")
+    expect(tree.locator("li")).to_have_count(5)
+
+    tree.get_by_text("main", exact=True).click()
+    expect(browser_page.locator("section.on h3")).to_have_text("main")
+    expect(browser_page.locator("section.on")).to_be_in_viewport()
+    edge = browser_page.locator("#edges a")
+    expect(edge).to_have_count(1)
+    assert edge.get_attribute("title") == (
+        "main calls arena::BumpArena::take\nresolved, confidence 0.75"
+    )
+    assert browser_page.url.endswith("#n3")
+    edge.click()
+    expect(browser_page.locator("section.on h3")).to_have_text("arena::BumpArena::take")
+
+    browser_page.keyboard.press("Enter")
+    expect(tree.locator("li:visible")).to_have_count(1)
+    browser_page.keyboard.press("Enter")
+    browser_page.keyboard.press("j")
+    browser_page.keyboard.press("j")
+    expect(tree.locator("li.on b")).to_have_text("arena::<img src=x onerror=alert(3)>")
+    browser_page.keyboard.press("k")
+    expect(tree.locator("li.on b")).to_have_text("arena::align_up(std::size_t, std::size_t)")
+
+    browser_page.keyboard.press("/")
+    browser_page.keyboard.type("main größe")
+    expect(tree.locator("li:visible")).to_have_count(2)
+    expect(browser_page.locator("#find output")).to_have_text("1 of 5")
+    SHOTS.mkdir(exist_ok=True)
+    browser_page.screenshot(path=SHOTS / "inspect-filter.png")
+
+    browser_page.reload()
+    expect(tree.locator("li:visible")).to_have_count(2)
+    expect(tree.locator("li.on b")).to_have_text("arena::align_up(std::size_t, std::size_t)")
+    browser_page.keyboard.press("Escape")
+    expect(tree.locator("li:visible")).to_have_count(5)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_structure_in_a_browser(
+    looked: Path, tmp_path: Path, browser_page: Page, scheme: str
+) -> None:
+    file = tmp_path / "page.html"
+    look.show(looked, str(_artefact(looked, "v6_enriched").path), look.Wish(), html=file)
+    browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    browser_page.goto(file.as_uri())
+    browser_page.locator("pre").get_by_text("BumpArena arena;").click()
+    expect(browser_page.locator("#tree li.on")).to_contain_text("level 2")
+    expect(browser_page.locator(".t.on")).to_contain_text("return arena.take(8)")
+    painted = browser_page.locator("pre i.k7").first
+    colour = painted.evaluate("e => getComputedStyle(e).color")
+    shade = SHADES["comment"].light if scheme == "light" else SHADES["comment"].dark
+    assert colour == f"rgb({', '.join(str(int(shade[at : at + 2], 16)) for at in (1, 3, 5))})"
+    browser_page.locator("#legend").get_by_text("comment").click()
+    assert browser_page.url.endswith("o=k7")
+    SHOTS.mkdir(exist_ok=True)
+    browser_page.screenshot(path=SHOTS / f"inspect-structure-{scheme}.png")
+
+
+@pytest.mark.browser
+def test_without_scripts_the_page_is_a_readable_text(
+    looked: Path, context: Document, tmp_path: Path, chromium: str
+) -> None:
+    file = tmp_path / "page.html"
+    look.show(looked, context.document_id, look.Wish(), html=file)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        opened = browser.new_context(java_script_enabled=False).new_page()
+        opened.goto(file.as_uri())
+        opened.locator("#tree").get_by_text("main", exact=True).click()
+        expect(opened.locator("section:target pre")).to_contain_text("int main() {")
+        expect(opened.locator("#find")).to_be_hidden()
+        browser.close()
