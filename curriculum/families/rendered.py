@@ -8,13 +8,16 @@ from schemas.document import Document
 Reason = Literal[
     "before_known",
     "blank_change",
+    "build_target_too_large",
     "deleted",
     "divided",
     "empty",
     "function_too_large",
     "hunks_left_out",
     "lines_left_out",
+    "names_unresolved",
     "new_file",
+    "no_build_target",
     "no_function",
     "unchanged",
 ]
@@ -22,6 +25,8 @@ Reason = Literal[
 
 before_known    the version before was an `after` of an earlier change
 blank_change    nothing but white space differs
+build_target_too_large
+                a build target's commands are too much for a document of their own
 deleted         there is no version after
 divided         a commit's functions are too much for one document: so many more were made
 empty           the version has no text
@@ -29,7 +34,10 @@ function_too_large
                 a function is too much for a document of its own
 hunks_left_out  hunks past the limit of a document
 lines_left_out  lines past the limit of a hunk
+names_unresolved
+                what a build target links or compiles isn't a literal name, or isn't in the tree
 new_file        there is no version before, so nothing changed
+no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
 unchanged       the text is the same: a pure rename, or other line ends
 """

@@ -184,7 +184,8 @@ def _site(item: Indexed) -> _Site:
         return _Site(item.name_start - item.start, item.end - item.name_start, item.digest)
     if item.body is None:
         return _Site(0, 0, "")
-    return _Site(0, item.body.end - item.name_start, item.digest)
+    before = max(0, item.name_start - item.body.start)
+    return _Site(before, item.body.end - item.name_start, item.digest)
 
 
 def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:

@@ -1,0 +1,260 @@
+"""v4_context_graph for CMake: the build targets that a commit touched, among what they link and compile.
+
+target      their commands
+before      the commands of the targets that they link, and of those that these link
+before      the files that all of them compile: whole near the target, skeletons farther away
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from curriculum.families import context
+from curriculum.families.changes import is_blank_change, lines_of
+from curriculum.families.context import BUDGET, Excerpt
+from curriculum.families.context_graph import marks_of
+from curriculum.families.rendered import Count, Reason, Rendered
+from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
+from curriculum.graph.facts import Range
+from curriculum.graph.line_groups import line_starts
+from curriculum.graph.line_ranges import outside_bodies, size_of, with_text
+from curriculum.graph.repository import RepositoryGraph, SourceFile
+from schemas.change import CommitChange, FileChange, TreeFile
+from schemas.corpus import Language
+from schemas.document import ChunkForm, Document, Edge, EdgeKind
+
+FAMILY = "v4_context_graph"
+LANGUAGE: Language = "cmake"
+LARGEST_SHARE = 8
+"""A file takes one part in so many of the budget at most; a longer one shows its skeleton."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Item:
+    """A chunk in the making: commands of a target in one file, or a file where `target` is None."""
+
+    file: TreeFile
+    target: TargetId | None
+    form: ChunkForm
+    ranges: tuple[Range, ...]
+    hop: int
+    owner: TargetId | None
+    """The target that led here, one hop nearer; None for one that the commit touched."""
+
+
+def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
+    """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
+
+    What is too much for one document is divided by targets.
+    """
+    changes = [each for each in commit.changes if each.language == LANGUAGE and each.after]
+    if not changes:
+        return Rendered(documents=(), counts=())
+    build = build_graph(graph)
+    touched = sorted({target for each in changes for target in _touched(each, build)})
+    if not touched:
+        return _rendered((), {"no_build_target": 1})
+    room = BUDGET - context.frame_bytes(commit, LANGUAGE)
+    groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
+    composer = _Composer(commit=commit, graph=graph, build=build)
+    made = [
+        composer.document(targets, _Search(graph=graph, build=build, room=room).run(targets))
+        for targets in groups
+    ]
+    return _rendered(
+        made,
+        {
+            "divided": len(made) if len(made) > 1 else 0,
+            "build_target_too_large": too_large,
+            "names_unresolved": sum(build.targets[each].num_unresolved for each in touched),
+        },
+    )
+
+
+def _rendered(documents: Sequence[Document], counts: Mapping[Reason, int]) -> Rendered:
+    return Rendered(
+        documents=tuple(documents),
+        counts=tuple(
+            Count(family=FAMILY, reason=reason, number=number)
+            for reason, number in counts.items()
+            if number
+        ),
+    )
+
+
+def _touched(change: FileChange, build: BuildGraph) -> list[TargetId]:
+    """The targets of whose commands a hunk adds, changes or takes away a line."""
+    if change.after is None:
+        return []
+    before = lines_of(change.before.text) if change.before else []
+    if change.before and is_blank_change(before, lines_of(change.after.text), change.hunks):
+        return []
+    starts = line_starts(change.after.text.encode()).tolist()
+    ends = [(each.after_start, each.after_start + each.after_lines) for each in change.hunks]
+    return build.touched(change.path, [Range(starts[first], starts[last]) for first, last in ends])
+
+
+def _shared_out(targets: Sequence[tuple[_Item, ...]], room: int) -> tuple[list[list[_Item]], int]:
+    """The targets in groups that fit a document each, and how many don't fit any."""
+    groups: list[list[_Item]] = []
+    used, too_large = room, 0
+    for items in targets:
+        cost = sum(map(_cost, items))
+        if cost > room:
+            too_large += 1
+            continue
+        if used + cost > room:
+            groups.append([])
+            used = 0
+        groups[-1].extend(items)
+        used += cost
+    return groups, too_large
+
+
+def _cost(item: _Item) -> int:
+    lead = context.chunk_bytes(item.file.path, item.file.language)
+    gap = len(context.gap_line(item.file.language).encode())
+    return lead + size_of(item.ranges) + gap * (len(item.ranges) - 1)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Search:
+    """Takes what fits, the nearest first."""
+
+    graph: RepositoryGraph
+    build: BuildGraph
+    room: int
+    items: list[_Item] = field(default_factory=list)
+
+    def run(self, targets: Sequence[_Item]) -> list[_Item]:
+        """The items around the targets, nearest first."""
+        self.room -= sum(map(_cost, targets))
+        hops = self._targets({item.target for item in targets if item.target})
+        seen: set[str] = set()
+        for target, hop in hops.items():
+            for path in self.build.targets[target].sources:
+                if path not in seen:
+                    seen.add(path)
+                    self._take_file(path, hop + 1, target)
+        return self.items
+
+    def _targets(self, targets: set[TargetId]) -> dict[TargetId, int]:
+        """Take what the targets link, directly or not; all that are shown, with their distances."""
+        hops = dict.fromkeys(sorted(targets), 0)
+        waiting = deque(hops)
+        while waiting:
+            source = waiting.popleft()
+            for link in self.build.targets[source].links:
+                if link.target not in hops:
+                    found = _commands(self.graph, self.build, link.target, hops[source] + 1, source)
+                    if found and self._take(found):
+                        hops[link.target] = hops[source] + 1
+                        waiting.append(link.target)
+        return hops
+
+    def _take_file(self, path: str, hop: int, owner: TargetId) -> None:
+        source = self.graph.source(path)
+        if source.file.language == LANGUAGE:
+            return
+        for form, ranges in _forms(source, in_full=hop <= 1):
+            item = _Item(
+                file=source.file, target=None, form=form, ranges=ranges, hop=hop, owner=owner
+            )
+            if ranges and _cost(item) * LARGEST_SHARE <= BUDGET and self._take([item]):
+                return
+
+    def _take(self, items: Sequence[_Item]) -> bool:
+        cost = sum(map(_cost, items))
+        if cost > self.room:
+            return False
+        self.room -= cost
+        self.items.extend(items)
+        return True
+
+
+def _forms(source: SourceFile, *, in_full: bool) -> Iterator[tuple[ChunkForm, tuple[Range, ...]]]:
+    """How a file can be shown, the fullest first."""
+    data = source.file.blob.text.encode()
+    span = Range(0, len(data))
+    lines = with_text(data, outside_bodies(data, span, source.facts.symbols))
+    if lines and (in_full or lines == (span,)):
+        yield "whole", (span,)
+    if lines != (span,):
+        yield "skeleton", lines
+
+
+def _commands(
+    graph: RepositoryGraph,
+    build: BuildGraph,
+    target: TargetId,
+    hop: int = 0,
+    owner: TargetId | None = None,
+) -> tuple[_Item, ...]:
+    """The commands of a target, an item a file."""
+    return tuple(
+        _Item(
+            file=graph.source(path).file,
+            target=target,
+            form="whole",
+            ranges=tuple(block.lines for block in blocks),
+            hop=hop,
+            owner=owner,
+        )
+        for path, blocks in groupby(build.targets[target].blocks, lambda block: block.path)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Composer:
+    """Makes a document of items."""
+
+    commit: CommitChange
+    graph: RepositoryGraph
+    build: BuildGraph
+
+    def document(self, targets: Sequence[_Item], around: Sequence[_Item]) -> Document:
+        """`around` has the nearest first."""
+        items = [*reversed(around), *targets]
+        edges = list(self._edges(items))
+        excerpts = [self._excerpt(at, item, items, edges) for at, item in enumerate(items)]
+        return context.document(
+            self.commit, FAMILY, excerpts[: len(around)], excerpts[len(around) :], edges
+        )
+
+    def _edges(self, items: Sequence[_Item]) -> Iterator[Edge]:
+        """From the first chunk of a target to all chunks of what it links, and to its files."""
+        places: dict[TargetId, list[int]] = {}
+        files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
+        for at, item in enumerate(items):
+            if item.target is not None:
+                places.setdefault(item.target, []).append(at)
+        for target, (first, *_) in places.items():
+            for link in self.build.targets[target].links:
+                for at in places.get(link.target, ()):
+                    yield _edge(first, at, "links", link.confidence)
+            for path in self.build.targets[target].sources:
+                if path in files:
+                    yield _edge(first, files[path], "compiles", 1.0)
+
+    def _excerpt(
+        self, at: int, item: _Item, items: Sequence[_Item], edges: Sequence[Edge]
+    ) -> Excerpt:
+        source = self.graph.source(item.file.path)
+        is_file = item.target is None
+        return Excerpt(
+            file=item.file,
+            name=item.file.path if item.target is None else item.target.name,
+            symbol="file" if is_file else "target",
+            form=item.form,
+            ranges=item.ranges,
+            hop=item.hop,
+            marks=marks_of(source) if is_file else (),
+            via=next(
+                (e for e in edges if e.target == at and items[e.source].target == item.owner), None
+            ),
+        )
+
+
+def _edge(source: int, target: int, kind: EdgeKind, confidence: float) -> Edge:
+    return Edge(source=source, target=target, kind=kind, label="syntactic", confidence=confidence)
