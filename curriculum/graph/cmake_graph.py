@@ -156,13 +156,16 @@ def _names(written: Mapping[str, Sequence[Command]]) -> tuple[_Names, int]:
 
 
 def _subject(command: Command, path: str, names: _Names) -> TargetId | None:
-    """The target that a command defines or is about; the first, where it names several."""
+    """The target that a command defines or is about; the first, where it names several.
+
+    In another file than the target's, only a name that no two targets have tells which is meant.
+    """
     known = command.name in _DEFINING or command.name in _ABOUT
     if not command.arguments or not (known or command.name.startswith("target_")):
         return None
     first = command.arguments[0]
     link = names.find(first.text, path) if first.is_literal else None
-    return link.target if link else None
+    return link.target if link and link.confidence == 1 else None
 
 
 def _target(

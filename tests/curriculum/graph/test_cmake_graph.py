@@ -117,6 +117,13 @@ def test_commands_of_other_files_belong_to_the_target() -> None:
     assert target.sources == ("sum.cc", "lib/deep.cc")
 
 
+def test_commands_about_one_of_several_in_other_files_belong_to_none() -> None:
+    graph = graph_of(
+        a="add_library(x)\n", b="add_library(x)\n", a__c="target_sources(x PUBLIC y)\n"
+    )
+    assert [len(target.blocks) for target in graph.targets.values()] == [1, 1]
+
+
 TEXT = """\
 project(sample)
 
