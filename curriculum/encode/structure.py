@@ -128,9 +128,9 @@ def token_ranges(chunk: Int32s) -> Int32s:
     tokens = np.flatnonzero(chunk >= 0)
     numbers = chunk[tokens]
     begins = np.flatnonzero(np.diff(numbers, prepend=-1))
-    ends = np.append(begins[1:], len(numbers)) - 1
-    found = (numbers[begins], tokens[begins], tokens[ends] + 1)
-    return np.stack(found, axis=1).astype(np.int32) if len(tokens) else np.empty((0, 3), np.int32)
+    lasts = np.flatnonzero(np.diff(numbers, append=-1))
+    found = (numbers[begins], tokens[begins], tokens[lasts] + 1)
+    return np.stack(found, axis=1).astype(np.int32)
 
 
 def _renumbered(edges: Int32s, held: Bools) -> tuple[Bools, Int32s]:
