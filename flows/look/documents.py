@@ -36,7 +36,7 @@ NUMBERS = {"hop", "confidence", "bytes", "tokens", "rank", "start"}
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
 """A line of a table by column; columns that nothing is known for aren't there."""
-_SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)")
+_SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILINE)
 
 
 def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
@@ -52,12 +52,14 @@ def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Re
 
 
 def subject_of(document: Document) -> str:
-    """The subject of the commit, where the generated header tells it."""
-    header = document.parts[0] if document.parts else None
-    if header is None or header.kind != "header":
-        return ""
-    found = _SUBJECT.search(document.text.encode()[: header.end].decode(errors="replace"))
-    return found.group(1) if found else ""
+    """The subject of the commit, where a generated header tells it."""
+    content = document.text.encode()
+    headers = (part for part in document.parts if part.kind == "header")
+    for part in headers:
+        found = _SUBJECT.search(content[part.start : part.end].decode(errors="replace"))
+        if found:
+            return found[1] or found[2]
+    return ""
 
 
 def facts(seen: Seen) -> Iterator[str]:

@@ -23,6 +23,7 @@ TEMPLATE = "inspect.html"
 DEEPEST = 12
 """Levels of the tree that are indented; what lies deeper stands below the deepest."""
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
+_FIRST_EMPTY = re.compile(r"^((?:<[^>]*>)?)\n")
 
 
 def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
@@ -73,7 +74,7 @@ def _shades() -> str:
         f".d{index}{{--c:var(--d{index})}}" for index in range(len(DOCUMENT_COLOURS))
     )
     return (
-        f":root{{{light}{documents}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        f":root{{{light}{documents}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f"{structure}{coloured}"
     )
 
@@ -92,11 +93,11 @@ def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
             yield f'<li class="l0 sheet"><a href="#n{number}"><b>{_escaped(sheet.title)}</b></a>'
             number += 1
         for node in sheet.nodes:
-            depth = min(node.depth + below, DEEPEST)
+            place = f"l{min(node.depth + below, DEEPEST)} {node.colour}{' s' if node.is_stretch else ''}"
             word = f"<i>{_escaped(node.word)}</i> " if node.word else ""
             note = f"<small>{_escaped(node.note)}</small>" if node.note else ""
             yield (
-                f'<li class="l{depth} {node.colour}"><a href="#n{number}">{word}'
+                f'<li class="{place}"><a href="#n{number}">{word}'
                 f"<b>{_escaped(node.name)}</b><u>{_escaped(node.size)}</u>{note}</a>"
             )
             number += 1
@@ -107,13 +108,19 @@ def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
     below = int(len(sheets) > 1)
     for sheet in sheets:
         own = f' id="n{first}"' if below else ""
-        said = "".join(f"<p>{_escaped(fact)}</p>" for fact in sheet.facts)
+        said = "".join(map(_fact, sheet.facts))
         yield f"<article{own}><header><h2>{_escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
         written: set[int] = set()
         for section in sheet.sections:
             yield _section(section, first + below, written)
         yield "</article>"
         first += below + len(sheet.nodes)
+
+
+def _fact(fact: str) -> str:
+    """A line of words, broken between its items only."""
+    items = (f"<span>{_escaped(item)}</span>" for item in fact.split(" · "))
+    return f"<p>{' '.join(items)}</p>"
 
 
 def _strip(bars: Sequence[Bar]) -> str:
@@ -131,7 +138,8 @@ def _strip(bars: Sequence[Bar]) -> str:
 def _section(section: Section, first: int, written: set[int]) -> str:
     place = f' id="n{first + section.node}"' if section.node >= 0 else ""
     text = "".join(_stretch(stretch, first, written) for stretch in section.stretches)
-    # The parser drops one line feed after <pre>.
+    # The parser drops one line feed after <pre>; an empty first line is kept and takes no room.
+    text = _FIRST_EMPTY.sub(r"\1<span class=e>\n</span>", text, count=1)
     return f"<section{place}><h3>{_escaped(section.title)}</h3><pre>\n{text}</pre></section>"
 
 

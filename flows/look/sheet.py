@@ -24,6 +24,8 @@ class Node:
     note: str = ""
     colour: str = ""
     """`k` and a structure code, or `d` and the number of a document's colour."""
+    is_stretch: bool = False
+    """Whether it stands for a stretch inside a section."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +113,7 @@ def structure_node(chunk: StructureChunk, depth: int, size: str) -> Node:
         size=size,
         note=f"{kind} · level {chunk.dep_level - 1}",
         colour=f"k{chunk.kind}",
+        is_stretch=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ from rich.console import Console
 from curriculum.store import Artefact, Store
 from flows import look
 from flows.look.colours import NAMES, SHADES
-from flows.look.documents import TREE_LINES
+from flows.look.documents import TREE_LINES, subject_of
 from flows.look.safe import safe
-from schemas.document import Document
+from schemas.document import Document, Part
 from schemas.errors import StoreError
 from schemas.structure import STRUCTURE_CODES
 
@@ -91,6 +92,24 @@ def test_structure_is_in_its_colours_with_a_legend_and_levels(looked: Path) -> N
     red, green, blue = (int(SHADES["func_sig"].terminal[at : at + 2], 16) for at in (1, 3, 5))
     assert f"\x1b[38;2;{red};{green};{blue}mvoid* BumpArena::take" in drawn
     assert "made of 088d3085586fbbf971d4c45698242772" in plain
+
+
+@pytest.mark.parametrize(
+    ("header", "subject"),
+    [
+        ("// Commit: 1\n// Subject: Grow it\n", "Grow it"),
+        ("/**\n * @file a.h\n * @brief Grow it\n */\n", "Grow it"),
+        ("\n# === TARGET: Grow === it ===\n", "Grow === it"),
+        ("\n// === TARGET ===\n", ""),
+    ],
+)
+def test_the_subject_is_what_a_header_says(context: Document, header: str, subject: str) -> None:
+    code = "// Subject: no subject\n"
+    parts = (
+        Part(kind="context", start=0, end=len(code)),
+        Part(kind="header", start=len(code), end=len(code + header)),
+    )
+    assert subject_of(replace(context, text=code + header, parts=parts)) == subject
 
 
 def test_every_category_has_a_colour_of_its_own() -> None:
