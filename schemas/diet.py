@@ -68,7 +68,9 @@ class Serving(Strict):
     @model_validator(mode="after")
     def _base_of_structure(self) -> "Serving":
         if self.base is not None and self.family != ENRICHED_FAMILY:
-            raise ValueError(f"{self.family} has no base: only {ENRICHED_FAMILY} has. Leave base out")
+            raise ValueError(
+                f"{self.family} has no base: only {ENRICHED_FAMILY} has. Leave base out"
+            )
         if self.base == ENRICHED_FAMILY:
             raise ValueError(f"{ENRICHED_FAMILY} can't be its own base. Name another family")
         return self

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from schemas.arrow import list_of, required
 from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION
+from schemas.packed_row import Column
 
 STRUCTURE_CODES = {
     "none": 0,
@@ -117,3 +118,42 @@ STRUCTURE_COLUMNS = (
     required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
 )
 """What rows of v6_enriched have beside PACKED_ROW_SCHEMA; edges index chunk_boundaries."""
+
+STRUCTURE_MEANINGS: tuple[Column, ...] = (
+    Column(
+        name="structure_ids",
+        need="stored",
+        meaning=", ".join(f"{code} {name}" for name, code in STRUCTURE_CODES.items()),
+    ),
+    Column(
+        name="dep_levels",
+        need="stored",
+        meaning="of the chunk around the token: steps from the leaves of its document's dependencies, + 1",
+    ),
+    Column(
+        name="ast_depth", need="stored", meaning="depth of the smallest node around the token, + 1"
+    ),
+    Column(
+        name="sibling_index", need="stored", meaning="which child of its parent that node is, + 1"
+    ),
+    Column(
+        name="ast_node_type", need="stored", meaning="that node's kind, one of 256 pinned buckets"
+    ),
+    Column(
+        name="chunk_boundaries",
+        need="stored",
+        meaning="functions, pieces of classes, type names …: row token offsets, sorted and disjoint",
+    ),
+    Column(
+        name="call_edges",
+        need="stored",
+        meaning="chunk source calls chunk target; label "
+        + ", ".join(f"{code} {name}" for name, code in LABEL_CODES.items()),
+    ),
+    Column(
+        name="type_edges",
+        need="stored",
+        meaning="chunk source names, inherits from or belongs to target; labels as for calls",
+    ),
+)
+"""What the columns say; README's table is made from these."""

@@ -3,17 +3,19 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 import typer.main
 
 from flows.cli import app
 from schemas.diet import Diet
 from schemas.errors import DietError
-from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA
+from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
+from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS
 from schemas.text import parse
 
 ROOT = Path(__file__).parents[1]
@@ -31,9 +33,18 @@ def commands() -> Iterator[str]:
 
 
 def columns() -> str:
+    return _columns(PACKED_ROW_SCHEMA, COLUMNS)
+
+
+def structure() -> str:
+    return _columns(pa.schema(STRUCTURE_COLUMNS), STRUCTURE_MEANINGS)
+
+
+def _columns(schema: pa.Schema, meanings: Sequence[Column]) -> str:
+    assert schema.names == [each.name for each in meanings]
     rows = [
-        f"| {each.name} | {PACKED_ROW_SCHEMA.field(each.name).type} | {each.need} | {each.meaning} |"
-        for each in COLUMNS
+        f"| {each.name} | {schema.field(each.name).type} | {each.need} | {each.meaning} |"
+        for each in meanings
     ]
     table = "\n".join(["| column | type | needed | meaning |", "|---|---|---|---|", *rows])
     return table.replace(" not null", "").replace("item: ", "")
@@ -48,7 +59,7 @@ def command_list() -> str:
     )
 
 
-GENERATED = {"columns": columns, "commands": command_list}
+GENERATED = {"columns": columns, "structure": structure, "commands": command_list}
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -106,7 +117,7 @@ def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:
 def test_the_diet_loads() -> None:
     (text,) = blocks("yaml")
     diet = parse(Diet, text, file="README.md", error=DietError)
-    assert [phase.phase for phase in diet.phases] == ["syntax", "edits"]
+    assert [phase.phase for phase in diet.phases] == ["syntax", "file_graph"]
 
 
 def test_links_lead_to_files() -> None:
