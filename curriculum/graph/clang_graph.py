@@ -38,29 +38,21 @@ class MovingGraph(RepositoryGraph, Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """For how many of a tree's functions a snapshot speaks; coverages of several trees add up."""
+    """For how many of a tree's functions a snapshot speaks."""
 
-    functions: int = 0
+    functions: int
     """Definitions with a body."""
-    matched: int = 0
+    matched: int
     """The snapshot has them too, whatever their bodies are."""
-    covered: int = 0
+    covered: int
     """Matched, and the same byte by byte: their edges are the frontend's."""
-    partial: int = 0
+    partial: int
     """Covered, but only units with errors hold them: edges may lack."""
 
     @property
     def fallback(self) -> int:
         """Functions whose edges are the syntax tree's."""
         return self.functions - self.covered
-
-    def __add__(self, other: "Coverage") -> "Coverage":
-        return Coverage(
-            functions=self.functions + other.functions,
-            matched=self.matched + other.matched,
-            covered=self.covered + other.covered,
-            partial=self.partial + other.partial,
-        )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -126,26 +118,29 @@ class ClangGraph:
 
     def coverage(self) -> Coverage:
         """The coverage of the tree as it is now; costs a look at every function."""
-        total = Coverage()
-        for path in self.paths():
-            for number, each in enumerate(self.source(path).facts.symbols):
-                if each.kind == "function" and each.body is not None:
-                    total += self._coverage(NodeId(path, number))
-        return total
+        nodes = list(self._functions())
+        covered = [items for items in map(self._same, nodes) if items]
+        return Coverage(
+            functions=len(nodes),
+            matched=sum(1 for node in nodes if self._matching.items_of(node)),
+            covered=len(covered),
+            partial=sum(1 for items in covered if all(item.is_partial for item in items)),
+        )
 
     def is_covered(self, node: NodeId) -> bool:
         """Whether the snapshot speaks for a definition's own edges: calls, bases, types."""
-        return any(map(self._matching.is_same, self._matching.items_of(node)))
+        return bool(self._same(node))
 
-    def _coverage(self, node: NodeId) -> Coverage:
+    def _functions(self) -> Iterator[NodeId]:
+        for path in self.paths():
+            for number, each in enumerate(self.source(path).facts.symbols):
+                if each.kind == "function" and each.body is not None:
+                    yield NodeId(path, number)
+
+    def _same(self, node: NodeId) -> list[IndexedFunction | IndexedClass]:
+        """What a definition is in the snapshot, byte by byte."""
         indices = self._matching.items_of(node)
-        same = [index for index in indices if self._matching.is_same(index)]
-        return Coverage(
-            functions=1,
-            matched=int(bool(indices)),
-            covered=int(bool(same)),
-            partial=int(bool(same) and all(self._matching.items[i].is_partial for i in same)),
-        )
+        return [self._matching.items[each] for each in indices if self._matching.is_same(each)]
 
     def _outgoing(self, node: NodeId) -> tuple[Neighbour, ...]:
         if node not in self._answers:
