@@ -17,7 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from curriculum.graph.clang.snapshot import IndexedEdge, IndexedFunction, Snapshot
+from curriculum.graph.clang.snapshot import (
+    IndexedClass,
+    IndexedEdge,
+    IndexedFunction,
+    Snapshot,
+)
 from curriculum.graph.clang_match import Matching
 from curriculum.graph.repository import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
 from schemas.change import TreeDelta
