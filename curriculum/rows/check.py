@@ -23,7 +23,7 @@ from curriculum.rows.coverage import Coverage
 from curriculum.rows.faults import Fault, Faults, Place, Rule
 from curriculum.rows.layout import Layout
 from curriculum.rows.read import format_of
-from curriculum.rows.structure import structure
+from curriculum.rows.structure import NAMES, structure
 from schemas.errors import SchemaError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 
@@ -150,13 +150,16 @@ class _DataSet:
         rules.bos(columns, layout, place)
         rules.targets(columns, layout, place)
         rules.loss(columns, layout, place)
-        structure(columns, layout, place)
-        if columns.has("pieces") and columns.has("document_ids"):
-            sound = rules.pieces(columns, layout, place)
-            sound &= np.diff(columns.offsets("document_ids")) == layout.num_docs
-            self._coverage.add(columns.only(sound), layout.only(sound), place.rows[sound])
         self._report.valid_tokens += int(layout.valid.sum())
         self._report.scored_tokens += int(columns.tokens("loss_mask").sum(dtype=np.int64))
+        if columns.has("pieces"):
+            sound = rules.pieces(columns, layout, place)
+            columns, layout, place = columns.only(sound), layout.only(sound), place.only(sound)
+        if len(columns) and all(map(columns.has, NAMES)):
+            structure(columns, layout, place)
+        if columns.has("pieces") and columns.has("document_ids"):
+            sound = np.diff(columns.offsets("document_ids")) == layout.num_docs
+            self._coverage.add(columns.only(sound), layout.only(sound), place.rows[sound])
 
     def _format(self, schema: pa.Schema, shard: str) -> RowFormat | None:
         """The format, unless it is missing, or not that of the files before."""
@@ -205,6 +208,9 @@ def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[s
     for name in stored & KNOWN.keys():
         if not same_type(schema.field(name).type, KNOWN[name]):
             yield f"{name} is {schema.field(name).type}", f"it must be {KNOWN[name]}"
+    missing = sorted(set(NAMES) - stored)
+    if missing and len(missing) < len(NAMES):
+        yield f"no column {', '.join(missing)}", "structure columns are all stored, or none is"
     if not stored & {"doc_starts", "doc_ids"} and not row_format.bos_marks_documents:
         yield "no column doc_starts or doc_ids", "no BOS that differs from PAD marks documents"
     if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:

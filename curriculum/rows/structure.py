@@ -1,13 +1,22 @@
 """Rule 5 of the packed row: structure columns, where they are stored, fit the row's documents."""
 
 import numpy as np
+import numpy.typing as npt
 
 from curriculum.rows.columns import Columns
 from curriculum.rows.faults import Place, Rule
 from curriculum.rows.layout import Layout
-from curriculum.rows.ragged import Int64s
-from schemas.structure import LARGEST_LEVEL, STRUCTURE_CODES, STRUCTURE_TOKENS
+from curriculum.rows.ragged import Int64s, Values
+from schemas.packed_row import GENERATED_PIECE
+from schemas.structure import (
+    LABEL_CODES,
+    LARGEST_LEVEL,
+    STRUCTURE_CODES,
+    STRUCTURE_COLUMNS,
+    STRUCTURE_TOKENS,
+)
 
+NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
 _LARGEST = {
     "structure_ids": max(STRUCTURE_CODES.values()),
     "dep_levels": LARGEST_LEVEL,
@@ -16,26 +25,36 @@ _LARGEST = {
     "ast_node_type": 255,
 }
 assert tuple(_LARGEST) == STRUCTURE_TOKENS
+Bools = npt.NDArray[np.bool_]
 
 
 def structure(columns: Columns, layout: Layout, place: Place) -> None:
-    """Codes are in range; chunks lie in one document, sorted and disjoint; edges join chunks of one."""
+    """Codes are in range and 0 where no text stands; chunks and edges are sorted, each of one document.
+
+    The columns are all there. Pieces, where they are stored, are sound, and say which tokens encode no text.
+    """
+    generated = _generated(columns)
+    silent = generated | (np.arange(layout.row_length) >= layout.valid[:, None])
     for name, largest in _LARGEST.items():
-        if columns.has(name):
-            found = columns.tokens(name)
-            place.wrong_tokens(
-                Rule.STRUCTURE,
-                found > largest,
-                f"{name} is at most {largest}",
-                lambda i, t, name=name, found=found: f"{name} is {found[i, t]} at token {t}",  # type: ignore[misc]
-            )
-    if columns.has("chunk_boundaries"):
-        _chunks(columns, layout, place)
-        for name in filter(columns.has, ("call_edges", "type_edges")):
-            _edges(columns, name, place)
+        _codes(name, columns.tokens(name), largest, silent, place)
+    sound = _chunks(columns, layout, place)
+    columns, place = columns.only(sound), place.only(sound)
+    _levels(columns, generated[sound], place)
+    for name in ("call_edges", "type_edges"):
+        _edges(columns, name, place)
 
 
-def _chunks(columns: Columns, layout: Layout, place: Place) -> None:
+def _codes(name: str, found: Values, largest: int, silent: Bools, place: Place) -> None:
+    def describe(i: int, t: int) -> str:
+        return f"{name} is {found[i, t]} at token {t}"
+
+    place.wrong_tokens(Rule.STRUCTURE, found > largest, f"{name} is at most {largest}", describe)
+    cause = "padding and tokens that encode no text have 0"
+    place.wrong_tokens(Rule.STRUCTURE, silent & (found > 0) & (found <= largest), cause, describe)
+
+
+def _chunks(columns: Columns, layout: Layout, place: Place) -> Bools:
+    """[n] rows with sound chunks."""
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
     row, number = _rows(edges)
     before = np.where(number == 0, 0, np.roll(chunk["end"], 1))
@@ -45,7 +64,7 @@ def _chunks(columns: Columns, layout: Layout, place: Place) -> None:
     wrong = (chunk["start"] < before) | (chunk["start"] >= chunk["end"]) | ~named
     wrong |= (chunk["start"] < first) | (chunk["end"] > after)
     wrong |= ~np.isin(chunk["kind"], list(STRUCTURE_CODES.values()))
-    wrong |= (chunk["dep_level"] < 0) | (chunk["dep_level"] > LARGEST_LEVEL)
+    wrong |= (chunk["dep_level"] < 1) | (chunk["dep_level"] > LARGEST_LEVEL)
     bad = np.bincount(row[wrong], minlength=len(columns)) > 0
 
     def describe(i: int) -> str:
@@ -55,27 +74,77 @@ def _chunks(columns: Columns, layout: Layout, place: Place) -> None:
 
     cause = "chunks are sorted, disjoint, each inside its document, their codes in range"
     place.wrong(Rule.STRUCTURE, bad, cause, describe)
+    return ~bad
+
+
+def _levels(columns: Columns, generated: Bools, place: Place) -> None:
+    """dep_levels are those of the chunks; without pieces a 0 in a chunk may be a line of a gap."""
+    found = columns.tokens("dep_levels")
+    chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
+    expected = _painted(columns, chunk, _rows(edges)[0], chunk["dep_level"])
+    expected[generated] = 0
+    wrong = found != expected
+    if not columns.has("pieces"):
+        wrong &= found > 0
+    place.wrong_tokens(
+        Rule.STRUCTURE,
+        wrong & (found <= LARGEST_LEVEL) & ~(generated & (found > 0)),
+        "it is the dep_level of the chunk that holds the token, 0 outside",
+        lambda i, t: f"dep_levels is {found[i, t]} at token {t}, not {expected[i, t]}",
+    )
+
+
+def _generated(columns: Columns) -> Bools:
+    """[n, T]: which tokens stand in generated pieces; none where pieces aren't stored."""
+    if not columns.has("pieces"):
+        return np.zeros((len(columns), columns.row_format.row_length), dtype=np.bool_)
+    piece = columns.fields("pieces")
+    ranges = {"start": piece["token_start"], "end": piece["token_end"]}
+    ours = (piece["kind"] == GENERATED_PIECE).astype(np.int64)
+    return _painted(columns, ranges, _rows(columns.offsets("pieces"))[0], ours) > 0
+
+
+def _painted(columns: Columns, ranges: dict[str, Int64s], row: Int64s, values: Int64s) -> Int64s:
+    """[n, T]: the value of the range that holds each token; ranges are disjoint and inside their rows."""
+    length = columns.row_format.row_length
+    steps = np.zeros(len(columns) * length + 1, dtype=np.int64)
+    np.add.at(steps, row * length + ranges["start"], values)
+    np.subtract.at(steps, row * length + ranges["end"], values)
+    return np.cumsum(steps[:-1]).reshape(len(columns), length)
 
 
 def _edges(columns: Columns, name: str, place: Place) -> None:
     edge, edges = columns.fields(name), columns.offsets(name)
-    row, _ = _rows(edges)
+    row, number = _rows(edges)
     chunks = columns.offsets("chunk_boundaries")
     document = columns.fields("chunk_boundaries")["doc"]
     count = np.diff(chunks)[row]
     ends = (edge["source"], edge["target"])
     inside = np.logical_and.reduce([(end >= 0) & (end < count) for end in ends])
-    wrong = ~inside
+    apart = ~inside
     source, target = (document[chunks[row[inside]] + end[inside]] for end in ends)
-    wrong[inside] = source != target
-    bad = np.bincount(row[wrong], minlength=len(columns)) > 0
+    apart[inside] = source != target
+    unknown = ~np.isin(edge["label"], list(LABEL_CODES.values()))
+    before = [np.roll(end, 1) for end in ends]
+    falls = (ends[0] < before[0]) | ((ends[0] == before[0]) & (ends[1] < before[1]))
+    falls &= number > 0
 
-    def describe(i: int) -> str:
+    def describe(wrong: Bools, i: int) -> str:
         number = int(wrong[edges[i] : edges[i + 1]].argmax())
         at = edges[i] + number
-        return f"{name} {number} joins chunks {ends[0][at]} and {ends[1][at]}"
+        label = edge["label"][at]
+        return f"{name} {number} joins chunks {ends[0][at]} and {ends[1][at]} with label {label}"
 
-    place.wrong(Rule.STRUCTURE, bad, "an edge joins two chunks of one document", describe)
+    for wrong, cause in (
+        (apart, "an edge joins two chunks of one document"),
+        (
+            unknown & ~apart,
+            f"labels are {min(LABEL_CODES.values())} to {max(LABEL_CODES.values())}",
+        ),
+        (falls & ~apart & ~unknown, "edges are sorted by source and target"),
+    ):
+        bad = np.bincount(row[wrong], minlength=len(columns)) > 0
+        place.wrong(Rule.STRUCTURE, bad, cause, lambda i, wrong=wrong: describe(wrong, i))  # type: ignore[misc]
 
 
 def _rows(edges: Int64s) -> tuple[Int64s, Int64s]:

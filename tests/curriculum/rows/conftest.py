@@ -1,6 +1,6 @@
 """A small spool of random documents and the rows made of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from curriculum import pack
 from curriculum.rows.fill import RowLabels
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowWriter
-from curriculum.tokens import Encoding
+from curriculum.tokens import EncodedStructure, Encoding
 from schemas.packed_row import RowFormat
 
 BOS, EOS, PAD = 1, 2, 0
@@ -42,6 +42,32 @@ def encoding(length: int, number: int, *, masked: int = 0) -> Encoding:
     )
 
 
+def enriched(flat: Encoding, number: int) -> Encoding:
+    """With chunks over all text but the second token of every four, and calls between them."""
+    random = np.random.default_rng(number)
+    length = len(flat.ids)
+    starts = np.arange(1, max(1, length - 2), 4)
+    chunks = np.stack([starts, np.minimum(starts + 3, length - 1)], axis=1)
+    chunks[1:, 0] += 1
+    chunks = chunks[chunks[:, 0] < chunks[:, 1]]
+    codes = random.integers(0, [10, 1, 65, 65, 256], (length, 5))
+    levels = random.integers(1, 65, len(chunks))
+    for (start, end), level in zip(chunks, levels, strict=True):
+        codes[start:end, 1] = level
+    codes[[0, -1]] = 0
+    kinds = random.integers(0, 10, len(chunks))
+    steps = np.arange(len(chunks) - 1)
+    edges = np.stack([steps, steps + 1, 1 + steps % 4], axis=1).astype(np.int32)
+    coded = EncodedStructure(
+        base_document_id=f"{number + 1:08x}" * 4,
+        codes=codes.astype(np.uint8),
+        chunks=np.column_stack([chunks, kinds, levels]).astype(np.int32),
+        call_edges=edges[::2],
+        type_edges=edges[1::2],
+    )
+    return replace(flat, structure=coded)
+
+
 def _pieces(length: int) -> npt.NDArray[np.int32]:
     middle = 1 + (length - 2) // 2
     pieces = [[1, 0, 1, 0, 0], [0, 1, middle, 0, 3 * middle - 3]]
@@ -52,7 +78,8 @@ def _pieces(length: int) -> npt.NDArray[np.int32]:
 
 def spool(folder: Path, encodings: list[Encoding]) -> SpooledDocuments:
     folder.mkdir()
-    with Spool(folder) as writer:
+    structured = any(item.structure is not None for item in encodings)
+    with Spool(folder, structured=structured) as writer:
         for item in encodings:
             writer.append(item)
     return SpooledDocuments(folder)
@@ -65,12 +92,12 @@ def write(
     folder.mkdir(parents=True)
     spooled = spool(folder / "spool", encodings)
     kept = spooled.with_targets()
-    ties = pack.ties(spooled.document_ids[kept], seed=17)
+    ties = pack.ties(spooled.tie_ids[kept], seed=17)
     plan = pack.plan(spooled.lengths[kept], ROW, ties, seed=17).over(kept)
     with RowWriter(
         folder,
         row_format=FORMAT,
-        labels=LABELS,
+        labels=replace(LABELS, structured=spooled.structures is not None),
         store_targets=store_targets,
         shard_tokens=shard_rows * ROW,
     ) as writer:
@@ -82,6 +109,7 @@ class Kit:
     """The makers above, for tests, which can't import from here."""
 
     encoding = staticmethod(encoding)
+    enriched = staticmethod(enriched)
     spool = staticmethod(spool)
     write = staticmethod(write)
 

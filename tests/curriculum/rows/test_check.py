@@ -10,10 +10,8 @@ import pytest
 from curriculum.rows.check import CheckReport, check
 from curriculum.rows.coverage import Coverage
 from curriculum.rows.faults import Rule
-from schemas.arrow import list_of
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
-from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
 
 Written = Any
 ROW = 128
@@ -121,74 +119,6 @@ def test_only_the_first_faults_are_kept_and_all_are_counted(written: Written) ->
     report = check(written.folder, kept_faults=2)
     assert len(report.faults) == 2
     assert report.num_faults == report.files - 1 > 2
-
-
-def with_structure(**changes: Any) -> Callable[[pa.Table], pa.Table]:
-    """Adds structure columns with one chunk over each document's first two tokens, and one call."""
-
-    def change(table: pa.Table) -> pa.Table:
-        rows = table.to_pylist()
-        for row in rows:
-            chunk = {"kind": 4, "dep_level": 1}
-            row["chunk_boundaries"] = [
-                {**chunk, "start": start, "end": start + 2, "doc": doc}
-                for doc, start in enumerate(row["doc_starts"])
-            ]
-            row["structure_ids"] = [4] * ROW
-            row["call_edges"] = [{"source": 0, "target": 0, "label": 0}]
-        for name, edit in changes.items():
-            rows[1][name] = edit(rows[1][name])
-        schema = table.schema
-        schema = schema.append(
-            pa.field("chunk_boundaries", list_of(ROW_CHUNK_TYPE), nullable=False)
-        )
-        schema = schema.append(pa.field("structure_ids", list_of(pa.uint8()), nullable=False))
-        schema = schema.append(pa.field("call_edges", list_of(STRUCTURE_EDGE_TYPE), nullable=False))
-        return pa.Table.from_pylist(rows, schema=schema)
-
-    return change
-
-
-def first_shard(written: Written, change: Callable[[pa.Table], pa.Table]) -> CheckReport:
-    path = written.folder / "part-00000.parquet"
-    pq.write_table(change(pq.read_table(path)), path)
-    return check(path)
-
-
-def test_sound_structure_keeps_the_contract(written: Written) -> None:
-    assert first_shard(written, with_structure()).num_faults == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"structure_ids": lambda ids: [*ids[:-1], 10]}, "structure_ids is 10 at token 127"),
-        ({"chunk_boundaries": lambda c: [{**c[0], "end": ROW}, *c[1:]]}, "chunk 0 is"),
-        ({"chunk_boundaries": lambda c: [c[0], *c]}, "chunk 1 is"),
-        ({"chunk_boundaries": lambda c: [{**c[0], "kind": 77}, *c[1:]]}, "chunk 0 is"),
-        ({"chunk_boundaries": lambda c: [{**c[0], "doc": 77}, *c[1:]]}, "chunk 0 is"),
-        ({"chunk_boundaries": lambda c: [{**c[0], "dep_level": 65}, *c[1:]]}, "chunk 0 is"),
-        ({"call_edges": lambda e: [{**e[0], "target": 77}]}, "call_edges 0 joins chunks 0 and 77"),
-        (
-            {"call_edges": lambda e: [*e, {**e[0], "target": -1}]},
-            "call_edges 1 joins chunks 0 and -1",
-        ),
-    ],
-)
-def test_broken_structure_is_named(changes: Any, words: str, written: Written) -> None:
-    report = first_shard(written, with_structure(**changes))
-    assert [(fault.rule, fault.row) for fault in report.faults] == [(Rule.STRUCTURE, 1)]
-    assert words in str(report.faults[0])
-
-
-def test_an_edge_between_documents_is_named(written: Written) -> None:
-    def join(edges: list[dict[str, int]]) -> list[dict[str, int]]:
-        return [{**edges[0], "target": 1}]
-
-    path = written.folder / "part-00000.parquet"
-    assert pq.read_table(path)["num_docs"].to_numpy()[1] > 1
-    report = first_shard(written, with_structure(call_edges=join))
-    assert [(fault.rule, fault.row) for fault in report.faults] == [(Rule.STRUCTURE, 1)]
 
 
 def test_coverage_on_disk_finds_what_coverage_in_memory_finds(
