@@ -42,8 +42,7 @@ def show(
     store = Store(home, dry=True)
     artefact, wish = find(store, what, wish)
     if html:
-        html.write_text(as_page(store, artefact, wish), encoding="utf-8")
-        typer.echo(html.absolute().as_uri())
+        _write(as_page(store, artefact, wish), html)
     if as_json:
         typer.echo(as_text(store, artefact, wish))
     if html or as_json:
@@ -103,6 +102,16 @@ def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
     labels = artefact.manifest.labels
     title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
     return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
+
+
+def _write(page: str, file: Path) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as failed:
+        raise StoreError(
+            str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
+        ) from None
+    typer.echo(file.absolute().as_uri())
 
 
 def _header(store: Store, artefact: Artefact) -> Text:

@@ -19,6 +19,7 @@ from flows.look.sheet import (
     structure_node,
 )
 from flows.look.tree import Branch, branches, path_of
+from flows.show import DOCUMENT_COLOURS
 from schemas.document import Chunk
 from schemas.structure import STRUCTURE_CODES
 
@@ -115,6 +116,7 @@ def _add_part(drawing: _Drawing, index: int) -> None:
             word=part.kind,
             size=_size(drawing.seen, index, index + 1),
             note=f"rank {part.rank}, may be left out" if part.elidable else "",
+            colour=f"d{index % len(DOCUMENT_COLOURS)}",
         )
     )
     _own(drawing, range(index, index + 1), 0)

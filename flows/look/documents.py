@@ -68,7 +68,7 @@ def facts(seen: Seen) -> Iterator[str]:
     origin = document.provenance[-1] if document.provenance else None
     if origin:
         path = "" if document.chunks else origin.path
-        yield "  ".join(filter(None, (origin.repository, origin.commit[:10], path)))
+        yield " ".join(filter(None, (origin.repository, origin.commit[:10], path)))
     if subject := subject_of(document):
         yield subject
     known = seen.tokens(0, len(document.parts))

@@ -90,7 +90,8 @@ def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
     below = int(len(sheets) > 1)
     for sheet in sheets:
         if below:
-            yield f'<li class="l0 sheet"><a href="#n{number}"><b>{_escaped(sheet.title)}</b></a>'
+            note = f"<small>{_escaped(sheet.facts[0])}</small>"
+            yield f'<li class="l0 sheet"><a href="#n{number}"><b>{_escaped(sheet.title)}</b>{note}</a>'
             number += 1
         for node in sheet.nodes:
             place = f"l{min(node.depth + below, DEEPEST)} {node.colour}{' s' if node.is_stretch else ''}"

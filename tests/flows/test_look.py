@@ -90,6 +90,16 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
 
+def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
+    rows = _artefact(home, "rows", split="train", family="v3_doxygen")
+    text = look.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
+    lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
+    assert text.count("<section ") == sum(len(line["document_ids"]) for line in lines)
+    assert text.count("<rect ") == sum(len(line["document_ids"]) for line in lines)
+    assert all(line["pack_id"] in text for line in lines)
+    assert "<s>&lt;|bos|&gt;</s>" in text, "a BOS is never predicted"
+
+
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
 def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
     artefact = _artefact(home, stage)

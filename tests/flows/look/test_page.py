@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect, sync_playwright
+from typer.testing import CliRunner
 
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from flows import look
+from flows import cli, look
 from flows.look.colours import SHADES
 from flows.look.document_sheet import document_sheet
 from flows.look.page import page
@@ -118,8 +119,8 @@ def test_several_documents_are_one_page_with_a_line_each(
 ) -> None:
     read = _Read(_written(looked, "v4_context_graph", look.Wish(rows=2)))
     assert read.text == context.text + wide.text
-    titles = [line for line in read.lines if line in (context.document_id, wide.document_id)]
-    assert len(titles) == 2
+    titles = [line for line in read.lines if line.endswith("arena 02dff1d4a3")]
+    assert [title[:32] for title in titles] == [context.document_id, wide.document_id]
     _check_places(read)
 
 
@@ -281,6 +282,27 @@ def test_a_row_shows_documents_masked_tokens_and_structure(
     assert ('<s class="k3">int f();' in text) == structured
     assert ("<s>int f();" in text) != structured
     assert ("level 1" in text) == structured
+
+
+def test_the_command_writes_a_page_and_says_where(
+    looked: Path, context: Document, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    asked = ["inspect", context.document_id[:10], "--html", str(file), "--home", str(looked)]
+    done = CliRunner().invoke(cli.app, asked)
+    assert (done.exit_code, done.output) == (0, f"{file.as_uri()}\n")
+    assert _Read(file.read_text()).text == context.text
+
+
+def test_a_folder_that_isnt_there_is_a_mistake_in_a_line(
+    looked: Path, context: Document, tmp_path: Path
+) -> None:
+    file = tmp_path / "none" / "page.html"
+    asked = ["inspect", context.document_id, "--html", str(file), "--home", str(looked)]
+    done = CliRunner().invoke(cli.app, asked)
+    assert done.exit_code == 2
+    assert str(file) in done.output
+    assert "Traceback" not in done.output
 
 
 @pytest.fixture
