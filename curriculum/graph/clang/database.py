@@ -11,11 +11,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from curriculum.graph.clang.flags import CompilerFlags, read_flags
+from curriculum.graph.clang.flags import CompilerFlags, is_pair, read_flags
+from curriculum.graph.clang.roots import below, build_folder, folders_of, foreign_root
 from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas.errors import CorpusError
 
@@ -56,9 +57,10 @@ class Database:
     def fingerprint(self, paths: Collection[str]) -> str:
         """64 hex digits of all that decides an index beside the tree: units and generated headers.
 
-        `paths` are the tree's files. Costs a walk through the include folders outside of the tree.
+        Folders of the work tree and the build count by what they add, not by being there. `paths` are the
+        tree's files. Costs a walk through the include folders outside of the tree.
         """
-        told = [[unit.path, unit.language, unit.standard, *unit.arguments] for unit in self.units]
+        told = [[unit.path, unit.language, unit.standard, *_told(unit)] for unit in self.units]
         files = {name: _digest(file) for name, file in self._generated(frozenset(paths))}
         text = json.dumps([told, sorted(files.items())])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -74,6 +76,15 @@ class Database:
             for file in _headers(Path(located(word, self.places))):
                 if file.relative_to(at).as_posix() not in known:
                     yield f"{place}/{file.relative_to(at).as_posix()}", file
+
+
+def _told(unit: Unit) -> Iterator[str]:
+    """A unit's arguments without the folders that aren't the tree's."""
+    words = iter(unit.arguments)
+    for word in words:
+        value = next(words) if is_pair(word) else ""
+        if value.partition("/")[0] not in (ORIGINAL, BUILD):
+            yield from (word, value)
 
 
 def located(word: str, places: Mapping[str, str]) -> str:
@@ -196,8 +207,8 @@ class _Reader:
     def of(
         cls, entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
     ) -> "_Reader":
-        foreign = _foreign_root(entries, paths, original)
-        build = _build_folder(entries, foreign)
+        foreign = foreign_root([entry.file for entry in entries], paths, original)
+        build = build_folder([entry.directory for entry in entries], foreign)
         places: dict[str, str] = {}
         if original is not None:
             places[ORIGINAL] = str(original.absolute())
@@ -206,7 +217,7 @@ class _Reader:
         if build is not None and Path(build).is_dir():
             places[BUILD] = build
         return cls(
-            paths=paths, folders=_folders(paths), foreign=foreign, build=build, places=places
+            paths=paths, folders=folders_of(paths), foreign=foreign, build=build, places=places
         )
 
     def unit(self, entry: _Entry) -> Unit | None:
@@ -273,69 +284,28 @@ class _Reader:
         if found:
             yield from (flag, posixpath.normpath(f"{ROOT}/{inside}"))
         was = self._neutral(path, ORIGINAL)
-        if Path(located(was, self.places)).exists() and not (found and is_file):
+        if _exists(Path(located(was, self.places))) and not (found and is_file):
             yield from (flag, was)
         elif is_file and not found:
             # The compiler looks for it along its include folders.
             yield from (flag, value)
 
     def _inside(self, path: str) -> str | None:
-        return None if self.foreign is None else _below(path, self.foreign)
+        return None if self.foreign is None else below(path, self.foreign)
 
     def _neutral(self, path: str, place: str) -> str:
         for folder, name in ((self.foreign, place), (self.build, BUILD)):
-            below = None if folder is None else _below(path, folder)
-            if below is not None:
-                return posixpath.normpath(f"{name}/{below}")
+            rest = None if folder is None else below(path, folder)
+            if rest is not None:
+                return posixpath.normpath(f"{name}/{rest}")
         return path
 
 
-def _below(path: str, folder: str) -> str | None:
-    if path == folder:
-        return "."
-    start = folder if folder.endswith("/") else f"{folder}/"
-    return path[len(start) :] if path.startswith(start) else None
-
-
-def _foreign_root(
-    entries: Sequence[_Entry], paths: frozenset[str], original: Path | None
-) -> str | None:
-    """The folder that stands for the tree's root: of those that entries vote for, the shortest of the best.
-
-    /src/db/impl.cc votes for /src where the tree has db/impl.cc.
-    """
-    votes: Counter[str] = Counter()
-    for entry in entries:
-        steps = entry.file.split("/")
-        for at in range(1, len(steps)):
-            if "/".join(steps[at:]) in paths:
-                votes["/".join(steps[:at]) or "/"] += 1
-    given = [] if original is None else [str(original.absolute()), str(original.resolve())]
-    for folder in given:
-        if votes[folder]:
-            return folder
-    best = min(votes.items(), key=lambda item: (-item[1], len(item[0]), item[0]), default=None)
-    return None if best is None or best[1] == 0 else best[0]
-
-
-def _build_folder(entries: Sequence[_Entry], foreign: str | None) -> str | None:
-    folders = {
-        entry.directory
-        for entry in entries
-        if foreign is None or _below(entry.directory, foreign) is None
-    }
-    shared = posixpath.commonpath(folders) if folders else "/"
-    return shared if shared.count("/") > 1 else None
-
-
-def _folders(paths: frozenset[str]) -> frozenset[str]:
-    folders: set[str] = set()
-    for path in paths:
-        folder = posixpath.dirname(path)
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = posixpath.dirname(folder)
-    return frozenset(folders)
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False  # In a folder that we may not look into: the parser may not, either.
 
 
 def _headers(place: Path) -> Iterator[Path]:
@@ -359,8 +329,3 @@ def _headers(place: Path) -> Iterator[Path]:
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def with_standard(unit: Unit, standard: str) -> Unit:
-    """The unit under another -std."""
-    return replace(unit, standard=standard)

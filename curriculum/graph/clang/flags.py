@@ -26,9 +26,17 @@ class CompilerFlags:
     kept: tuple[Kept, ...]
 
 
-_PATHS = ("-isystem", "-iquote", "-idirafter", "-imacros", "-include", "-isysroot", "-I")
+_PATHS = (
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-imacros",
+    "-include",
+    "-isysroot",
+    "--sysroot",
+    "-I",
+)
 """Their path is joined or the next word; longer ones first, since `-I` begins none of them."""
-_JOINED_ONLY = ("--sysroot=",)
 _WORDS = ("-D", "-U")
 _DROPPED_PAIRS = frozenset(
     (
@@ -94,7 +102,9 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
 def _kept(word: str) -> Kept | None:
     if _is_switch(word):
         return Kept(word, "", is_path=False)
-    for flag in (*_PATHS, *_JOINED_ONLY):
+    if word.startswith("--sysroot="):
+        return Kept("--sysroot", word.partition("=")[2], is_path=True)
+    for flag in _PATHS:
         if word.startswith(flag) and not word.startswith("-include-"):
             return Kept(flag, word[len(flag) :], is_path=True)
     for flag in _WORDS:
@@ -105,3 +115,8 @@ def _kept(word: str) -> Kept | None:
 
 def _is_switch(word: str) -> bool:
     return word in _SWITCHES or word.startswith(_PREFIXES)
+
+
+def is_pair(word: str) -> bool:
+    """Whether an argument of a unit is a flag whose path is the next argument."""
+    return word in _PATHS

@@ -1,0 +1,164 @@
+"""A unit that hangs or kills its worker costs itself alone, and no interrupt leaves a process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from curriculum.graph.clang import IndexReport, Snapshot, index_tree
+from schemas.progress import Progress, Watch, unwatched
+from tests.curriculum.graph.clang.conftest import write_tree
+
+pytestmark = pytest.mark.clang
+
+SOUND = {
+    "include/a.h": "inline int one() { return 1; }\n",
+    "a.cpp": '#include "a.h"\nint two() { return one(); }\n',
+    "b.cpp": '#include "a.h"\nint three() { return one(); }\n',
+    "c.cpp": '#include "a.h"\nint four() { return one(); }\n',
+}
+HUNG = {**SOUND, "b2.cpp": '#include "pipe.h"\nint never() { return 1; }\n'}
+"""Whoever opens a pipe that nobody writes to waits: a unit that hangs, without a trick in the code."""
+
+
+def index(
+    folder: Path,
+    files: dict[str, str],
+    *,
+    workers: int = 2,
+    limit: float = 300.0,
+    watch: Watch = unwatched,
+) -> tuple[IndexReport, dict[str, bytes]]:
+    """The report of an index, and its tables as bytes."""
+    root, out = folder / "tree", folder / "index"
+    database = write_tree(root, files)
+    if "b2.cpp" in files:
+        os.mkfifo(root / "include" / "pipe.h")
+    out.mkdir()
+    report = index_tree(
+        root, database, out, original=None, workers=workers, limit_seconds=limit, watch=watch
+    )
+    return report, {file.name: file.read_bytes() for file in out.glob("*.parquet")}
+
+
+def test_a_unit_that_hangs_costs_itself_alone(tmp_path: Path) -> None:
+    for name in ("sound", "hung"):
+        (tmp_path / name).mkdir()
+    sound, tables = index(tmp_path / "sound", SOUND)
+    hung, others = index(tmp_path / "hung", HUNG, limit=5.0)
+    assert others == tables
+    (problem,) = hung.problems
+    assert (problem.path, problem.outcome) == ("b2.cpp", "timed out")
+    assert "5 s" in problem.reason
+    assert (hung.indexed, hung.timed_out) == (3, 1)
+    expected = replace(sound, database=hung.database, timed_out=1, problems=hung.problems)
+    assert hung == expected
+
+
+def test_a_worker_that_is_killed_costs_its_unit_alone(tmp_path: Path) -> None:
+    for name in ("sound", "killed"):
+        (tmp_path / name).mkdir()
+    _, tables = index(tmp_path / "sound", SOUND)
+    killed, others = index(tmp_path / "killed", HUNG, watch=kill_the_last)
+    assert others == tables
+    (problem,) = killed.problems
+    assert (problem.path, problem.outcome) == ("b2.cpp", "crashed")
+    assert "SIGKILL" in problem.reason
+
+
+def kill_the_last(progress: Progress) -> None:
+    """Kill who is still at work when all but one unit are done."""
+    if progress.done == len(HUNG) - 2:
+        (last,) = workers_of(os.getpid())
+        last.kill()
+
+
+def workers_of(parent: int) -> Iterator[psutil.Process]:
+    for child in psutil.Process(parent).children(recursive=True):
+        try:
+            if "spawn_main" in " ".join(child.cmdline()):
+                yield child
+        except psutil.Error:
+            continue
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path, workers: int) -> None:
+    for name in ("one", "several"):
+        (tmp_path / name).mkdir()
+    _, expected = index(tmp_path / "one", SOUND, workers=1)
+    _, found = index(tmp_path / "several", SOUND, workers=workers)
+    assert len(expected) == 4
+    assert found == expected
+
+
+def test_progress_counts_every_unit_and_names_what_was_lost(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    root, out = tmp_path / "tree", tmp_path / "index"
+    database = write_tree(root, {**SOUND, "bad.cpp": "int f() { return absent; }\n"})
+    out.mkdir()
+    index_tree(root, database, out, original=None, workers=2, watch=told.append)
+    assert [each.done for each in told] == [1, 2, 3, 4]
+    assert {each.total for each in told} == {4}
+    assert {each.item for each in told} == {"a.cpp", "b.cpp", "bad.cpp", "c.cpp"}
+    assert told[-1].note == "1 partial"
+
+
+def test_an_interrupt_ends_all_workers_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    database = write_tree(root, HUNG)
+    os.mkfifo(root / "include" / "pipe.h")
+    script = tmp_path / "index.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom curriculum.graph.clang import index_tree\n"
+        "if __name__ == '__main__':\n"
+        "    print('ready', flush=True)\n"
+        f"    index_tree(Path({str(root)!r}), Path({str(database)!r}), Path({str(tmp_path)!r}),\n"
+        "        original=None, workers=2, watch=lambda each: print(each.done, flush=True))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[4],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "3":
+            break
+    workers = list(workers_of(process.pid))
+    assert workers
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert error.count("Traceback") <= 1, error
+    assert psutil.wait_procs(workers, timeout=10)[1] == []
+
+
+def test_reading_needs_nothing_that_making_needs(tmp_path: Path) -> None:
+    (tmp_path / "sound").mkdir()
+    index(tmp_path / "sound", SOUND)
+    code = (
+        "import sys\nsys.modules['clang'] = None\n"
+        "from pathlib import Path\nfrom curriculum.graph.clang import Snapshot, missing\n"
+        f"snapshot = Snapshot.open(Path({str(tmp_path / 'sound' / 'index')!r}))\n"
+        "print(len(snapshot.functions), missing())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[4],
+    )
+    assert done.stdout.split(maxsplit=1)[0] == "4"
+    assert "isn't installed" in done.stdout
+    assert len(Snapshot.open(tmp_path / "sound" / "index").functions) == 4
