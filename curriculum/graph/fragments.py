@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from curriculum.graph.facts import Range
-from curriculum.graph.line_ranges import joined, outside_bodies, size_of, with_text, without
+from curriculum.graph.line_ranges import Lines, outside_bodies, size_of, with_text, without
 from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
@@ -84,8 +84,11 @@ class Ledger:
     budget: int
     fragments: list[Fragment] = field(default_factory=list)
     used: int = 0
-    _hidden: defaultdict[str, list[Range]] = field(default_factory=lambda: defaultdict(list))
-    _alone: defaultdict[str, list[Range]] = field(default_factory=lambda: defaultdict(list))
+    _hidden: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    _alone: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    """Of definitions that are shown by themselves."""
+    _shown: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
+    """These, and those of skeletons."""
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Indices of fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
@@ -93,7 +96,7 @@ class Ledger:
     def hide(self, nodes: Iterable[NodeId]) -> None:
         """Keep the lines of these definitions out of all fragments."""
         for node in nodes:
-            self._hidden[node.path].append(span_of(self.graph, node))
+            self._hidden[node.path].add([span_of(self.graph, node)])
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
         """How a node can be shown as things stand, the fullest first; none where its lines are shown.
@@ -104,8 +107,8 @@ class Ledger:
             lines = self._skeleton(node)
             return [lines] if lines.ranges else []
         span = span_of(self.graph, node)
-        alone, shown = self._alone[node.path], self._shown(node.path)
-        if without([span], joined(alone)) != (span,) or not without([span], joined(shown)):
+        is_cut = self._alone[node.path].missing([span]) != (span,)
+        if is_cut or not self._shown[node.path].missing([span]):
             return []
         signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
         full = [Form("whole", (span,))] if in_full or signature == (span,) else []
@@ -126,7 +129,8 @@ class Ledger:
         if is_skeleton:
             self._skeletons[path].append(len(self.fragments))
         else:
-            self._alone[path].extend(fragment.ranges)
+            self._alone[path].add(fragment.ranges)
+        self._shown[path].add(fragment.ranges)
         self.fragments.append(fragment)
         self.used += cost
         return True
@@ -136,26 +140,24 @@ class Ledger:
         if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
             return True
         span = span_of(self.graph, node)
-        return without([span], joined(self._hidden[node.path])) != (span,)
+        return self._hidden[node.path].missing([span]) != (span,)
 
     def _skeleton(self, node: NodeId) -> Form:
         text = self._text(node.path)
         is_file = node.number == WHOLE_FILE
         span = Range(0, len(text)) if is_file else span_of(self.graph, node)
         lines = outside_bodies(text, span, self.graph.source(node.path).facts.symbols)
-        shown = self._hidden[node.path] + self._shown(node.path)
-        left = with_text(text, without(lines, joined(shown)))
+        left = self._shown[node.path].missing(self._hidden[node.path].missing(lines))
+        left = with_text(text, left)
         return Form("whole" if left == (span,) else "skeleton", left)
-
-    def _shown(self, path: str) -> list[Range]:
-        skeletons = (self.fragments[at].ranges for at in self._skeletons[path])
-        return [*self._alone[path], *(each for ranges in skeletons for each in ranges)]
 
     def _smaller(self, path: str, ranges: tuple[Range, ...]) -> dict[int, Fragment]:
         """The skeletons that lose lines to `ranges`, as they are without."""
         found: dict[int, Fragment] = {}
         for at in self._skeletons[path]:
             before = self.fragments[at]
+            if ranges[-1].end <= before.ranges[0].start or before.ranges[-1].end <= ranges[0].start:
+                continue
             left = without(before.ranges, ranges)
             if left != before.ranges:
                 left = with_text(self._text(path), left)

@@ -1,8 +1,35 @@
 """Runs of whole lines of a file, as sorted and disjoint byte ranges."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from curriculum.graph.facts import Range, Symbol
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lines:
+    """Lines of one file that grow; a question costs what it asks about, not what there is."""
+
+    _ranges: list[Range] = field(default_factory=list)
+
+    def add(self, ranges: Iterable[Range]) -> None:
+        """Take in lines, whether or not they are here already."""
+        for start, end in ranges:
+            first = bisect_left(self._ranges, start, key=_end)
+            last = bisect_right(self._ranges, end, key=_start)
+            near = self._ranges[first:last]
+            low = min([start, *(each.start for each in near[:1])])
+            high = max([end, *(each.end for each in near[-1:])])
+            self._ranges[first:last] = [Range(low, high)]
+
+    def missing(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
+        """What of these sorted and disjoint ranges isn't here."""
+        if not ranges:
+            return ()
+        first = bisect_right(self._ranges, ranges[0].start, key=_end)
+        last = bisect_left(self._ranges, ranges[-1].end, key=_start)
+        return without(ranges, self._ranges[first:last])
 
 
 def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
@@ -27,6 +54,14 @@ def _without(ranges: Iterable[Range], others: Sequence[Range]) -> Iterator[Range
             next_one += 1
         if start < end:
             yield Range(start, end)
+
+
+def _start(each: Range) -> int:
+    return each.start
+
+
+def _end(each: Range) -> int:
+    return each.end
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
@@ -67,14 +102,13 @@ def inner_lines(data: bytes, body: Range) -> Range:
     return Range(start, max(start, data.rfind(b"\n", start, body.end) + 1))
 
 
-def outside_bodies(data: bytes, span: Range, symbols: Iterable[Symbol]) -> tuple[Range, ...]:
-    """The lines of `span` that lie inside the body of none of these functions."""
+def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple[Range, ...]:
+    """The lines of `span` that lie inside the body of none of these functions, sorted by their start."""
+    first = bisect_left(symbols, span.start, key=lambda symbol: symbol.start)
+    last = bisect_left(symbols, span.end, key=lambda symbol: symbol.start)
     inner = joined(
         inner_lines(data, symbol.body)
-        for symbol in symbols
-        if symbol.kind == "function"
-        and symbol.body is not None
-        and span.start <= symbol.start
-        and symbol.end <= span.end
+        for symbol in symbols[first:last]
+        if symbol.kind == "function" and symbol.body is not None and symbol.end <= span.end
     )
     return without([span], inner)
