@@ -1,3 +1,5 @@
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +21,7 @@ def test_joined_ranges_have_the_same_bytes_with_gaps_between_them(ranges):
     found = joined(ranges)
     assert numbers(found) == numbers(ranges)
     assert size_of(found) == len(numbers(ranges))
-    assert all(one.end < later.start for one, later in zip(found, found[1:], strict=False))
+    assert all(one.end < later.start for one, later in itertools.pairwise(found))
 
 
 @given(ranges=RANGES, others=RANGES)
