@@ -31,8 +31,10 @@ from schemas.document import Chunk, Document
 TEXT_LINES = 24
 TREE_LINES = 24
 LABEL_STYLES = {"resolved": ACCENT, "overridden": ACCENT, "dependent": "yellow", "syntactic": MUTED}
-NUMBERS = {"hop", "confidence", "bytes", "tokens", "rank", "start"}
+NUMBERS = {"hop", "bytes", "tokens", "rank", "start"}
 """Columns that go right."""
+FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
+"""Columns that share what the others leave, and how."""
 FIRST_LINE = 80
 Cells = dict[str, Text | str]
 """A line of a table by column; columns that nothing is known for aren't there."""
@@ -131,8 +133,9 @@ def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
         "what": what(chunk),
         "path": Text(safe(path_of(document, chunk))),
         "hop": str(chunk.hop),
-        "label": Text(edge.label, LABEL_STYLES[edge.label]) if edge else "",
-        "confidence": f"{edge.confidence:.2f}" if edge else "",
+        "edge": Text(f"{edge.label} {edge.confidence:.2f}", LABEL_STYLES[edge.label])
+        if edge
+        else "",
         "bytes": f"{last.end - first.start:,}",
         **_token_cell(seen, chunk.first_part, chunk.last_part),
         "rank": str(first.rank) if first.elidable else "kept",
@@ -159,11 +162,13 @@ def _token_cell(seen: Seen, first: int, last: int) -> Cells:
 
 
 def _table(lines: Iterable[Cells]) -> Table:
-    """Lines as a table; each on one line, numbers right."""
+    """Lines as a table; each on one line, numbers right; where there is little room, words are cut first."""
     listed = [*lines]
     table = plain_table(*(listed[0] if listed else ()))
+    table.expand = True
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
+        column.ratio = FLEXIBLE.get(str(column.header))
         column.justify = "right" if column.header in NUMBERS else "left"
     for line in listed:
         table.add_row(*line.values())
@@ -193,7 +198,8 @@ def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
         lines: Iterable[Text] = painted(cut, seen.structure.chunks)
     else:
         lines = (Text(line) for piece in cut for line in safe(piece.text).splitlines())
-    yield from cut_off(lines, None if full else TEXT_LINES)
+    shown = itertools.dropwhile(lambda line: not line.plain.strip(), lines)
+    yield from cut_off(shown, None if full else TEXT_LINES)
 
 
 def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:

@@ -26,9 +26,14 @@ def _artefact(home: Path, family: str) -> Artefact:
     )
 
 
-def _said(home: Path, family: str, wish: look.Wish, *, styles: bool = False) -> str:
+def _said(
+    home: Path, family: str, wish: look.Wish, *, styles: bool = False, width: int = 170
+) -> str:
     console = Console(
-        record=True, width=170, force_terminal=styles, color_system="truecolor" if styles else None
+        record=True,
+        width=width,
+        force_terminal=styles,
+        color_system="truecolor" if styles else None,
     )
     with console.capture() as captured:
         for piece in look.look(Store(home, dry=True), _artefact(home, family), wish):
@@ -46,7 +51,7 @@ def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
 ) -> None:
     said = _said(looked, "v4_context_graph", look.Wish())
     assert _row(said, "called by main") == [
-        "├ called by main", "function", "tools/größe.cpp", "1", "resolved", "0.75", "96", "96", "1",
+        "├ called by main", "function", "tools/größe.cpp", "1", "resolved 0.75", "96", "96", "1",
     ]  # fmt: skip
     assert _row(said, "BumpArena::take ") == [
         "arena::BumpArena::take", "function", "src/bump.cpp", "0", "187", "187", "kept",
@@ -55,6 +60,13 @@ def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
     assert "calls 3 (resolved 2, syntactic 1) · overrides 1 (overridden)" in said
     assert "Grow </script>" in said
     assert context.document_id in said
+
+
+def test_a_narrow_terminal_cuts_words_and_no_numbers(looked: Path) -> None:
+    said = _said(looked, "v4_context_graph", look.Wish(), width=80)
+    line = next(line for line in said.splitlines() if "called by m" in line)
+    assert line.split()[-7:-1] == ["1", "resolved", "0.75", "96", "96", "1"]
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_the_targets_text_is_shown_and_with_full_all_of_it(looked: Path) -> None:
