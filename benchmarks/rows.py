@@ -8,16 +8,17 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from curriculum import pack
 from curriculum.rows.check import check
-from curriculum.rows.fill import RowLabels
+from curriculum.rows.enriched import Structures
 from curriculum.rows.read import RowReader, read_rows
 from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import RowWriter
+from curriculum.rows.write import RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 
 LABELS = RowLabels(
@@ -50,6 +51,31 @@ def encodings(tokens: int, row_length: int) -> Encodings:
     )
 
 
+def structured(batch: Encodings) -> Encodings:
+    """With a run of codes every six tokens or so, and two chunks a document, the first calling the second."""
+    random = np.random.default_rng(20261122)
+    lengths, tokens = batch.lengths, len(batch.ids)
+    runs = np.cumsum(random.random(tokens) < 1 / 6)
+    codes = random.integers(1, [10, 2, 20, 20, 120], (int(runs[-1]) + 1, 5), dtype=np.uint8)[runs]
+    ends = np.cumsum(lengths)
+    codes[ends - lengths], codes[ends - 1] = 0, 0
+    codes[:, 1] = codes[:, 0] > 0
+    one, middle = np.ones_like(lengths), lengths // 2
+    chunks = np.stack([one, middle, 4 * one, one, middle, lengths - 1, 4 * one, one], axis=1)
+    edges = np.tile(np.array([[0, 1, 1]], dtype=np.int32), (len(lengths), 1))
+    structures = Structures(
+        base_ids=batch.document_ids,
+        codes=codes,
+        chunk_counts=2 * one,
+        chunks=chunks.reshape(-1, 4).astype(np.int32),
+        call_counts=one,
+        call_edges=edges,
+        type_counts=one,
+        type_edges=edges,
+    )
+    return replace(batch, structures=structures)
+
+
 def rate(tokens: int, rounds: int, action: Callable[[], object]) -> float:
     """Million tokens per CPU second, the median."""
     seconds = []
@@ -75,9 +101,13 @@ def random_rows(files: list[Path], count: int, row_length: int) -> None:
         assert reader.row(0, int(row)).target_ids.shape == (1, row_length)
 
 
-def measure(row_length: int, tokens: int, rounds: int, folder: Path) -> dict[str, float]:
+def measure(
+    row_length: int, tokens: int, rounds: int, folder: Path, *, enriched: bool
+) -> dict[str, float]:
     batch = encodings(tokens, row_length)
-    with Spool(folder) as spool:
+    if enriched:
+        batch = structured(batch)
+    with Spool(folder, structured=enriched) as spool:
         spool.extend(batch)
     spooled = SpooledDocuments(folder)
     ties = pack.ties(spooled.document_ids, seed=17)
@@ -85,7 +115,8 @@ def measure(row_length: int, tokens: int, rounds: int, folder: Path) -> dict[str
     row_format = RowFormat(row_length=row_length, vocab_size=32_000, pad_id=0, bos_id=1, eos_id=2)
 
     def write() -> None:
-        with RowWriter(folder, row_format=row_format, labels=LABELS) as writer:
+        labels = replace(LABELS, structured=enriched)
+        with RowWriter(folder, row_format=row_format, labels=labels) as writer:
             writer.write(spooled, plan.order, plan.row_starts, domain="all")
 
     positions = plan.num_rows * row_length
@@ -110,10 +141,13 @@ def main() -> None:
     arguments.add_argument("--tokens", type=int, default=8_000_000)
     arguments.add_argument("--rounds", type=int, default=5)
     options = arguments.parse_args()
-    for row_length in (4096, 65536):
+    for row_length, enriched in ((4096, False), (65536, False), (4096, True), (65536, True)):
         with tempfile.TemporaryDirectory() as folder:
-            rates = measure(row_length, options.tokens, options.rounds, Path(folder))
-        print(f"T = {row_length}, million tokens per CPU second")
+            rates = measure(
+                row_length, options.tokens, options.rounds, Path(folder), enriched=enriched
+            )
+        kind = ", with structure" if enriched else ""
+        print(f"T = {row_length}{kind}, million tokens per CPU second")
         for name, value in rates.items():
             print(f"  {name:24} {value:8.2f}")
 
