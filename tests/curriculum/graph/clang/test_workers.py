@@ -34,11 +34,12 @@ def index(
     workers: int = 2,
     limit: float = 300.0,
     watch: Watch = unwatched,
+    pipe: bool = True,
 ) -> tuple[IndexReport, dict[str, bytes]]:
     """The report of an index, and its tables as bytes."""
     root, out = folder / "tree", folder / "index"
     database = write_tree(root, files)
-    if "b2.cpp" in files:
+    if "b2.cpp" in files and pipe:
         os.mkfifo(root / "include" / "pipe.h")
     out.mkdir()
     report = index_tree(
@@ -86,6 +87,19 @@ def workers_of(parent: int) -> Iterator[psutil.Process]:
                 yield child
         except psutil.Error:
             continue
+
+
+@pytest.mark.parametrize("way", ["crash", "llvm_fatal_error"])
+def test_a_crash_of_the_frontend_costs_its_unit_alone(tmp_path: Path, way: str) -> None:
+    for name in ("sound", "crashed"):
+        (tmp_path / name).mkdir()
+    _, tables = index(tmp_path / "sound", SOUND)
+    crash = {**SOUND, "b2.cpp": f"int lost();\n#pragma clang __debug {way}\n"}
+    crashed, others = index(tmp_path / "crashed", crash, pipe=False)
+    assert others == tables
+    (problem,) = crashed.problems
+    assert (problem.path, problem.outcome) == ("b2.cpp", "crashed")
+    assert "worker" in problem.reason
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
