@@ -1,5 +1,9 @@
-"""v4_context_graph: the functions that a commit touched, among what the syntax trees say is around them."""
+"""v4_context_graph: the functions that a commit touched, among what the syntax trees say is around them.
 
+The build targets that it touched make documents of their own.
+"""
+
+from curriculum.families import cmake_targets
 from curriculum.families.context_graph import graph_documents
 from curriculum.families.rendered import Rendered
 from curriculum.graph.neighbourhood import Order, Step
@@ -36,5 +40,9 @@ ORDER = Order(
 
 
 def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
-    """The documents of one commit, whose tree the graph has."""
-    return graph_documents(commit, graph, family=FAMILY, order=ORDER)
+    """The documents of one commit, whose tree the graph has: of functions, then of build targets."""
+    functions = graph_documents(commit, graph, family=FAMILY, order=ORDER)
+    targets = cmake_targets.documents(commit, graph)
+    return Rendered(
+        documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
+    )
