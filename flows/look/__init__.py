@@ -21,7 +21,7 @@ from curriculum.store import Artefact, Store
 from flows.lines import count, number
 from flows.look.document_sheet import document_sheet
 from flows.look.documents import document_panels
-from flows.look.find import find
+from flows.look.find import find, store_of
 from flows.look.others import counts, plan, run
 from flows.look.page import page
 from flows.look.read import document_lines, documents, lines
@@ -39,7 +39,7 @@ def show(
     home: Path, what: str, wish: Wish, *, as_json: bool = False, html: Path | None = None
 ) -> None:
     """Find an artefact or a document and print it, or write it as a page."""
-    store = Store(home, dry=True)
+    store = store_of(home, what)
     artefact, wish = find(store, what, wish)
     if html:
         _write(as_page(store, artefact, wish), html)

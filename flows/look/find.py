@@ -17,6 +17,17 @@ LISTED = 3
 """How many of several candidates an error names."""
 
 
+def store_of(home: Path, what: str) -> Store:
+    """The workspace that a path lies in; for what is no path, the one at `home`.
+
+    Raises:
+        StoreError: for a path outside any workspace.
+    """
+    path = Path(what)
+    root = Store.containing(path / MANIFEST_NAME).root if path.exists() else home
+    return Store(root, dry=True)
+
+
 def find(store: Store, what: str, wish: Wish) -> tuple[Artefact, Wish]:
     """What is meant: an artefact by path or key, or the one that holds a document with such an id.
 

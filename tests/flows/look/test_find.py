@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.store import Artefact, Store
-from flows.look.find import find, ids_beginning
+from flows.look.find import find, ids_beginning, store_of
 from flows.look.wish import Wish
 from schemas.document import Document
 from schemas.errors import StoreError
@@ -35,6 +35,15 @@ def test_a_path_and_a_key_find_the_artefact_and_leave_the_wish(looked: Path) -> 
     artefact = _artefact(looked, "v6_enriched")
     for what in (str(artefact.path), str(artefact.files()[0]), artefact.key[:12]):
         assert _find(looked, what) == (artefact, Wish())
+
+
+def test_a_path_means_the_workspace_that_it_lies_in(looked: Path, tmp_path: Path) -> None:
+    artefact = _artefact(looked, "v6_enriched")
+    for what in (str(artefact.path), str(looked)):
+        assert store_of(tmp_path, what).root == looked
+    assert store_of(looked, artefact.key).root == looked
+    with pytest.raises(StoreError, match="no folder above it is a workspace"):
+        store_of(looked, str(tmp_path))
 
 
 def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) -> None:
