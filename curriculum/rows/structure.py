@@ -33,13 +33,12 @@ def structure(columns: Columns, layout: Layout, place: Place) -> None:
 
     The columns are all there. Pieces, where they are stored, are sound, and say which tokens encode no text.
     """
-    generated = _generated(columns)
-    silent = generated | (np.arange(layout.row_length) >= layout.valid[:, None])
+    silent = _generated(columns) | (np.arange(layout.row_length) >= layout.valid[:, None])
     for name, largest in _LARGEST.items():
         _codes(name, columns.tokens(name), largest, silent, place)
     sound = _chunks(columns, layout, place)
     columns, place = columns.only(sound), place.only(sound)
-    _levels(columns, generated[sound], place)
+    _levels(columns, silent[sound], place)
     for name in ("call_edges", "type_edges"):
         _edges(columns, name, place)
 
@@ -77,18 +76,18 @@ def _chunks(columns: Columns, layout: Layout, place: Place) -> Bools:
     return ~bad
 
 
-def _levels(columns: Columns, generated: Bools, place: Place) -> None:
+def _levels(columns: Columns, silent: Bools, place: Place) -> None:
     """dep_levels are those of the chunks; without pieces a 0 in a chunk may be a line of a gap."""
     found = columns.tokens("dep_levels")
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
     expected = _painted(columns, chunk, _rows(edges)[0], chunk["dep_level"])
-    expected[generated] = 0
-    wrong = found != expected
+    expected[silent] = 0
+    wrong = (found != expected) & ~(silent & (found > 0)) & (found <= LARGEST_LEVEL)
     if not columns.has("pieces"):
         wrong &= found > 0
     place.wrong_tokens(
         Rule.STRUCTURE,
-        wrong & (found <= LARGEST_LEVEL) & ~(generated & (found > 0)),
+        wrong,
         "it is the dep_level of the chunk that holds the token, 0 outside",
         lambda i, t: f"dep_levels is {found[i, t]} at token {t}, not {expected[i, t]}",
     )

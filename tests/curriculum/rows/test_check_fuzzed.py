@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.rows.check import check
+from schemas.structure import STRUCTURE_TOKENS
 
 DETERMINED = {
     "target_ids": 2**31,
@@ -32,11 +33,21 @@ LISTS = {*DETERMINED, "input_ids", "pieces", "document_ids"} - {
     "attention_pairs",
 }
 
+STRUCTS = ("pieces", "chunk_boundaries", "call_edges", "type_edges")
+
 
 @pytest.fixture
 def good(written: Any) -> Path:
     """A file of a few good rows."""
     folder: Path = written.folder
+    return folder / "part-00000.parquet"
+
+
+@pytest.fixture
+def structured(tmp_path: Path, encodings: Any, kit: Any) -> Path:
+    """The same with structure."""
+    items = [kit.enriched(item, number) for number, item in enumerate(encodings)]
+    folder: Path = kit.write(tmp_path / "structured", items).folder
     return folder / "part-00000.parquet"
 
 
@@ -68,6 +79,46 @@ def test_another_number_in_a_column_that_follows_from_the_rest_is_a_fault(
     different = changed(rows, column, data)
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), good.with_name("changed"))
     assert bool(check(good.with_name("changed")).num_faults) == different
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.integers(0, 2**32 - 1))
+def test_another_level_is_a_fault(structured: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    table = pq.read_table(structured)
+    rows = table.to_pylist()
+    levels = rows[random.integers(0, len(rows))]["dep_levels"]
+    levels[random.integers(0, len(levels))] += 1
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), structured.with_name("changed"))
+    assert check(structured.with_name("changed")).num_faults == 1
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.integers(0, 2**32 - 1))
+def test_structure_of_any_lengths_and_numbers_is_judged_without_falling_over(
+    structured: Path, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    table = pq.read_table(structured)
+    rows = table.to_pylist()
+    for row in rows:
+        for item in (item for name in STRUCTS for item in row[name]):
+            for name in item:
+                if random.random() < 0.01:
+                    item[name] = int(random.integers(-(2**31), 2**31))
+        name = random.choice([*STRUCTURE_TOKENS, *STRUCTS])
+        if random.random() < 0.3:
+            row[name] = (row[name] * 2)[: int(random.integers(0, 2 * len(row[name]) + 1))]
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), structured.with_name("changed"))
+    assert check(structured.with_name("changed")).rows == len(rows)
 
 
 @settings(

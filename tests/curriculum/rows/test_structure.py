@@ -244,15 +244,18 @@ def test_faults_of_pieces_are_told_once(structured: Any) -> None:
     assert [fault.rule for fault in report.faults] == [Rule.BOUNDARIES]
 
 
-def test_every_row_may_be_broken_at_once(structured: Any) -> None:
+@pytest.mark.parametrize(
+    ("column", "rule"), [("pieces", Rule.BOUNDARIES), ("chunk_boundaries", Rule.STRUCTURE)]
+)
+def test_every_row_may_be_broken_at_once(column: str, rule: Rule, structured: Any) -> None:
     path = structured.folder / "part-00000.parquet"
     table = pq.read_table(path)
     rows = table.to_pylist()
     for row in rows:
-        row["pieces"] = []
+        row[column][0]["doc"] = 77
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
     report = check(path)
-    assert {fault.rule for fault in report.faults} == {Rule.BOUNDARIES}
+    assert {fault.rule for fault in report.faults} == {rule}
     assert report.num_faults == len(rows)
 
 
