@@ -11,6 +11,7 @@ from curriculum.encode.documents import Bools, Fitted, Int32s, Outcome, Tokenise
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import LANGUAGES
+from schemas.document import ENRICHED_FAMILY
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
 Policy = Literal["divide", "route"]
@@ -25,7 +26,11 @@ ELISIONS: Mapping[str, str] = {
 
 
 def policy_of(family: str) -> Policy:
-    """What becomes of a document that doesn't fit even when all that may go is gone."""
+    """What becomes of a document that doesn't fit even when all that may go is gone.
+
+    What has structure is fitted as its base family, which has to be asked for.
+    """
+    assert family != ENRICHED_FAMILY, "its base family says"
     return "route" if family in ROUTED_FAMILIES else "divide"
 
 

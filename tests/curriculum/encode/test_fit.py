@@ -20,7 +20,7 @@ from curriculum.encode import (
     policy_of,
 )
 from curriculum.tokens import Encoding
-from schemas.document import FAMILIES
+from schemas.document import ENRICHED_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
 from schemas.packed_row import TEXT_PIECE
 
 BOS, EOS, NEWLINE = 4, 5, 2
@@ -190,10 +190,14 @@ def test_a_document_without_text_is_dropped() -> None:
 
 
 def test_targets_that_stand_last_are_routed_and_files_are_divided() -> None:
-    assert {family: policy_of(family) for family in FAMILIES if policy_of(family) == "route"} == {
-        "v4_context_graph": "route",
-        "v5_clang_graph": "route",
-    }
+    policies = {family: policy_of(family) for family in (*FILE_FAMILIES, *GRAPH_FAMILIES)}
+    routed = {family for family, policy in policies.items() if policy == "route"}
+    assert routed == {"v4_context_graph", "v5_clang_graph"}
+
+
+def test_documents_with_structure_are_fitted_as_their_base() -> None:
+    with pytest.raises(AssertionError, match="its base family says"):
+        policy_of(ENRICHED_FAMILY)
 
 
 PARTS = st.lists(
