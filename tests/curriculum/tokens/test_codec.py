@@ -212,6 +212,20 @@ def test_every_line_starts_at_a_token_border(trained: Tokenizer, texts: list[str
     assert len(ends) > 20
 
 
+def test_leading_space_ends_at_the_first_byte_that_is_none(trained: Tokenizer) -> None:
+    seen = {"some": 0, "none": 0, "all": 0}
+    for token, space in enumerate(trained.leading_space.tolist()):
+        text = trained.decode_bytes([token])
+        if not text.strip():
+            assert space == 0
+            seen["all"] += len(text) > 0
+        else:
+            assert not text[:space].strip()
+            assert text[space : space + 1].strip()
+            seen["some" if space else "none"] += 1
+    assert min(seen.values()) > 5
+
+
 def test_decode_shows_control_tokens_and_decode_bytes_does_not(trained: Tokenizer) -> None:
     ids = [trained.bos_id or 0, *trained.encode("int é").tolist(), trained.eos_id or 0]
     assert trained.decode(ids) == "<|bos|>int é<|eos|>"
