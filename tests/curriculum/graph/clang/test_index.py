@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.sample import unpack_samples
-from curriculum.graph.clang import Snapshot
+from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.snapshot import IndexedClass, IndexedFunction, digest_of
 from schemas.document import EdgeKind
 from tests.curriculum.graph.clang.conftest import IndexFiles, whole
@@ -231,6 +231,16 @@ def test_nothing_of_this_machine_stands_in_a_snapshot(
             assert not include.target.startswith(("/", ".."))
         assert str(Path.home()) not in repr(snapshot)
         assert "/tmp" not in repr(snapshot)
+
+
+def test_one_worker_makes_the_same_index_as_two(
+    snapshots: Mapping[str, Snapshot], tmp_path: Path
+) -> None:
+    (root,) = (each for each in unpack_samples(tmp_path / "samples") if each.name == "arena")
+    out = tmp_path / "index"
+    out.mkdir()
+    index_tree(root, root / "compile_commands.json", out, original=root, workers=1)
+    assert Snapshot.open(out) == snapshots["arena"]
 
 
 def test_includes_are_those_within_the_tree(snapshots: Mapping[str, Snapshot]) -> None:
