@@ -1,0 +1,252 @@
+"""The graph of a repository by its syntax trees: who calls, makes, overrides, inherits, names and holds what.
+
+Names are resolved by scope, arity, includes and the types of receivers, so every edge is labelled
+`syntactic`: an approximation that needs neither a compiler nor a build.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from curriculum.graph.definitions import Function, Type
+from curriculum.graph.facts import FileFacts, Symbol
+from curriculum.graph.index import facts_of
+from curriculum.graph.methods import Methods
+from curriculum.graph.names import TYPES, Scope, last_name
+from curriculum.graph.repository import Neighbour, NodeId, SourceFile
+from curriculum.graph.resolve import Resolver, Spaces, Target
+from curriculum.graph.scopes import Scopes
+from curriculum.graph.source_tree import CODE, SourceTree
+from schemas.change import TreeDelta
+from schemas.corpus import Language
+from schemas.document import EdgeKind
+
+Ends = dict[tuple[EdgeKind, NodeId], float]
+"""The confidence of edges by kind and far end."""
+
+
+class CallGraph:
+    """A RepositoryGraph that goes from commit to commit; a commit costs its changed files.
+
+    A declaration whose definition the tree has, a macro and a variable have no edges.
+    """
+
+    def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
+        """`read` gives the facts of a text."""
+        self._tree = SourceTree(facts_of=read)
+        self._edges = _Edges.of(self._tree)
+        self._answers: dict[NodeId, tuple[Neighbour, ...]] = {}
+
+    def apply(self, delta: TreeDelta) -> None:
+        """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
+        if self._tree.apply(delta):
+            self._edges.forget()
+        self._edges.forget_bodies()
+        self._answers.clear()
+
+    def paths(self) -> Iterable[str]:
+        """The files of the tree, sorted."""
+        return self._tree.paths()
+
+    def source(self, path: str) -> SourceFile:
+        """A file of the tree; a KeyError for a path that it hasn't."""
+        return self._tree.source(path)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The files in C and C++ that have no whole syntax tree, sorted."""
+        sources = (self._tree.source(path) for path in self._tree.paths())
+        return tuple(
+            each.file.path
+            for each in sources
+            if each.file.language in CODE and not each.facts.is_complete
+        )
+
+    def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
+        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        if node not in self._answers:
+            self._answers[node] = tuple(self._neighbours(node))
+        return self._answers[node]
+
+    def _neighbours(self, node: NodeId) -> list[Neighbour]:
+        sides = ((True, self._edges.outward(node)), (False, self._edges.inward(node)))
+        found = [
+            Neighbour(end, kind, outward, "syntactic", confidence)
+            for outward, ends in sides
+            for (kind, end), confidence in ends.items()
+        ]
+        return sorted(found, key=lambda each: (each.kind, not each.outward, each.node))
+
+
+@dataclass(kw_only=True, slots=True)
+class _Edges:
+    """The edges of nodes, found on demand."""
+
+    tree: SourceTree
+    scopes: Scopes
+    methods: Methods
+    resolver: Resolver
+    _spaces: dict[NodeId, Spaces] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, tree: SourceTree) -> "_Edges":
+        scopes = Scopes(tree=tree)
+        methods = Methods(scopes=scopes)
+        return cls(
+            tree=tree,
+            scopes=scopes,
+            methods=methods,
+            resolver=Resolver(scopes=scopes, methods=methods),
+        )
+
+    def forget(self) -> None:
+        """Forget what depends on declarations."""
+        self.scopes.forget()
+        self.methods.forget()
+        self.resolver.forget()
+
+    def forget_bodies(self) -> None:
+        """Forget what depends on the bodies of functions."""
+        self._spaces.clear()
+
+    def outward(self, node: NodeId) -> Ends:
+        """The edges that go out from a node."""
+        symbol = self.scopes.symbol(node)
+        ends: Ends = {}
+        if (function := self._function(node, symbol)) is not None:
+            self._note(ends, self._called(node, symbol))
+            for method in self._overridden(node, function):
+                ends.update((("overrides", base), 1.0) for base in method.nodes)
+        elif self._type(node, symbol) is not None:
+            ends.update((("inherits", base), 1.0) for base in self._bases(node))
+        else:
+            return ends
+        owners = self._owners(node, symbol)
+        ends.update((("member", owner), 1.0) for owner in owners)
+        for used in self._used(node, symbol, symbol.types):
+            if used != node and used not in owners:
+                ends["uses", used] = 1.0
+        return ends
+
+    def inward(self, node: NodeId) -> Ends:
+        """The edges that come in to a node: of all that name it, those that mean it."""
+        symbol = self.scopes.symbol(node)
+        if (function := self._function(node, symbol)) is not None:
+            return self._into_function(node, function)
+        if (found := self._type(node, symbol)) is not None:
+            return self._into_type(node, found)
+        return {}
+
+    def _into_function(self, node: NodeId, function: Function) -> Ends:
+        names: tuple[str, ...] = (function.name,)
+        if function.makes_its_class:
+            names = self.scopes.names_for(function.name)
+        ends = self._callers(node, names, "calls")
+        for other in self.methods.overriders(function):
+            if function in self.methods.overridden(other):
+                ends.update((("overrides", each), 1.0) for each in other.nodes)
+        return ends
+
+    def _into_type(self, node: NodeId, found: Type) -> Ends:
+        name = found.key[-1]
+        names = self.scopes.names_for(name)
+        ends = self._callers(node, names, "constructs")
+        for heir in self._standing(self.tree.heirs.nodes(each) for each in names):
+            if node in self._bases(heir):
+                ends["inherits", heir] = 1.0
+        for member in self._standing([self.tree.members.nodes(name)]):
+            if node in self._owners(member, self.scopes.symbol(member)):
+                ends["member", member] = 1.0
+        for user in self._standing([self.tree.users.nodes(name)]):
+            if user != node and ("member", user) not in ends:
+                symbol = self.scopes.symbol(user)
+                written = [each for each in symbol.types if last_name(each) == name]
+                if node in self._used(user, symbol, written):
+                    ends["uses", user] = 1.0
+        return ends
+
+    def _callers(self, node: NodeId, names: Sequence[str], kind: EdgeKind) -> Ends:
+        ends: Ends = {}
+        for caller in {each for name in names for each in self.tree.callers.nodes(name)}:
+            found = self._called(caller, self.scopes.symbol(caller), names)
+            best = max(
+                (t.confidence for t in found if t.node == node and t.kind == kind), default=0
+            )
+            if best:
+                ends[kind, caller] = best
+        return ends
+
+    def _called(
+        self, node: NodeId, symbol: Symbol, names: Sequence[str] | None = None
+    ) -> Iterator[Target]:
+        """What a function calls; only calls by some names, if they are given."""
+        scope = self.scopes.scope_of(node, symbol)
+        for call in self.tree.names(node.path).calls.get(node.number, ()):
+            if names is None or call.name in names:
+                found = self.resolver.targets(node.path, scope, call)
+                if found is None:
+                    spaces = self._spaces_of(node, symbol)
+                    found = self.resolver.by_arguments(node.path, call, spaces)
+                yield from found
+
+    def _note(self, ends: Ends, targets: Iterable[Target]) -> None:
+        for kind, node, confidence in targets:
+            if confidence > ends.get((kind, node), 0.0):
+                ends[kind, node] = confidence
+
+    def _spaces_of(self, node: NodeId, symbol: Symbol) -> Spaces:
+        if node not in self._spaces:
+            scope = self.scopes.scope_of(node, symbol)
+            self._spaces[node] = frozenset(
+                self.scopes.space(found.key)
+                for written in {*symbol.types, *filter(None, symbol.parameters)}
+                for found in self.scopes.resolve(node.path, scope, written)
+            )
+        return self._spaces[node]
+
+    def _function(self, node: NodeId, symbol: Symbol) -> Function | None:
+        """The function that a node stands for."""
+        if symbol.kind != "function":
+            return None
+        return self.scopes.functions_by_node(symbol.name).get(node)
+
+    def _type(self, node: NodeId, symbol: Symbol) -> Type | None:
+        """The type that a node stands for."""
+        if symbol.kind not in TYPES:
+            return None
+        found = self.scopes.type_at((*self.scopes.scope_of(node, symbol), symbol.name))
+        return found if found is not None and node in found.nodes else None
+
+    def _standing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
+        """Those that stand for functions or types, each once."""
+        for node in {each for some in nodes for each in some}:
+            symbol = self.scopes.symbol(node)
+            if self._function(node, symbol) is not None or self._type(node, symbol) is not None:
+                yield node
+
+    def _overridden(self, node: NodeId, function: Function) -> tuple[Function, ...]:
+        return self.methods.overridden(function) if function.scope else ()
+
+    def _bases(self, node: NodeId) -> list[NodeId]:
+        return [
+            each
+            for base in self.scopes.bases(node)
+            for each in self.scopes.nearest(node.path, base.nodes)
+            if each != node
+        ]
+
+    def _owners(self, node: NodeId, symbol: Symbol) -> tuple[NodeId, ...]:
+        """The class around a function or type."""
+        scope: Scope = self.scopes.scope_of(node, symbol)
+        found = self.scopes.type_at(scope)
+        if found is None or found.kind != "class":
+            return ()
+        return self.scopes.nearest(node.path, found.nodes)
+
+    def _used(self, node: NodeId, symbol: Symbol, written: Iterable[str]) -> set[NodeId]:
+        scope = self.scopes.scope_of(node, symbol)
+        return {
+            each
+            for name in written
+            for found in self.scopes.resolve(node.path, scope, name)
+            for each in self.scopes.nearest(node.path, found.nodes)
+        }

@@ -1,0 +1,145 @@
+"""Which names one file defines, calls and mentions: what the tables of a repository are made of."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from curriculum.graph.facts import CallForm, FileFacts, Symbol, SymbolKind
+from curriculum.graph.repository import NodeId
+
+Scope = tuple[str, ...]
+"""Namespaces and classes from the outermost inwards; of a class or namespace itself, its name included."""
+Numbers = Mapping[str, tuple[int, ...]]
+"""By name the symbols of one file, ascending."""
+
+TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
+_VERSION = re.compile(r"_*v?\d+(_\d+)*")
+
+
+class Written(NamedTuple):
+    """A call without its place: within one scope of one file, equal ones mean the same."""
+
+    form: CallForm
+    name: str
+    qualifier: tuple[str, ...]
+    receiver: str | None
+    arity: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """The names of one file."""
+
+    functions: Numbers
+    types: Numbers
+    macros: Numbers
+    callers: Numbers
+    """Who calls something of a name."""
+    heirs: Numbers
+    """Classes, by the last name of a base."""
+    aliases: Numbers
+    """By the last name of what they stand for."""
+    users: Numbers
+    """Functions and classes, by the last name of a type that they mention."""
+    members: Numbers
+    """By the innermost scope that has a name."""
+    calls: Mapping[int, tuple[Written, ...]]
+    """By function, each way of calling once."""
+
+
+def names_of(facts: FileFacts) -> Names:
+    """The names of a file's facts; costs a look at every symbol and call."""
+    tables: dict[str, defaultdict[str, list[int]]] = {
+        each: defaultdict(list)
+        for each in ("functions", "types", "macros", "heirs", "aliases", "users", "members")
+    }
+    for number, symbol in enumerate(facts.symbols):
+        for table, name in _entries(symbol):
+            tables[table][name].append(number)
+    calls: defaultdict[int, dict[Written, None]] = defaultdict(dict)
+    for call in facts.calls:
+        if call.caller >= 0:
+            written = Written(call.form, call.name, call.qualifier, call.receiver, call.arity)
+            calls[call.caller][written] = None
+    callers: defaultdict[str, list[int]] = defaultdict(list)
+    for number in sorted(calls):
+        for name in {written.name for written in calls[number]}:
+            callers[name].append(number)
+    return Names(
+        **{table: _frozen(numbers) for table, numbers in tables.items()},
+        callers=_frozen(callers),
+        calls={number: tuple(written) for number, written in calls.items()},
+    )
+
+
+def _entries(symbol: Symbol) -> Iterator[tuple[str, str]]:
+    if symbol.kind == "macro":
+        yield "macros", symbol.name
+        return
+    if symbol.kind == "variable":
+        return
+    yield "functions" if symbol.kind == "function" else "types", symbol.name
+    if symbol.kind == "alias":
+        yield "aliases", last_name(symbol.returns)
+    for name in {last_name(base) for base in symbol.bases}:
+        yield "heirs", name
+    for name in {last_name(each) for each in symbol.types}:
+        yield "users", name
+    scope = canonical(symbol.scope)
+    if scope:
+        yield "members", scope[-1]
+
+
+def _frozen(numbers: Mapping[str, list[int]]) -> Numbers:
+    return {name: tuple(each) for name, each in numbers.items()}
+
+
+def last_name(written: str) -> str:
+    """A name without what qualifies it.
+
+    >>> last_name("detail::Stage")
+    'Stage'
+    """
+    return written.rpartition("::")[2]
+
+
+def canonical(scope: Iterable[str]) -> Scope:
+    """A scope without anonymous namespaces and those that only say a version, which are inline.
+
+    >>> canonical(("fmt", "v11", "", "detail"))
+    ('fmt', 'detail')
+    """
+    return tuple(each for each in scope if each and not _VERSION.fullmatch(each))
+
+
+class Table:
+    """By name the symbols of all files of a tree."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, tuple[int, ...]]] = {}
+
+    def add(self, path: str, numbers: Numbers) -> None:
+        """Add those of a file that has none yet."""
+        for name, each in numbers.items():
+            self._files.setdefault(name, {})[path] = each
+
+    def remove(self, path: str, numbers: Numbers) -> None:
+        """Remove those of a file, which are the same that were added."""
+        for name in numbers:
+            files = self._files[name]
+            del files[path]
+            if not files:
+                del self._files[name]
+
+    def paths(self, name: str) -> Iterable[str]:
+        """The files that have a name, in no order."""
+        return self._files.get(name, {}).keys()
+
+    def nodes(self, name: str) -> list[NodeId]:
+        """The symbols of a name, sorted."""
+        files = self._files.get(name)
+        if files is None:
+            return []
+        return [NodeId(path, number) for path in sorted(files) for number in files[path]]
