@@ -2,12 +2,13 @@
 
 Only making an index needs libclang (the extra `clang`), and only its workers load it; reading one doesn't.
 
-    missing() -> versions() and Database.fingerprint() for the key -> index_tree() -> Snapshot.open()
+    missing() -> REVISION, versions() and read_database().fingerprint() for the key
+    index_tree() -> Snapshot.open()
 """
 
 from curriculum.graph.clang.configure import configure
 from curriculum.graph.clang.database import Database, read_database
-from curriculum.graph.clang.index import REVISION, index_tree, missing, versions
+from curriculum.graph.clang.index import REVISION, index_tree, missing, paths_of, versions
 from curriculum.graph.clang.snapshot import IndexReport, Snapshot
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "configure",
     "index_tree",
     "missing",
+    "paths_of",
     "read_database",
     "versions",
 ]
