@@ -144,6 +144,20 @@ def top_level_items(text: str, language: Language) -> tuple[Item, ...]:
     return outline(text, language).items
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Parsed:
+    """A syntax tree of a whole file."""
+
+    tree: tree_sitter.Tree
+
+
+@functools.lru_cache(maxsize=8)
+def parse(text: str, language: Language) -> Parsed | None:
+    """The syntax tree of a file; None where there is none."""
+    tree = _parse(text.encode(), language)
+    return None if tree is None else Parsed(tree)
+
+
 def _parse(data: bytes, language: Language) -> tree_sitter.Tree | None:
     if language not in _GRAMMARS or not data or len(data) > LARGEST_PARSED:
         return None
