@@ -158,9 +158,25 @@ class Matching:
             for node, entry in tree.items()
         ]
         found = [each for each in found if _may_be(item, scope, each)]
-        for preferred in (_defined, _here, _scoped, _same, _typed, _placed):
+        for preferred in (_defined, _here, _scoped, _same, _placed):
             found = preferred(item, found)
+        if len(found) > 1 and isinstance(item, IndexedFunction):
+            found = [each for each in found if _spells(graph, each, item.parameters)]
         return found[0].node if len(found) == 1 else None
+
+
+def _spells(graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]) -> bool:
+    """Whether a definition's text has all words of the types, in order: `long`, but not `int`."""
+    symbol = candidate.symbol
+    end = symbol.body.start if symbol.body else symbol.end
+    data = graph.source(candidate.node.path).file.blob.text.encode()
+    text = data[symbol.name_start : end].decode(errors="replace")
+    return _is_within(re.findall(r"\w+", " ".join(parameters)), re.findall(r"\w+", text))
+
+
+def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
+    rest = iter(long)
+    return all(each in rest for each in short)
 
 
 def _key(item: Indexed) -> str:
@@ -229,12 +245,6 @@ def _same(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
     return [each for each in found if each.is_same] or found
 
 
-def _typed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """Those of whose parameters the syntax tree knows most types; all of them agree."""
-    known = [sum(map(bool, each.symbol.parameters)) for each in found]
-    return [each for each, number in zip(found, known, strict=True) if number == max(known)]
-
-
 def _placed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
     """The one at the very place, where the bytes are the same too."""
     there = [each for each in found if each.is_same and each.symbol.name_start == item.name_start]
@@ -244,28 +254,33 @@ def _placed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
 _QUALIFIERS = frozenset(
     ("const", "volatile", "struct", "class", "union", "enum", "typename", "restrict", "__restrict")
 )
+_BUILT_IN = re.compile(
+    r"bool|char\d*(_t)?|wchar_t|short|int|long|signed|unsigned|float|double|void|u?int\w*_t|s?size_t"
+    r"|ptrdiff_t|nullptr_t|max_align_t|"
+)
 _WORD = re.compile(r"[A-Za-z_]\w*|[<>(]")
+_ANY_TYPE = frozenset(("auto", "decltype"))
 
 
 def type_name(spelling: str) -> str:
-    """The last word of a type's name, without template arguments; "" for a pointer to a function.
+    """What a syntax tree calls a type that a frontend writes out; `auto` for one that it can't name.
 
-    >>> type_name("const std::vector<int> &"), type_name("unsigned long")
-    ('vector', 'long')
+    >>> [type_name(each) for each in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
+    ['vector', '', 'auto']
     """
     depth, name = 0, ""
     for word in _WORD.findall(spelling):
-        if word == "(":
-            return ""
+        if word == "(" and not depth:
+            return "auto"
         depth += (word == "<") - (word == ">")
-        if depth == 0 and word not in (">", *_QUALIFIERS):
+        if not depth and word[-1] not in "<>(" and word not in _QUALIFIERS:
             name = word
-    return name
+    return "" if _BUILT_IN.fullmatch(name) else name
 
 
 def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
-    """Whether types can be the same; one whose name isn't known ("") can be any."""
+    """Whether the types can be the same; built-in ones have no name ("") in a syntax tree."""
     if len(indexed) != len(written):
         return False
-    pairs = ((type_name(a), b.split()[-1:]) for a, b in zip(indexed, written, strict=True))
-    return all(not spelt or not name or [name] == spelt for name, spelt in pairs)
+    pairs = zip(map(type_name, indexed), map(type_name, written), strict=True)
+    return all(a == b or a in _ANY_TYPE or b in _ANY_TYPE for a, b in pairs)

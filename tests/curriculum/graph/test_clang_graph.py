@@ -38,7 +38,7 @@ def symbols_of(text: str) -> Iterator[Symbol]:
         if found := _LINE.match(line):
             *scope, name = found["name"].split("::")
             body = Range(at + found.start("body"), at + found.end("body"))
-            types = [each.split()[-1] for each in (found["parameters"] or "").split(",") if each]
+            types = [each.split()[0] for each in (found["parameters"] or "").split(",") if each]
             yield Symbol(
                 kind="class" if line.startswith("class ") else "function",
                 name=name,
@@ -47,7 +47,7 @@ def symbols_of(text: str) -> Iterator[Symbol]:
                 end=at + len(line),
                 name_start=at + found.end("name") - len(name),
                 body=body if found["body"] != ";" else None,
-                parameters=tuple("" if each == "auto" else each for each in types),
+                parameters=tuple("" if each in ("int", "long") else each for each in types),
             )
         at += len(line)
 
@@ -104,6 +104,11 @@ class Names:
             if each.name in words and each.kind == "function"
         ]
         return [Neighbour(each, "calls", True, "syntactic", 1 / len(found)) for each, _ in found]
+
+
+def _types(text: str, symbol: Symbol) -> list[str]:
+    listed = text[symbol.name_start + len(symbol.name) :].split(")")[0].lstrip("(")
+    return [each.split()[0] for each in listed.split(",") if each]
 
 
 def delta(removed: Sequence[str] = (), **files: str) -> TreeDelta:
@@ -186,7 +191,7 @@ def snapshot(files: Mapping[str, str], *edges: Said) -> Snapshot:
                 body=each.body,
                 body_digest=digest_of(data[slice(*each.body)]) if each.body else "",
                 digest=digest_of(data[each.name_start : each.body.end]) if each.body else "",
-                parameters=tuple(f"const {type_} &" for type_ in each.parameters),
+                parameters=tuple(_types(text, each)),
                 min_arity=len(each.parameters),
                 max_arity=len(each.parameters),
                 is_template=False,
@@ -309,6 +314,13 @@ def test_a_private_function_of_another_file_is_no_callee() -> None:
     assert at(ClangGraph(Names(**files), found), "a") == ["calls b.cc:0 resolved"]
     moved = Names(a=files["a"], c="int anon::g() { 1; }\n")
     assert at(ClangGraph(moved, found), "a") == ["calls c.cc:0 syntactic"]
+
+
+def test_overloads_of_built_in_types_are_told_apart_by_their_words() -> None:
+    files = {"a": TWO["a"], "b": "int g(long i) { 1; }\nint g(int i) { 2; }\n"}
+    assert at(ClangGraph(Names(**files), TRUTH), "a") == ["calls b.cc:1 resolved"]
+    files["b"] = "int g(int i) { 1; }\nint g(int j) { 2; }\n"
+    assert len(at(ClangGraph(Names(**files), TRUTH), "a")) == 2
 
 
 def test_a_callee_with_other_parameters_is_a_guess() -> None:
