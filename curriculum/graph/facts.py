@@ -80,6 +80,19 @@ class Call:
     arity: int
     start: int
     """The first byte of the unqualified name."""
+    object: str = ""
+    """The receiver, or the member that is constructed, where it is one name whose type this file doesn't
+    tell: perhaps a member of a class that stands elsewhere."""
+
+
+class Member(NamedTuple):
+    """A data member of a class."""
+
+    owner: int
+    """The class, as an index into the file's symbols."""
+    name: str
+    type: str
+    """The name of its type, `Foo` for std::unique_ptr<Foo> and its like as well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,3 +110,5 @@ class FileFacts:
     """Bytes inside ERROR nodes of the best variant; num_bytes where there is no tree at all."""
     is_complete: bool
     """Whether the file was parsed to its end within the limits; without a tree there are no symbols."""
+    members: tuple[Member, ...] = ()
+    """In the order of the text."""
