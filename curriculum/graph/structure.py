@@ -1,10 +1,10 @@
 """The structure of one contiguous piece of code: categories, depth, siblings and kinds of nodes over bytes.
 
-A comment is a comment everywhere, in a function as well. Bytes in an ERROR and bytes that were blanked
-before parsing have no node: type, depth and sibling are 0, their category is that of what is around.
+A comment is a comment everywhere, in a function as well. Bytes in an ERROR, bytes that were blanked before
+parsing and backslashes that continue a line have no node: type, depth and sibling are 0, their category is
+that of what is around.
 """
 
-import functools
 import re
 from dataclasses import dataclass
 
@@ -25,16 +25,16 @@ from curriculum.graph.nodes import (
     Flags,
     Ints,
     Nodes,
-    bucket_table,
     deepest,
     follow,
     nodes_of,
 )
-from curriculum.graph.syntax_tree import _grammar, _parse
+from curriculum.graph.syntax_tree import parse
 from schemas.corpus import Language
-from schemas.node_types import NO_NODE
+from schemas.node_types import NO_NODE, NODE_TYPES
 from schemas.structure import LARGEST_LEVEL
 
+_PURE = NODE_TYPES["pure_virtual_clause"]
 _GUARD = re.compile(rb"#[ \t]*ifndef[ \t]+(\w+)[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1\b[^\n]*")
 _GUARD_END = re.compile(rb"[ \t]*#[ \t]*endif\b")
 
@@ -54,10 +54,9 @@ class CodeStructure:
 def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStructure:
     """The structure of a piece whose facts are known; never fails, at about 2 MB/s with the parse."""
     raw = text.encode()
-    data = np.frombuffer(raw, dtype=np.uint8)
-    parsed = _parse(raw, language)
+    parsed = parse(text, language)
     if parsed is None:
-        nothing = np.zeros(len(data), dtype=np.uint8)
+        nothing = np.zeros(len(raw), dtype=np.uint8)
         return CodeStructure(
             structure_ids=nothing + OTHER,
             ast_depth=nothing,
@@ -65,17 +64,10 @@ def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStruc
             ast_node_type=nothing,
             chunks=(),
         )
-    nodes = nodes_of(parsed, _buckets(language))
-    blanked = np.zeros(len(data), dtype=bool)
-    return _of_nodes(raw, nodes, blanked, facts)
+    return _of_nodes(raw, nodes_of(parsed.tree), facts)
 
 
-@functools.cache
-def _buckets(language: Language) -> Bytes:
-    return bucket_table(_grammar(language))
-
-
-def _of_nodes(raw: bytes, nodes: Nodes, blanked: Flags, facts: FileFacts) -> CodeStructure:
+def _of_nodes(raw: bytes, nodes: Nodes, facts: FileFacts) -> CodeStructure:
     data = np.frombuffer(raw, dtype=np.uint8)
     found = categories(nodes)
     own = things(nodes, found)
@@ -83,8 +75,8 @@ def _of_nodes(raw: bytes, nodes: Nodes, blanked: Flags, facts: FileFacts) -> Cod
     node = deepest(nodes.start, nodes.end, around, len(data))
     owner = deepest(nodes.start[own.node], nodes.end[own.node], own.parent, len(data))
     ids = np.where(node >= 0, found.of[node], OTHER).astype(np.uint8)
-    shell = (node < 0) | IS_SHELL[nodes.kind[node]]
-    _lead(raw, blanked & shell, ids, owner)
+    blanked = is_solid(data) & ~((node >= 0) & is_token(nodes)[node])
+    _lead(raw, blanked & ((node < 0) | IS_SHELL[nodes.kind[node]]), ids, owner)
     _mark_guard(raw, ids, owner)
     known = (node >= 0) & ~in_error(nodes)[node] & ~blanked
     return CodeStructure(
@@ -94,6 +86,18 @@ def _of_nodes(raw: bytes, nodes: Nodes, blanked: Flags, facts: FileFacts) -> Cod
         ast_node_type=np.where(known, nodes.kind[node], NO_NODE).astype(np.uint8),
         chunks=chunks_of(data, ids, owner, own.kind, names_of(owner, own.kind, facts.symbols)),
     )
+
+
+def is_token(nodes: Nodes) -> Flags:
+    """[n] whether a node has no nodes inside: only white space and what was blanked is in none.
+
+    The grammar keeps one token to itself, the 0 of `= 0`.
+    """
+    token: Flags = nodes.kind == _PURE
+    childless = np.ones(len(token), dtype=bool)
+    childless[nodes.parent[1:]] = False
+    token |= childless
+    return token
 
 
 def in_error(nodes: Nodes) -> Flags:

@@ -1,0 +1,349 @@
+import doctest
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.families import v6_enriched
+from curriculum.families.check_structure import check_structure
+from curriculum.families.render import render
+from curriculum.families.v6_enriched import enrich
+from curriculum.families.write import EnrichedWriter, documents_in, read_documents, write_documents
+from schemas.change import FileChange
+from schemas.document import (
+    FILE_FAMILIES,
+    Chunk,
+    Document,
+    Edge,
+    EdgeKind,
+    EdgeLabel,
+    Part,
+    Provenance,
+    document_id,
+)
+from schemas.structure import ENRICHED_SCHEMA, LABEL_CODES, RUN_COLUMNS, STRUCTURE_CODES, Structure
+
+MakeChange = Callable[..., FileChange]
+NAMES = {code: name for name, code in STRUCTURE_CODES.items()}
+BEFORE = """#include "shape.h"
+
+namespace geo {
+
+class Shape {
+ public:
+  virtual double area() const { return 0; }
+  int id;
+};
+
+class Square : public Shape {
+ public:
+  double area() const override { return side(); }
+  double side() const { return 2; }
+};
+
+int twice(int x) { return 2 * x; }
+
+}  // namespace geo
+"""
+AFTER = BEFORE.replace("2 * x", "x + x")
+
+
+def at(document: Document, structure: Structure, text: str) -> dict[str, int | str]:
+    """What is known of the first byte of a text that the document has once."""
+    data = document.text.encode()
+    assert data.count(text.encode()) == 1, text
+    place = data.index(text.encode())
+    run = next(number for number, end in enumerate(structure.ends) if end > place)
+    values = {name: getattr(structure, name)[run] for name in RUN_COLUMNS}
+    return values | {"category": NAMES[structure.structure_ids[run]]}
+
+
+def named(structure: Structure, name: str) -> int:
+    return next(number for number, chunk in enumerate(structure.chunks) if chunk.name == name)
+
+
+@pytest.fixture(scope="module")
+def file_documents(make_change: MakeChange) -> list[Document]:
+    return list(render(make_change(BEFORE, AFTER), FILE_FAMILIES).documents)
+
+
+def test_every_family_of_files_gets_structure(file_documents: list[Document]) -> None:
+    assert {document.family for document in file_documents} == set(FILE_FAMILIES)
+    for document in file_documents:
+        structure = enrich(document)
+        check_structure(document, structure)
+        assert (
+            at(document, structure, "File:" if "File:" in document.text else "@file")["category"]
+            == "comment"
+        )
+        assert len(structure.chunks) > 6
+        assert structure.type_edges
+
+
+def test_changes_are_not_parsed(file_documents: list[Document]) -> None:
+    document = next(each for each in file_documents if each.family == "v3_simple")
+    structure = enrich(document)
+    assert at(document, structure, "2 * x") == {
+        "category": "other",
+        "structure_ids": STRUCTURE_CODES["other"],
+        "ast_depth": 0,
+        "sibling_index": 0,
+        "ast_node_type": 0,
+    }
+    (full,) = (
+        part
+        for part in document.parts
+        if part.kind == "code" and "twice" in part_text(document, part)
+    )
+    assert min(chunk.start for chunk in structure.chunks) >= min(
+        part.start for part in document.parts if part.kind == "code"
+    )
+    assert structure.chunks[named(structure, "geo::twice")].start >= full.start
+
+
+def part_text(document: Document, part: Part) -> str:
+    return document.text.encode()[part.start : part.end].decode()
+
+
+def test_a_file_s_structure_doesn_t_depend_on_what_stands_above_it(
+    file_documents: list[Document],
+) -> None:
+    """The same file under four headers."""
+    tails = []
+    for document in file_documents:
+        if "2 * x; }" not in document.text.split("FULL FILE")[-1]:
+            structure = enrich(document)
+            offset = min(part.start for part in document.parts if part.kind == "code")
+            runs = [end - offset for end in structure.ends if end > offset]
+            values = [getattr(structure, name)[-len(runs) :] for name in RUN_COLUMNS]
+            names = [
+                (chunk.start - offset, chunk.name, chunk.dep_level) for chunk in structure.chunks
+            ]
+            tails.append((runs, values, names, structure.call_edges, structure.type_edges))
+    assert len(tails) == 4
+    assert all(tail == tails[0] for tail in tails)
+
+
+def test_edges_within_a_file_are_what_its_syntax_tells(file_documents: list[Document]) -> None:
+    structure = enrich(file_documents[0])
+    calls = {(edge.source, edge.target): edge.label for edge in structure.call_edges}
+    types = {(edge.source, edge.target) for edge in structure.type_edges}
+    area, side = named(structure, "geo::Square::area"), named(structure, "geo::Square::side")
+    square, shape = named(structure, "geo::Square"), named(structure, "geo::Shape")
+    assert calls == {(area, side): LABEL_CODES["syntactic"]}
+    assert {(square, shape), (area, square), (area, named(structure, "geo::Shape::area"))} <= types
+    assert structure.chunks[shape].dep_level == 1
+    assert structure.chunks[square].dep_level == 2
+    assert structure.chunks[named(structure, "geo::twice")].dep_level == 1
+
+
+def test_other_languages_have_no_structure(make_change: MakeChange) -> None:
+    change = make_change(None, "add_library(a a.cc)\n", path="CMakeLists.txt", language="cmake")
+    (document,) = render(change, ["v2_simple"]).documents
+    structure = enrich(document)
+    check_structure(document, structure)
+    assert structure == Structure(
+        ends=(len(document.text.encode()),),
+        structure_ids=(0,),
+        ast_depth=(0,),
+        sibling_index=(0,),
+        ast_node_type=(0,),
+        chunks=(),
+        call_edges=(),
+        type_edges=(),
+    )
+
+
+def test_a_text_without_bytes_has_no_runs() -> None:
+    document = context([])
+    check_structure(document, enrich(document))
+    assert enrich(document).ends == ()
+
+
+Shown = tuple[str, str, list[str]]
+"""A chunk: its qualified name, what it is, and its ranges; marks stand between two of them."""
+
+
+def context(shown: list[Shown], *edges: tuple[int, int, EdgeKind, EdgeLabel]) -> Document:
+    text = ""
+    parts: list[Part] = []
+    chunks: list[Chunk] = []
+    provenance: list[Provenance] = []
+
+    def add(more: str, source: int) -> None:
+        nonlocal text
+        start = len(text.encode())
+        text += more
+        kind = "target" if chunks and len(chunks) == len(shown) - 1 else "context"
+        parts.append(Part(kind=kind, start=start, end=len(text.encode()), source=source))  # type: ignore[arg-type]
+
+    for name, symbol, ranges in shown:
+        first = len(parts)
+        add("\n// File: a.cc\n", -1)
+        for number, each in enumerate(ranges):
+            if number:
+                add("// …\n", -1)
+            add(each, len(provenance))
+            provenance.append(
+                Provenance(
+                    repository="sample",
+                    commit="c" * 40,
+                    path="a.cc",
+                    blob="b" * 40,
+                    start=0,
+                    end=len(each.encode()),
+                    lineage="sample:a.cc",
+                )
+            )
+        chunks.append(
+            Chunk(
+                first_part=first,
+                last_part=len(parts),
+                name=name,
+                symbol=symbol,
+                form="whole",
+                hop=0,
+            )
+        )
+    return Document(
+        text=text,
+        family="v4_context_graph",
+        language="cpp",
+        licence="MIT",
+        timestamp=1,
+        parts=tuple(parts),
+        spans=(),
+        provenance=tuple(provenance),
+        lineage="sample:a.cc",
+        chunks=tuple(chunks),
+        edges=tuple(
+            Edge(source=source, target=target, kind=kind, label=label, confidence=1.0)
+            for source, target, kind, label in edges
+        ),
+    )
+
+
+CONTEXT = context(
+    [
+        ("geo::Shape", "class", ["class Shape {\n", "  int id;\n", "};\n"]),
+        (
+            "geo::Shape::area",
+            "function",
+            ["/// the area\ndouble Shape::area() { return half(); }\n"],
+        ),
+        ("geo::half", "function", ["// why é\nint half() { return 1; }\n"]),
+        ("geo::use", "function", ["void use(Shape& s) { s.area(); half(); use(s); }\n"]),
+    ],
+    (1, 0, "member", "resolved"),
+    (1, 2, "calls", "resolved"),
+    (3, 0, "uses", "syntactic"),
+    (3, 1, "calls", "overridden"),
+    (3, 1, "constructs", "resolved"),
+    (3, 2, "calls", "dependent"),
+    (3, 3, "calls", "syntactic"),
+)
+
+
+def test_edges_of_a_context_document_join_its_structure_chunks() -> None:
+    structure = enrich(CONTEXT)
+    check_structure(CONTEXT, structure)
+    shape, area, half, use = (
+        named(structure, name)
+        for name in ("geo::Shape", "geo::Shape::area", "geo::half", "geo::use")
+    )
+    calls = [(edge.source, edge.target, edge.label) for edge in structure.call_edges]
+    assert calls == [
+        (area, half, LABEL_CODES["resolved"]),
+        (use, area, LABEL_CODES["resolved"]),
+        (use, half, LABEL_CODES["dependent"]),
+        (use, use, LABEL_CODES["syntactic"]),
+    ]
+    types = [(edge.source, edge.target) for edge in structure.type_edges]
+    assert types == [(area, shape), (use, shape)]
+    levels = [structure.chunks[number].dep_level for number in (shape, area, half, use)]
+    assert levels == [1, 2, 1, 2]
+
+
+def test_chunks_of_a_context_document_have_the_names_that_the_graph_knows() -> None:
+    structure = enrich(CONTEXT)
+    names = [chunk.name for chunk in structure.chunks if NAMES[chunk.kind] != "comment"]
+    assert names == ["geo::Shape", "geo::Shape::area", "geo::half", "geo::use"]
+    data = CONTEXT.text.encode()
+    shape = structure.chunks[0]
+    assert data[shape.start : shape.end].decode() == "class Shape {\n// …\n  int id;\n// …\n};"
+
+
+def test_a_chunk_that_can_t_be_parsed_leaves_its_edges_out() -> None:
+    document = context(
+        [("f", "function", ["\n"]), ("g", "function", ["void g() { f(); }\n"])],
+        (1, 0, "calls", "resolved"),
+    )
+    structure = enrich(document)
+    check_structure(document, structure)
+    assert structure.call_edges == ()
+    assert len(structure.chunks) == 1
+
+
+def test_documents_and_structure_are_written_and_read_back(
+    file_documents: list[Document], tmp_path: Path
+) -> None:
+    found = [*file_documents, CONTEXT]
+    structures = [enrich(document) for document in found]
+    with EnrichedWriter(tmp_path, rows_per_file=4) as writer:
+        for document, structure in zip(found, structures, strict=True):
+            writer.append(document, structure)
+    assert writer.count == len(found)
+    assert len(list(tmp_path.iterdir())) == -(-len(found) // 4)
+    table = pa.Table.from_batches(read_documents(tmp_path))
+    assert table.schema.equals(ENRICHED_SCHEMA)
+    assert [row["text"] for row in table.to_pylist()] == [document.text for document in found]
+    for row, document, structure in zip(table.to_pylist(), found, structures, strict=True):
+        assert row["document_id"] == document_id("v6_enriched", document.text)
+        assert row["base_document_id"] == document.document_id
+        assert row["family"] == "v6_enriched"
+        assert row["num_bytes"] == len(document.text.encode()) == structure.ends[-1]
+        assert tuple(row["run_ends"]) == structure.ends
+        for name in RUN_COLUMNS:
+            assert tuple(row[f"run_{name}"]) == getattr(structure, name)
+        for column, values in (
+            ("structure_chunks", structure.chunks),
+            ("call_edges", structure.call_edges),
+            ("type_edges", structure.type_edges),
+        ):
+            assert row[column] == [
+                {field: getattr(value, field) for field in value.__slots__} for value in values
+            ]
+
+
+def test_documents_come_back_as_they_were(file_documents: list[Document], tmp_path: Path) -> None:
+    found = [*file_documents, CONTEXT]
+    write_documents(found, tmp_path, rows_per_file=4)
+    assert list(documents_in(tmp_path)) == found
+
+
+def test_equal_documents_give_equal_files(file_documents: list[Document], tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        with EnrichedWriter(tmp_path / name) as writer:
+            for document in file_documents:
+                writer.append(document, enrich(document))
+        (file,) = (tmp_path / name).iterdir()
+        digests.append(hashlib.sha256(file.read_bytes()).hexdigest())
+    assert digests[0] == digests[1]
+
+
+def test_no_documents_give_one_file_of_the_schema(tmp_path: Path) -> None:
+    EnrichedWriter(tmp_path).close()
+    (file,) = tmp_path.iterdir()
+    assert pq.read_schema(file).equals(ENRICHED_SCHEMA)
+    assert list(documents_in(tmp_path)) == []
+
+
+def test_examples_are_true() -> None:
+    done = doctest.testmod(v6_enriched)
+    assert done.attempted
+    assert done.failed == 0
