@@ -10,6 +10,8 @@ from curriculum.graph.line_ranges import Lines, outside_bodies, size_of, with_te
 from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 from schemas.document import ChunkForm, EdgeKind, EdgeLabel
 
+SMALL_BODY = 256
+"""Bytes inside of a body; to leave out fewer costs more sense than it saves."""
 WHOLE_FILE = -1
 """The number of a node that stands for a file."""
 
@@ -101,7 +103,7 @@ class Ledger:
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
         """How a node can be shown as things stand, the fullest first; none where its lines are shown.
 
-        Without `in_full`, a function is shown by its signature.
+        Without `in_full`, a function is shown by its signature unless its body is small.
         """
         if self._is_skeleton(node):
             lines = self._skeleton(node)
@@ -111,8 +113,9 @@ class Ledger:
         if is_cut or not self._shown[node.path].missing([span]):
             return []
         signature = outside_bodies(self._text(node.path), span, [symbol(self.graph, node)])
-        full = [Form("whole", (span,))] if in_full or signature == (span,) else []
-        return full if signature == (span,) else [*full, Form("signature", signature)]
+        saved = size_of([span]) - size_of(signature)
+        full = [Form("whole", (span,))] if in_full or saved <= SMALL_BODY else []
+        return [*full, Form("signature", signature)] if saved else full
 
     def take(self, fragment: Fragment) -> bool:
         """Show a fragment if the budget allows it and no skeleton would be left without a line."""

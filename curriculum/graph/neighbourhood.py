@@ -21,6 +21,8 @@ LARGEST_SHARE = 8
 """A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
 STEP_SHARE = 2
 """Fragments that one kind of step led to take one part in so many: what everything calls leaves room."""
+TURN = 1
+"""How much farther away the other callers of a callee count, and the other callees of a caller."""
 MISSES = 64
 """The search ends when so many in a row were too large for what is left."""
 
@@ -95,7 +97,7 @@ class _Search:
     def run(self, targets: Sequence[NodeId]) -> None:
         self._seen.update(targets)
         for node in targets:
-            self._expand(node, distance=0, hop=0)
+            self._look_around(node, self.order.near, distance=0, hop=1)
         self._look_at_files(targets)
         misses = 0
         while self._waiting and misses < MISSES:
@@ -106,27 +108,42 @@ class _Search:
             forms = self.ledger.forms(place.node, in_full=place.hop < DISTANT)
             if any(self._take(place, form) for form in forms):
                 misses = 0
-                self._expand(place.node, distance=place.distance, hop=place.hop)
+                self._expand(place)
             else:
                 misses += bool(forms)
 
-    def _expand(self, node: NodeId, *, distance: int, hop: int) -> None:
-        if node.number == WHOLE_FILE:
+    def _expand(self, place: _Place) -> None:
+        if place.node.number == WHOLE_FILE:
             return
-        steps = self.order.far if hop else self.order.near
+        kind, outward = place.step
+        back = (kind, not outward) if kind == "calls" else None
+        far = self.order.far
+        self._look_around(place.node, far, distance=place.distance, hop=place.hop + 1, back=back)
+
+    def _look_around(
+        self,
+        node: NodeId,
+        steps: Sequence[Step],
+        *,
+        distance: int,
+        hop: int,
+        back: tuple[EdgeKind, bool] | None = None,
+    ) -> None:
+        """Let what these steps lead to wait for its turn; the way `back` is longer."""
         ranks = {(step.kind, step.outward): rank for rank, step in enumerate(steps)}
         for near in self.graph.neighbours(node):
-            rank = ranks.get((near.kind, near.outward))
+            step = (near.kind, near.outward)
+            rank = ranks.get(step)
             if rank is None or near.node in self._seen:
                 continue
             ends = (node, near.node) if near.outward else (near.node, node)
             place = _Place(
-                distance=distance + steps[rank].cost,
+                distance=distance + steps[rank].cost + TURN * (step == back),
                 rank=rank,
                 doubt=-near.confidence,
                 folders=folders_between(node.path, near.node.path),
                 node=near.node,
-                hop=hop + 1,
+                hop=hop,
                 via=Link(*ends, near.kind, near.label, near.confidence),
             )
             heappush(self._waiting, place)

@@ -114,7 +114,7 @@ def chain() -> Toy:
     """f0 calls f1, which calls f2, and so on; f0 has two callers."""
     graph = Toy()
     for number in range(6):
-        graph.add(f"src/{number}.cc", f"f{number}", function(f"f{number}"))
+        graph.add(f"src/{number}.cc", f"f{number}", function(f"f{number}", 300))
     for name in ("near", "sure"):
         graph.add("src/callers.cc", name, function(name))
     for number in range(5):
@@ -136,6 +136,25 @@ def test_what_is_distant_is_shown_by_its_signature(chain):
     assert [found[f"f{number}"].form for number in range(1, 6)] == ["whole"] * 2 + ["signature"] * 3
     assert chain.text(found["f3"]) == "void f3() {\n…\n}\n"
     assert [found[f"f{number}"].hop for number in range(1, 6)] == [1, 2, 3, 4, 5]
+
+
+def test_a_small_body_is_shown_however_distant(chain):
+    chain.add("src/6.cc", "small", function("small"))
+    chain.join("f4", "calls", "small")
+    fragments = around(chain, "f0")
+    found = dict(zip(names_of(chain, fragments), fragments, strict=True))
+    assert (found["small"].hop, found["small"].form) == (5, "whole")
+
+
+def test_other_callers_of_a_callee_count_as_farther(chain):
+    chain.add("src/x.cc", "other", function("other"))
+    chain.join("other", "calls", "f1")
+    names = names_of(chain, around(chain, "f0"))
+    assert names.index("f2") < names.index("other")
+    chain.add("src/x.cc", "above", function("above"))
+    chain.join("above", "calls", "near")
+    names = names_of(chain, around(chain, "f0"))
+    assert names.index("f2") < names.index("above") < names.index("other")
 
 
 def test_the_edge_that_led_to_a_node_joins_it_to_one_that_is_nearer(chain):
