@@ -53,11 +53,8 @@ class Coverage:
     """Matched, and the same byte by byte: their edges are the frontend's."""
     partial: int
     """Covered, but only units with errors hold them: edges may lack."""
-
-    @property
-    def fallback(self) -> int:
-        """Functions whose edges are the syntax tree's."""
-        return self.functions - self.covered
+    fallback: int
+    """Not covered: their edges are the syntax tree's."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -130,6 +127,7 @@ class ClangGraph:
             matched=sum(1 for node in nodes if self._matching.items_of(node)),
             covered=len(covered),
             partial=sum(1 for items in covered if all(item.is_partial for item in items)),
+            fallback=len(nodes) - len(covered),
         )
 
     def is_covered(self, node: NodeId) -> bool:
