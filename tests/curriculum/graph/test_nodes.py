@@ -37,14 +37,14 @@ def test_the_deepest_is_what_a_painter_leaves_on_top(
     painted = [-1] * size
     for number, (start, end, _) in enumerate(ranges):
         painted[start:end] = [number] * (end - start)
-    start, end, parent = np.array(ranges, dtype=np.int32).reshape(-1, 3).T
-    assert deepest(start, end, parent, size).tolist() == painted
+    table = np.array(ranges, dtype=np.int32).reshape(-1, 3)
+    assert deepest(table[:, 0], table[:, 1], table[:, 2], size).tolist() == painted
 
 
 def test_the_painter_s_ranges_are_not_all_trivial() -> None:
     ranges = np.array([[0, 6, -1], [0, 2, 0], [1, 2, 1], [2, 2, 0], [4, 6, 0], [5, 6, 4]])
-    start, end, parent = ranges.T.astype(np.int32)
-    found = deepest(start, end, parent, 7)
+    table = ranges.astype(np.int32)
+    found = deepest(table[:, 0], table[:, 1], table[:, 2], 7)
     assert found.tolist() == [1, 2, 0, 0, 4, 5, -1]
 
 
