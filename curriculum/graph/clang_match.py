@@ -220,9 +220,15 @@ def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> boo
     else:
         fits = symbol.kind == item.kind and (symbol.body is not None or item.kind == "alias")
         is_member = symbol.parent >= 0
-    if is_member and candidate.scope[-1:] != scope[-1:]:
-        return False
+    if fits and is_member and candidate.scope[-1:] != scope[-1:]:
+        return candidate.is_same and _is_friend(item, scope, candidate)
     return fits and scope[max(0, len(scope) - len(candidate.scope)) :] == candidate.scope
+
+
+def _is_friend(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
+    """Whether a definition inside a class is a function of the namespace around it."""
+    is_free = isinstance(item, IndexedFunction) and item.kind == "function"
+    return is_free and _is_within(scope, candidate.scope)
 
 
 def _defined(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:

@@ -283,6 +283,17 @@ def test_a_namespace_that_a_macro_opens_does_not_hide_a_function() -> None:
     assert at(ClangGraph(Names(**TWO), found), "a") == ["calls b.cc:0 resolved"]
 
 
+def test_a_friend_that_its_class_defines_is_a_function_of_the_namespace() -> None:
+    files = {"a": "int n::C::f() { g(1); }\n", "b": TWO["b"]}
+    found = changed(snapshot(files, calls("n::C::f", "g")), "f", qualified="n::f", kind="function")
+    tree = Names(**files)
+    source = tree.files["a.cc"]
+    (friend,) = source.facts.symbols
+    facts = replace(source.facts, symbols=(replace(friend, parent=0),))
+    tree.files["a.cc"] = replace(source, facts=facts)
+    assert at(ClangGraph(tree, found), "a") == ["calls b.cc:0 resolved"]
+
+
 def test_functions_of_the_same_text_keep_their_own_callees() -> None:
     files = {
         "a": "int x::f() { h(); }\nint y::f() { h(); }\n",
