@@ -139,7 +139,7 @@ class _Edges:
     def _into_function(self, node: NodeId, function: Function) -> Ends:
         names: tuple[str, ...] = (function.name,)
         if function.makes_its_class:
-            names = self.scopes.names_for(function.name)
+            names = self.scopes.names_making(function.name)
         ends = self._callers(node, names, "calls")
         for other in self.methods.overriders(function):
             if function in self.methods.overridden(other):
@@ -149,7 +149,7 @@ class _Edges:
     def _into_type(self, node: NodeId, found: Type) -> Ends:
         name = found.key[-1]
         names = self.scopes.names_for(name)
-        ends = self._callers(node, names, "constructs")
+        ends = self._callers(node, self.scopes.names_making(name), "constructs")
         for heir in self._standing(self.tree.heirs.nodes(each) for each in names):
             if node in self._bases(heir):
                 ends["inherits", heir] = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from curriculum.graph.facts import CallForm, FileFacts, Symbol, SymbolKind
+from curriculum.graph.facts import Call, CallForm, FileFacts, Symbol, SymbolKind
 from curriculum.graph.repository import NodeId
 
 Scope = tuple[str, ...]
@@ -26,6 +26,7 @@ class Written(NamedTuple):
     qualifier: tuple[str, ...]
     receiver: str | None
     arity: int
+    object: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +46,12 @@ class Names:
     """Functions and classes, by the last name of a type that they mention."""
     members: Numbers
     """By the innermost scope that has a name."""
+    holders: Numbers
+    """Classes, by the last name of a data member's type."""
     calls: Mapping[int, tuple[Written, ...]]
     """By function, each way of calling once."""
+    fields: Mapping[int, Mapping[str, str]]
+    """By class the types of its data members."""
 
 
 def names_of(facts: FileFacts) -> Names:
@@ -61,8 +66,7 @@ def names_of(facts: FileFacts) -> Names:
     calls: defaultdict[int, dict[Written, None]] = defaultdict(dict)
     for call in facts.calls:
         if call.caller >= 0:
-            written = Written(call.form, call.name, call.qualifier, call.receiver, call.arity)
-            calls[call.caller][written] = None
+            calls[call.caller][_written(call)] = None
     callers: defaultdict[str, list[int]] = defaultdict(list)
     for number in sorted(calls):
         for name in {written.name for written in calls[number]}:
@@ -70,8 +74,28 @@ def names_of(facts: FileFacts) -> Names:
     return Names(
         **{table: _frozen(numbers) for table, numbers in tables.items()},
         callers=_frozen(callers),
+        holders=_holders(facts),
         calls={number: tuple(written) for number, written in calls.items()},
+        fields=_fields(facts),
     )
+
+
+def _written(call: Call) -> Written:
+    return Written(call.form, call.name, call.qualifier, call.receiver, call.arity, call.object)
+
+
+def _holders(facts: FileFacts) -> Numbers:
+    owners: defaultdict[str, set[int]] = defaultdict(set)
+    for member in facts.members:
+        owners[last_name(member.type)].add(member.owner)
+    return {name: tuple(sorted(numbers)) for name, numbers in owners.items()}
+
+
+def _fields(facts: FileFacts) -> Mapping[int, Mapping[str, str]]:
+    fields: defaultdict[int, dict[str, str]] = defaultdict(dict)
+    for member in facts.members:
+        fields[member.owner][member.name] = member.type
+    return dict(fields)
 
 
 def _entries(symbol: Symbol) -> Iterator[tuple[str, str]]:

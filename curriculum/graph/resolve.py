@@ -113,6 +113,9 @@ class Resolver:
         if call.receiver:
             classes = self.scopes.classes(path, scope, call.receiver)
             return self._virtual_calls(path, self._methods(path, classes, call), 1.0)
+        known = self.scopes.field_types(path, scope, call.object) if call.object else None
+        if known is not None:
+            return self._virtual_calls(path, self._methods(path, known, call), 1.0)
         return self._of_anything(path, call)
 
     def _of_anything(self, path: str, call: Written) -> tuple[Target, ...]:
@@ -125,8 +128,7 @@ class Resolver:
         return self._virtual_calls(path, roots, BY_METHOD)
 
     def _constructs(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
-        written = "::".join((*call.qualifier, call.name))
-        classes = self.scopes.classes(path, scope, written)
+        classes = self._made(path, scope, call)
         nodes = [node for each in classes for node in self.scopes.nearest(path, each.nodes)]
         made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MOST_CANDIDATES]]
         constructors = [
@@ -136,6 +138,12 @@ class Resolver:
             if function.scope == each.key and function.takes(call.arity)
         ]
         return (*made, *self._calls(path, constructors, 1.0))
+
+    def _made(self, path: str, scope: Scope, call: Written) -> tuple[Type, ...]:
+        """The class of which a call makes an object."""
+        if call.object:
+            return self.scopes.field_types(path, scope, call.object) or ()
+        return self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
 
     def _seen(self, path: str, call: Written) -> list[Function]:
         return [

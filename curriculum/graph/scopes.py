@@ -141,6 +141,15 @@ class Scopes:
             self._levels[key, path] = tuple(self._climb(key, path))
         return self._levels[key, path]
 
+    def field_types(self, path: str, scope: Scope, name: str) -> tuple[Type, ...] | None:
+        """The classes of a data member that a place sees; None if it sees no such member."""
+        for depth in range(len(scope), 0, -1):
+            for level in [(scope[:depth],), *self.levels(scope[:depth], path)]:
+                for key in level:
+                    if (found := self._field(key, path, name)) is not None:
+                        return found
+        return None
+
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
         """All classes that have a class among their bases, near or far, the nearest first."""
         if key not in self._heirs:
@@ -184,11 +193,31 @@ class Scopes:
             found.update(dict.fromkeys(new))
         return tuple(found)
 
+    def names_making(self, name: str) -> tuple[str, ...]:
+        """The names by which a call may make an object of a type: its own, aliases, data members."""
+        own = self.names_for(name)
+        fields = {
+            field
+            for each in own
+            for node in self.tree.holders.nodes(each)
+            for field, written in self.tree.names(node.path).fields[node.number].items()
+            if last_name(written) == each
+        }
+        return (*own, *sorted(fields - set(own)))
+
     def space(self, key: Scope) -> Scope:
         """The namespace around a type."""
         while (key := key[:-1]) and self.type_at(key):
             pass
         return key
+
+    def _field(self, key: Scope, path: str, name: str) -> tuple[Type, ...] | None:
+        found = self.type_at(key)
+        for node in self.nearest(path, found.nodes) if found is not None else ():
+            written = self.tree.names(node.path).fields.get(node.number, {}).get(name)
+            if written is not None:
+                return self.classes(node.path, key, written)
+        return None
 
     def _children(self, key: Scope) -> list[Scope]:
         names = self.names_for(key[-1])

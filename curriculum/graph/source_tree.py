@@ -39,6 +39,7 @@ class SourceTree:
     aliases: Table = field(default_factory=Table)
     users: Table = field(default_factory=Table)
     members: Table = field(default_factory=Table)
+    holders: Table = field(default_factory=Table)
     includes: Includes = field(default_factory=Includes)
     _files: dict[str, SourceFile] = field(default_factory=dict)
     _read: dict[_Version, _Read] = field(default_factory=dict)
@@ -50,7 +51,10 @@ class SourceTree:
         """
         before = {path: self._files[path] for path in delta.removed}
         before.update((f.path, self._files[f.path]) for f in delta.files if f.path in self._files)
-        new = {_version(file): self._facts(file) for file in delta.files}
+        new: dict[_Version, _Read] = {}
+        for file in delta.files:
+            if _version(file) not in new:
+                new[_version(file)] = self._facts(file)
         for path in sorted(before):
             self._remove(path)
         for path in delta.removed:
@@ -112,7 +116,17 @@ class SourceTree:
             del self._read[version]
 
 
-_TABLES = ("functions", "types", "macros", "callers", "heirs", "aliases", "users", "members")
+_TABLES = (
+    "functions",
+    "types",
+    "macros",
+    "callers",
+    "heirs",
+    "aliases",
+    "users",
+    "members",
+    "holders",
+)
 
 
 def _version(file: TreeFile) -> _Version:
