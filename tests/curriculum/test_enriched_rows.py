@@ -1,8 +1,10 @@
 """v6_enriched, from a sample repository's documents to rows: without its columns it is its base family."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,25 +18,31 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import Counts, Fitter, encode_documents, policy_of
+from curriculum.families import v4_context_graph
 from curriculum.families.render import render
+from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, write_documents
+from curriculum.graph.call_graph import CallGraph
 from curriculum.objectives import causal
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.tokens import Encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import Document
-from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
-from schemas.structure import STRUCTURE_TOKENS, Structure, StructureChunk, StructureEdge
+from schemas.document import Document, Part
+from schemas.packed_row import PACKED_ROW_SCHEMA, TEXT_PIECE, RowFormat
+from schemas.structure import STRUCTURE_TOKENS
 
 OUTCOMES = {
     "v2_simple": {"whole", "divided"},
     "v3_simple": {"whole", "elided", "divided"},
+    "v4_context_graph": {"whole", "elided", "routed"},
 }
 """What becomes of a family's documents in rows of 256 to 4,096 tokens."""
+LISTED = ("chunk_boundaries", "call_edges", "type_edges")
 LENGTHS = (256, 512, 1024, 4096)
 DOCUMENTS = 40
 NAMED = ("document_ids", "family", "pack_id")
@@ -54,44 +62,24 @@ class Pair:
 def documents_of(family: str, cache: Path) -> Iterator[Document]:
     spec = RepositorySpec(name="lattice", path=str(SAMPLES / "lattice.bundle"))
     corpus = CorpusSpec(name="sample", repositories=(spec,))
+    graph = CallGraph()
     for commit in read_commits(resolve(spec, cache=cache), spec, corpus, Skips()):
-        for change in commit.changes:
-            yield from render(change, (family,)).documents
+        graph.apply(commit.tree)
+        if family == "v4_context_graph":
+            yield from v4_context_graph.documents(commit, graph).documents
+        else:
+            for change in commit.changes:
+                yield from render(change, (family,)).documents
 
 
-def painted(document: Document) -> Structure:
-    """Runs of a word's length, chunks of some lines, calls and types between them; by its id."""
-    size = len(document.text.encode())
-    random = np.random.default_rng(int(document.document_id[:8], 16))
-    ends = np.unique([*random.integers(1, size + 1, size // 5), size]).tolist()
-    borders = np.unique(random.integers(0, size + 1, 3 + size // 80)).tolist()
-    chunks = tuple(
-        StructureChunk(start=start, end=end, kind=4, name="", dep_level=1 + number % 64)
-        for number, (start, end) in enumerate(pairwise(borders))
-        if number % 5
-    )
-    edges = tuple(
-        StructureEdge(source=number, target=target, label=1 + number % 4)
-        for number in range(len(chunks) - 1)
-        for target in (number, number + 1)
-    )
-    runs = [tuple(random.integers(0, most, len(ends)).tolist()) for most in (10, 65, 65, 256)]
-    return Structure(
-        ends=tuple(ends),
-        structure_ids=runs[0],
-        ast_depth=runs[1],
-        sibling_index=runs[2],
-        ast_node_type=runs[3],
-        chunks=chunks,
-        call_edges=edges[::2],
-        type_edges=edges[1::2],
-    )
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    """By base family."""
+    return {family: made(family, tmp_path_factory.mktemp(family)) for family in OUTCOMES}
 
 
-@pytest.fixture(scope="module", params=OUTCOMES)
-def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    folder = tmp_path_factory.mktemp(request.param)
-    documents = list(islice(documents_of(request.param, folder / "cache"), DOCUMENTS))
+def made(family: str, folder: Path) -> Pair:
+    documents = list(islice(documents_of(family, folder / "cache"), DOCUMENTS))
     documents = list({document.document_id: document for document in documents}.values())
     assert len(documents) > DOCUMENTS // 2
     base, enriched = folder / "base", folder / "enriched"
@@ -100,7 +88,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     write_documents(documents, base)
     with EnrichedWriter(enriched) as writer:
         for document in documents:
-            writer.append(document, painted(document))
+            writer.append(document, enrich(document))
     texts = [document.text for document in documents]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=800).decode())
     tokenise_documents(sorted(base.glob("part-*.parquet")), tokenizer, base)
@@ -147,8 +135,12 @@ def rows_of(pair: Pair, folder: Path, row_length: int, *, structured: bool) -> C
     return counts
 
 
-def test_without_the_structure_columns_rows_are_the_flat_rows(pair: Pair, tmp_path: Path) -> None:
-    seen: set[str] = set()
+@pytest.mark.parametrize("family", OUTCOMES)
+def test_without_the_structure_columns_rows_are_the_flat_rows(
+    family: str, pairs: dict[str, Pair], tmp_path: Path
+) -> None:
+    pair, seen = pairs[family], set[str]()
+    counted: Counter[str] = Counter()
     for row_length in LENGTHS:
         flat, enriched = tmp_path / f"flat{row_length}", tmp_path / f"enriched{row_length}"
         expected = rows_of(pair, flat, row_length, structured=False)
@@ -156,11 +148,13 @@ def test_without_the_structure_columns_rows_are_the_flat_rows(pair: Pair, tmp_pa
         assert found.documents == expected.documents
         assert found.structure["chunks"] > found.structure["chunks_without_tokens"]
         seen |= set(found.documents)
-        check_rows(flat, enriched)
-    assert seen == OUTCOMES[pair.documents[0].family]
+        counted += check_rows(flat, enriched)
+    assert min(counted[name] for name in LISTED) > 0
+    assert seen == OUTCOMES[family]
 
 
-def check_rows(flat: Path, enriched: Path) -> None:
+def check_rows(flat: Path, enriched: Path) -> Counter[str]:
+    """How many chunks and edges the rows have."""
     files = sorted(flat.glob("part-*.parquet"))
     assert files
     assert [file.name for file in files] == [
@@ -176,5 +170,37 @@ def check_rows(flat: Path, enriched: Path) -> None:
     table = pq.read_table(sorted(enriched.glob("part-*.parquet")))
     for name in STRUCTURE_TOKENS:
         assert len(pc.unique(pc.list_flatten(table[name]))) > 2, name
-    for name in ("chunk_boundaries", "call_edges", "type_edges"):
-        assert pc.sum(pc.list_value_length(table[name])).as_py() > 0, name
+    return Counter({name: len(pc.list_flatten(table[name])) for name in LISTED})
+
+
+def test_no_encoding_holds_text_of_the_other_side(pairs: dict[str, Pair]) -> None:
+    """Files are put on sides by a hash; each document is on that of its own lineage."""
+    pair = pairs["v4_context_graph"]
+    lineages = {each.lineage for document in pair.documents for each in document.provenance}
+    held_out = frozenset(
+        name for name in lineages if int(sha256(name.encode()).hexdigest(), 16) % 2
+    )
+    assert held_out < lineages
+    val = np.array([document.lineage in held_out for document in pair.documents])
+    files, store = sorted(pair.base.glob("part-*.parquet")), TokenStore.open(pair.base)
+    fitter = Fitter.of(pair.tokenizer, row_length=16384, policy="route")
+    counts, texts = Counts(), 0
+    for fitted in encode_documents(files, store, fitter, val=val, val_lineages=held_out):
+        counts.add(fitted)
+        document = pair.documents[fitted.row]
+        for encoding in fitted.encodings:
+            for part in parts_in(document, encoding):
+                if part.source >= 0:
+                    lineage = document.provenance[part.source].lineage
+                    assert (lineage in held_out) == val[fitted.row]
+                    texts += 1
+    assert texts > 0
+    assert counts.chunks["other_side"] > 0
+    assert counts.documents["straddles"] > 0
+
+
+def parts_in(document: Document, encoding: Encoding) -> Iterator[Part]:
+    """The parts of which an encoding has a byte."""
+    for kind, _, _, start, end in encoding.pieces.tolist():
+        if kind == TEXT_PIECE:
+            yield from (part for part in document.parts if part.start < end and start < part.end)
