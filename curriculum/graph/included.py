@@ -1,5 +1,6 @@
 """Which files of a tree a file includes."""
 
+import functools
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ class Includes:
         return min(fitting, key=lambda each: (folders_between(path, each), each), default=None)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def folders_between(path: str, other: str) -> int:
     """Steps from the folder of one file to that of another.
 
