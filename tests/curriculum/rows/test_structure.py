@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -257,11 +256,3 @@ def test_every_row_may_be_broken_at_once(column: str, rule: Rule, structured: An
     report = check(path)
     assert {fault.rule for fault in report.faults} == {rule}
     assert report.num_faults == len(rows)
-
-
-def test_mean_context_is_what_counting_gives(tmp_path: Path, kit: Any) -> None:
-    items = [kit.encoding(40, number, masked=number) for number in range(10)]
-    spooled = kit.spool(tmp_path / "spool", items)
-    expected = [sum(position + 1 for position in np.flatnonzero(item.loss_mask)) for item in items]
-    assert spooled.context_sums.tolist() == expected
-    assert kit.write(tmp_path / "rows", items).counts.context_sum == sum(expected)

@@ -137,6 +137,24 @@ def test_no_documents_make_no_files(tmp_path: Path, kit: Any) -> None:
     assert list(written.folder.glob("part-*")) == []
 
 
+def test_context_sums_are_what_counting_gives(tmp_path: Path, kit: Any) -> None:
+    items = [kit.encoding(40, number, masked=number) for number in range(10)]
+    spooled = kit.spool(tmp_path / "spool", items)
+    expected = [sum(t + 1 for t in np.flatnonzero(item.loss_mask)) for item in items]
+    assert spooled.context_sums.tolist() == expected
+
+
+def test_counts_say_how_much_context_stands_before_scored_tokens(
+    tmp_path: Path, encodings: Any, kit: Any
+) -> None:
+    written = kit.write(tmp_path / "rows", encodings)
+    listed = [row["context_histogram"] for row in rows_in(written.folder)]
+    assert written.counts.context_histogram == tuple(np.sum(listed, axis=0).tolist())
+    assert sum(written.counts.context_histogram) == written.counts.scored_tokens
+    sums = [(np.flatnonzero(item.loss_mask) + 1).sum() for item in encodings]
+    assert written.counts.context_sum == sum(sums)
+
+
 def test_the_same_spool_and_plan_write_the_same_bytes(
     tmp_path: Path, encodings: Any, kit: Any
 ) -> None:
