@@ -18,12 +18,11 @@ ORDER = Order(
         Step("overrides", outward=False, cost=0),
         Step("calls", outward=False, cost=0),
         Step("member", outward=True, cost=0),
-        Step("calls", outward=True),
-        Step("constructs", outward=True),
-        Step("uses", outward=True),
+        Step("calls", outward=True, cost=2),
+        Step("constructs", outward=True, cost=2),
+        Step("uses", outward=True, cost=2),
     ),
     far=(
-        Step("calls", outward=False),
         Step("inherits", outward=True),
         Step("overrides", outward=True),
         Step("overrides", outward=False),
@@ -34,9 +33,14 @@ ORDER = Order(
         Step("member", outward=False, cost=2),
         Step("inherits", outward=False, cost=2),
         Step("includes", outward=True),
+        Step("calls", outward=False),
     ),
 )
-"""Overrides, callers and the own class; their callers and bases, callees, types; then what is farther."""
+"""Overrides, callers and the own class; bases and callers of callers; callees and types; what is farther.
+
+A caller's callers count as one step away and a callee's as three, so that what shares a callee with the
+target stands far from it.
+"""
 
 
 def documents(commit: CommitChange, graph: ClangGraph) -> Rendered:
