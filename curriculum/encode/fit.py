@@ -218,22 +218,27 @@ def elided_parts(
     [False, True, True, False, False]
     """
     starts = _chunk_starts(ranks, elidable, banned)
-    sizes = np.add.reduceat(lengths, starts) if len(starts) else lengths
     first, may = banned[starts], (elidable | banned)[starts]
     order = np.lexsort((np.arange(len(starts)), -ranks[starts], ~first))
     order = order[may[order]]
-    never = len(starts)
-    turn = np.full(never, never)
-    turn[order] = np.arange(len(order))
-    joined = np.maximum(turn[:-1], turn[1:])
-    joins = np.bincount(joined[joined < never], minlength=len(order))
-    gaps = np.cumsum(1 - joins[: len(order)])
-    left = lengths.sum() - np.cumsum(sizes[order]) + elision * gaps
+    sizes = np.add.reduceat(lengths, starts) if len(starts) else lengths
+    left = lengths.sum() - np.cumsum(sizes[order]) + elision * _gaps(order, len(starts))
     fewest = max(int(first.sum()), 1)
     fitting = np.flatnonzero(left[fewest - 1 :] <= room)
-    gone = turn < (fitting[0] + fewest if len(fitting) else len(order))
+    gone = np.zeros(len(starts), dtype=np.bool_)
+    gone[order[: fitting[0] + fewest if len(fitting) else len(order)]] = True
     parts = np.repeat(gone, np.diff(np.append(starts, len(lengths))))
     return banned.copy() if parts.all() else parts
+
+
+def _gaps(order: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """Gaps in a row of `count` once the first, the first two … of `order` went: [0 2 1] -> [1 2 1]."""
+    turn = np.full(count, count)
+    turn[order] = np.arange(len(order))
+    joined = np.maximum(turn[:-1], turn[1:])
+    joins = np.bincount(joined[joined < count], minlength=len(order))
+    gaps: npt.NDArray[np.int64] = np.cumsum(1 - joins[: len(order)])
+    return gaps
 
 
 def _chunk_starts(ranks: Int32s, elidable: Bools, banned: Bools) -> npt.NDArray[np.int64]:
