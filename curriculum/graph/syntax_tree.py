@@ -15,6 +15,7 @@ import tree_sitter
 import tree_sitter_c
 import tree_sitter_cpp
 
+from curriculum.graph.blank import blank, dead_branches, long_opaque
 from curriculum.graph.facts import Range
 from curriculum.graph.line_groups import (
     Offsets,
@@ -23,6 +24,7 @@ from curriculum.graph.line_groups import (
     group_lines,
     line_starts,
 )
+from curriculum.graph.macros import macros
 from schemas.corpus import Language
 
 ItemKind = Literal["function", "class", "preamble", "comment", "other"]
@@ -144,18 +146,67 @@ def top_level_items(text: str, language: Language) -> tuple[Item, ...]:
     return outline(text, language).items
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Parsed:
-    """A syntax tree of a whole file."""
+    """The syntax tree of a file."""
 
+    data: bytes
+    source: bytes
+    """What was parsed: the file with blanks for what the grammar can't know, byte for byte."""
     tree: tree_sitter.Tree
+    error_bytes: int
+    """Bytes inside ERROR nodes."""
 
 
 @functools.lru_cache(maxsize=8)
 def parse(text: str, language: Language) -> Parsed | None:
-    """The syntax tree of a file; None where there is none."""
-    tree = _parse(text.encode(), language)
-    return None if tree is None else Parsed(tree)
+    """The syntax tree of a C or C++ file; None where there is none or it costs too many steps.
+
+    Dead branches and macros are blanked before it is parsed. Only where errors remain, it is parsed with
+    less of that blanked, and what has the fewest bytes in errors is kept, of equals the first.
+    """
+    if language not in _GRAMMARS or not text or len(text) > LARGEST_PARSED:
+        return None
+    data = text.encode()
+    best: Parsed | None = None
+    for source in _variants(data, language):
+        tree = _parse(source, language)
+        if tree is None:
+            continue
+        errors = _error_bytes(tree)
+        if best is None or errors < best.error_bytes:
+            best = Parsed(data=data, source=source, tree=tree, error_bytes=errors)
+        if errors == 0:
+            break
+    return best
+
+
+def _variants(data: bytes, language: Language) -> Iterator[bytes]:
+    """What to parse, the best first, each once: without branches and macros, with these, with those."""
+    seen: set[bytes] = set()
+    dead = dead_branches(data, language)
+    live = blank(data, dead)
+    for base, has_macros in ((live, False), (live, True), (data, False), (data, True)):
+        source = base if has_macros else blank(base, macros(base, long_opaque(base)))
+        if source not in seen:
+            seen.add(source)
+            yield source
+
+
+def _error_bytes(tree: tree_sitter.Tree) -> int:
+    """The bytes in outermost errors; looks only at nodes that hold any."""
+    cursor = tree.walk()
+    found = 0
+    while True:
+        node = cursor.node
+        assert node is not None
+        if node.is_error:
+            found += node.end_byte - node.start_byte
+        elif node.has_error and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return found
 
 
 def _parse(data: bytes, language: Language) -> tree_sitter.Tree | None:

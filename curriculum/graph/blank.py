@@ -1,0 +1,123 @@
+r"""A copy of a source file that the grammar can read, byte for byte in the same places.
+
+What the grammar can't know is blanked: spaces stand for it, newlines stay. That is, on request,
+
+- branches: of each #if … #endif the first branch stays that may be compiled (conditions.py), so include
+  guards and unknown features live, `#if 0` and other platforms don't; the directives of the conditions
+  go, the others – #include, #define, #pragma – stay;
+- macros: ALL_CAPS names, with their arguments, where no expression or type can be (macros.py).
+
+Comments and literals are never touched.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from curriculum.graph.conditions import may_hold
+from curriculum.graph.facts import Range
+from schemas.corpus import Language
+
+_BLANKS = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
+_CONDITION = re.compile(
+    rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b((?:[^\\\n]|\\[\s\S])*))"
+)
+_LONG = re.compile(rb'/\*|R"([^ ()\\\t\n]{0,16})\(')
+_SHORT = re.compile(
+    rb"//.*"
+    rb'|(?:(?<!\w)(?:u8|[uUL])?R"([^ ()\\\t\n]{0,16})\(.*?(?:\)\1"|$))'
+    rb'|"(?:[^"\\]|\\.)*"?'
+    rb"|(?<!\d)'(?:[^'\\]|\\.){1,12}'"
+    rb"|/\*.*?(?:\*/|$)",
+    re.DOTALL,
+)
+"""Comments and literals within a line."""
+_REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\n")
+
+
+def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
+    r"""The bytes with spaces for what lies in the ranges, which are sorted and disjoint.
+
+    >>> blank(b"ab\ncd", [Range(1, 4)])
+    b'a \n d'
+    """
+    pieces: list[bytes] = []
+    done = 0
+    for start, end in ranges:
+        pieces += (data[done:start], data[start:end].translate(_BLANKS))
+        done = end
+    return b"".join((*pieces, data[done:]))
+
+
+def long_opaque(data: bytes) -> list[Range]:
+    """The block comments and raw strings, sorted; one that isn't closed goes to the file's end."""
+    found: list[Range] = []
+    place = 0
+    while opening := _LONG.search(data, place):
+        start = opening.start()
+        line = data.rfind(b"\n", 0, start) + 1
+        if hides(data, max(line, place), start):
+            place = opening.end()
+            continue
+        closing = b"*/" if opening[1] is None else b")" + opening[1] + b'"'
+        at_end = data.find(closing, opening.end())
+        place = at_end + len(closing) if at_end >= 0 else len(data)
+        found.append(Range(start, place))
+    return found
+
+
+def hides(data: bytes, start: int, place: int) -> bool:
+    """Whether a line that begins at `start` has `place` in a literal or after a //."""
+    if data.find(b"//", start, place) < 0 and data.find(b'"', start, place) < 0:
+        return False
+    return any(match.end() > place for match in _SHORT.finditer(data, start, place + 1))
+
+
+def dead_branches(data: bytes, language: Language) -> list[Range]:
+    """The conditional directives and what a compiler wouldn't see, sorted and disjoint."""
+    found: list[Range] = []
+    levels: list[tuple[bool, bool]] = []
+    dead_from = -1
+    for start, end, directive, condition in _conditions(data):
+        was_live = all(live for _, live in levels)
+        _step(levels, directive, condition, language)
+        is_live = all(live for _, live in levels)
+        if was_live:
+            dead_from = start
+        if is_live:
+            found.append(Range(dead_from, end))
+    if not all(live for _, live in levels):
+        found.append(Range(dead_from, len(data)))
+    return found
+
+
+def _step(
+    levels: list[tuple[bool, bool]], directive: str, condition: str, language: Language
+) -> None:
+    """Take one directive: a level is whether a branch was live already, and whether this one is."""
+    if directive.startswith("if"):
+        live = may_hold(directive, condition, language)
+        levels.append((live, live))
+    elif not levels:
+        return
+    elif directive == "endif":
+        levels.pop()
+    else:
+        done, _ = levels.pop()
+        live = not done and (directive == "else" or may_hold(directive, condition, language))
+        levels.append((done or live, live))
+
+
+def _conditions(data: bytes) -> Iterator[tuple[int, int, str, str]]:
+    """Where each conditional directive begins and ends, its name and its condition."""
+    hidden = long_opaque(data)
+    starts = [each.start for each in hidden]
+    for match in _CONDITION.finditer(b"\n" + data):
+        start, end = (place - 1 for place in match.span(1))
+        around = bisect_right(starts, start) - 1
+        if around >= 0 and start < hidden[around].end:
+            continue
+        last = bisect_right(starts, end) - 1
+        if last >= 0 and hidden[last].start < end < hidden[last].end:
+            end = hidden[last].end
+        yield start, end, match[2].decode(), _REMARK.sub(" ", match[3].decode("latin-1"))
