@@ -11,9 +11,9 @@ from curriculum.graph.definitions import Function, Type
 from curriculum.graph.facts import FileFacts, Symbol
 from curriculum.graph.index import facts_of
 from curriculum.graph.methods import Methods
-from curriculum.graph.names import TYPES, Scope, last_name
+from curriculum.graph.names import TYPES, Scope
 from curriculum.graph.repository import Neighbour, NodeId, SourceFile
-from curriculum.graph.resolve import Resolver, Spaces, Target
+from curriculum.graph.resolve import Resolver, Spaces
 from curriculum.graph.scopes import Scopes
 from curriculum.graph.source_tree import CODE, SourceTree
 from schemas.change import TreeDelta
@@ -40,7 +40,8 @@ class CallGraph:
         """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
         if self._tree.apply(delta):
             self._edges.forget()
-        self._edges.forget_bodies()
+        for file in delta.files:
+            self._edges.forget_bodies(file.path)
         self._answers.clear()
 
     def paths(self) -> Iterable[str]:
@@ -85,7 +86,10 @@ class _Edges:
     scopes: Scopes
     methods: Methods
     resolver: Resolver
-    _spaces: dict[NodeId, Spaces] = field(default_factory=dict)
+    _called: dict[str, dict[int, Ends]] = field(default_factory=dict)
+    """By path and number what a function calls and makes."""
+    _used: dict[str, dict[int, frozenset[NodeId]]] = field(default_factory=dict)
+    """By path and number the types that a definition names."""
 
     @classmethod
     def of(cls, tree: SourceTree) -> "_Edges":
@@ -103,17 +107,20 @@ class _Edges:
         self.scopes.forget()
         self.methods.forget()
         self.resolver.forget()
+        self._called.clear()
+        self._used.clear()
 
-    def forget_bodies(self) -> None:
-        """Forget what depends on the bodies of functions."""
-        self._spaces.clear()
+    def forget_bodies(self, path: str) -> None:
+        """Forget what depends on the bodies of a file's functions."""
+        self._called.pop(path, None)
+        self._used.pop(path, None)
 
     def outward(self, node: NodeId) -> Ends:
         """The edges that go out from a node."""
         symbol = self.scopes.symbol(node)
         ends: Ends = {}
         if (function := self._function(node, symbol)) is not None:
-            self._note(ends, self._called(node, symbol))
+            ends.update(self.called(node))
             for method in self._overridden(node, function):
                 ends.update((("overrides", base), 1.0) for base in method.nodes)
         elif self._type(node, symbol) is not None:
@@ -122,7 +129,7 @@ class _Edges:
             return ends
         owners = self._owners(node, symbol)
         ends.update((("member", owner), 1.0) for owner in owners)
-        for used in self._used(node, symbol, symbol.types):
+        for used in self.used(node):
             if used != node and used not in owners:
                 ends["uses", used] = 1.0
         return ends
@@ -157,51 +164,61 @@ class _Edges:
             if node in self._owners(member, self.scopes.symbol(member)):
                 ends["member", member] = 1.0
         for user in self._standing([self.tree.users.nodes(name)]):
-            if user != node and ("member", user) not in ends:
-                symbol = self.scopes.symbol(user)
-                written = [each for each in symbol.types if last_name(each) == name]
-                if node in self._used(user, symbol, written):
-                    ends["uses", user] = 1.0
+            if user != node and ("member", user) not in ends and node in self.used(user):
+                ends["uses", user] = 1.0
         return ends
 
     def _callers(self, node: NodeId, names: Sequence[str], kind: EdgeKind) -> Ends:
         ends: Ends = {}
         for caller in {each for name in names for each in self.tree.callers.nodes(name)}:
-            found = self._called(caller, self.scopes.symbol(caller), names)
-            best = max(
-                (t.confidence for t in found if t.node == node and t.kind == kind), default=0
-            )
-            if best:
-                ends[kind, caller] = best
+            confidence = self.called(caller).get((kind, node))
+            if confidence is not None:
+                ends[kind, caller] = confidence
         return ends
 
-    def _called(
-        self, node: NodeId, symbol: Symbol, names: Sequence[str] | None = None
-    ) -> Iterator[Target]:
-        """What a function calls; only calls by some names, if they are given."""
-        scope = self.scopes.scope_of(node, symbol)
-        for call in self.tree.names(node.path).calls.get(node.number, ()):
-            if names is None or call.name in names:
-                found = self.resolver.targets(node.path, scope, call)
-                if found is None:
-                    spaces = self._spaces_of(node, symbol)
-                    found = self.resolver.by_arguments(node.path, call, spaces)
-                yield from found
+    def called(self, node: NodeId) -> Ends:
+        """What a function calls and makes."""
+        kept = self._called.setdefault(node.path, {})
+        if node.number not in kept:
+            kept[node.number] = self._resolved(node)
+        return kept[node.number]
 
-    def _note(self, ends: Ends, targets: Iterable[Target]) -> None:
-        for kind, node, confidence in targets:
-            if confidence > ends.get((kind, node), 0.0):
-                ends[kind, node] = confidence
-
-    def _spaces_of(self, node: NodeId, symbol: Symbol) -> Spaces:
-        if node not in self._spaces:
+    def used(self, node: NodeId) -> frozenset[NodeId]:
+        """The types that a function or type names."""
+        kept = self._used.setdefault(node.path, {})
+        if node.number not in kept:
+            symbol = self.scopes.symbol(node)
             scope = self.scopes.scope_of(node, symbol)
-            self._spaces[node] = frozenset(
-                self.scopes.space(found.key)
-                for written in {*symbol.types, *filter(None, symbol.parameters)}
-                for found in self.scopes.resolve(node.path, scope, written)
+            kept[node.number] = frozenset(
+                each
+                for name in symbol.types
+                for found in self.scopes.resolve(node.path, scope, name)
+                for each in self.scopes.nearest(node.path, found.nodes)
             )
-        return self._spaces[node]
+        return kept[node.number]
+
+    def _resolved(self, node: NodeId) -> Ends:
+        symbol = self.scopes.symbol(node)
+        scope = self.scopes.scope_of(node, symbol)
+        spaces: Spaces | None = None
+        ends: Ends = {}
+        for call in self.tree.names(node.path).calls.get(node.number, ()):
+            found = self.resolver.targets(node.path, scope, call)
+            if found is None:
+                spaces = self._spaces(node, symbol, scope) if spaces is None else spaces
+                found = self.resolver.by_arguments(node.path, call, spaces)
+            for kind, end, confidence in found:
+                if confidence > ends.get((kind, end), 0.0):
+                    ends[kind, end] = confidence
+        return ends
+
+    def _spaces(self, node: NodeId, symbol: Symbol, scope: Scope) -> Spaces:
+        """The namespaces of the types that a function mentions."""
+        return frozenset(
+            self.scopes.space(found.key)
+            for written in {*symbol.types, *filter(None, symbol.parameters)}
+            for found in self.scopes.resolve(node.path, scope, written)
+        )
 
     def _function(self, node: NodeId, symbol: Symbol) -> Function | None:
         """The function that a node stands for."""
@@ -241,12 +258,3 @@ class _Edges:
         if found is None or found.kind != "class":
             return ()
         return self.scopes.nearest(node.path, found.nodes)
-
-    def _used(self, node: NodeId, symbol: Symbol, written: Iterable[str]) -> set[NodeId]:
-        scope = self.scopes.scope_of(node, symbol)
-        return {
-            each
-            for name in written
-            for found in self.scopes.resolve(node.path, scope, name)
-            for each in self.scopes.nearest(node.path, found.nodes)
-        }

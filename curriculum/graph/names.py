@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from curriculum.graph.facts import Call, CallForm, FileFacts, Symbol, SymbolKind
@@ -129,7 +130,8 @@ def last_name(written: str) -> str:
     return written.rpartition("::")[2]
 
 
-def canonical(scope: Iterable[str]) -> Scope:
+@lru_cache(maxsize=100_000)
+def canonical(scope: Scope) -> Scope:
     """A scope without anonymous namespaces and those that only say a version, which are inline.
 
     >>> canonical(("fmt", "v11", "", "detail"))

@@ -30,6 +30,7 @@ class Scopes:
     _types: dict[str, Mapping[Scope, Type]] = field(default_factory=dict)
     _ranks: dict[tuple[str, Scope, bool], Ranks] = field(default_factory=dict)
     _resolved: dict[tuple[str, Scope, str, bool], tuple[Type, ...]] = field(default_factory=dict)
+    _scopes: dict[NodeId, Scope] = field(default_factory=dict)
     _usings: dict[str, Mapping[str, tuple[Scope, ...]]] = field(default_factory=dict)
     _bases: dict[NodeId, tuple[Type, ...]] = field(default_factory=dict)
     _levels: dict[tuple[Scope, str], tuple[tuple[Scope, ...], ...]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Scopes:
             self._types,
             self._ranks,
             self._resolved,
+            self._scopes,
             self._usings,
             self._bases,
             self._levels,
@@ -261,7 +263,7 @@ class Scopes:
                     ranks.setdefault(each, rank)
                 rank += 1
         for using in self.tree.source(path).facts.usings:
-            space = canonical(using.split("::"))
+            space = canonical(tuple(using.split("::")))
             for depth in range(len(scope), -1, -1):
                 ranks.setdefault((*scope[:depth], *space), rank)
         return ranks
@@ -273,7 +275,7 @@ class Scopes:
         seen = [each for each in self.types(name).values() if self.sees(path, each.declared)]
         if not seen:
             return []
-        space = canonical(qualifier)
+        space = canonical(tuple(qualifier))
         rooted = qualifier[:1] == [""]
         ranked = {each.key: rank_of(each.key[:-1], space, ranks, rooted=rooted) for each in seen}
         nearest = min(ranked.values())
@@ -289,17 +291,22 @@ class Scopes:
             for using in self.tree.source(path).facts.usings:
                 *space, name = using.split("::")
                 if space:
-                    found[name].append(canonical(space))
+                    found[name].append(canonical(tuple(space)))
             self._usings[path] = {name: tuple(spaces) for name, spaces in found.items()}
         return self._usings[path]
 
     def scope_of(self, node: NodeId, symbol: Symbol) -> Scope:
-        """A definition outside of its namespace finds it by a using directive."""
+        """The scope of a symbol; one defined outside of its namespace finds it by a using directive."""
+        if node not in self._scopes:
+            self._scopes[node] = self._scope(node, symbol)
+        return self._scopes[node]
+
+    def _scope(self, node: NodeId, symbol: Symbol) -> Scope:
         scope = canonical(symbol.scope)
         if not scope or self.type_at(scope):
             return scope
         for using in self.tree.source(node.path).facts.usings:
-            outer = (*canonical(using.split("::")), *scope)
+            outer = (*canonical(tuple(using.split("::"))), *scope)
             if self.type_at(outer):
                 return outer
         return scope
