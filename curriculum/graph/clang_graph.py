@@ -71,11 +71,14 @@ class _Known:
     open: set[EdgeKind]
     """Kinds of which the frontend may have missed some."""
 
-    def leaves(self, kind: EdgeKind, name: str) -> bool:
-        """Whether an edge of the syntax tree may stand beside."""
-        if kind not in self.kinds or (kind, name) in self.lost:
+    def leaves(self, edge: Neighbour, name: str) -> bool:
+        """Whether an outward edge of the syntax tree, to a target of that name, stands beside."""
+        kind = edge.kind
+        if kind not in self.kinds:
             return True
-        return kind in self.open and (kind, name) not in self.named
+        if (kind, edge.node) in self.edges:
+            return False
+        return (kind, name) in self.lost or (kind in self.open and (kind, name) not in self.named)
 
 
 class ClangGraph:
@@ -96,6 +99,7 @@ class ClangGraph:
             self._inward[edge.target].append(edge)
             if edge.kind == "member":
                 self._classes[edge.source] = edge.target
+        self._said: dict[NodeId, _Known | None] = {}
         self._answers: dict[NodeId, tuple[Neighbour, ...]] = {}
         self._matching.update(graph, (), graph.paths())
 
@@ -103,6 +107,7 @@ class ClangGraph:
         """Apply a commit's delta, to the graph of syntax trees too: it must not have it yet."""
         self._graph.apply(delta)
         self._matching.update(self._graph, delta.removed, (file.path for file in delta.files))
+        self._said.clear()
         self._answers.clear()
 
     def paths(self) -> Iterable[str]:
@@ -115,8 +120,15 @@ class ClangGraph:
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
         """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
-        found = [*self._outgoing(node), *self._incoming(node)]
-        return sorted(found, key=lambda each: (each.kind, not each.outward, each.node))
+        if node not in self._answers:
+            written = self._graph.neighbours(node)
+            found = [
+                *self._outgoing(node, (each for each in written if each.outward)),
+                *self._incoming(node, (each for each in written if not each.outward)),
+            ]
+            found.sort(key=lambda each: (each.kind, not each.outward, each.node))
+            self._answers[node] = tuple(found)
+        return self._answers[node]
 
     def coverage(self) -> Coverage:
         """The coverage of the tree as it is now; costs a look at every function."""
@@ -145,37 +157,43 @@ class ClangGraph:
         indices = self._matching.items_of(node)
         return [self._matching.items[each] for each in indices if self._matching.is_same(each)]
 
-    def _outgoing(self, node: NodeId) -> tuple[Neighbour, ...]:
-        if node not in self._answers:
-            written = [each for each in self._graph.neighbours(node) if each.outward]
-            known = self._known(node)
-            self._answers[node] = tuple(self._merged(written, known) if known else written)
-        return self._answers[node]
+    def _outgoing(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
+        known = self._known(node)
+        if known is not None:
+            yield from known.edges.values()
+        for each in written:
+            if known is None or known.leaves(each, symbol(self._graph, each.node).name):
+                yield each
 
-    def _incoming(self, node: NodeId) -> Iterator[Neighbour]:
-        """The edges of those that may have one to this node, seen from here."""
-        written = [each for each in self._graph.neighbours(node) if not each.outward]
-        yield from (each for each in written if not self._matching.items_of(each.node))
-        sources = {each.node for each in written if self._matching.items_of(each.node)}
+    def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
+        """The same edges as their targets see them."""
+        name = symbol(self._graph, node).name
+        for each in written:
+            known = self._known(each.node)
+            if known is None or known.leaves(each._replace(node=node), name):
+                yield each
+        for source, kind in self._sources(node):
+            known = self._known(source)
+            edge = known.edges.get((kind, node)) if known else None
+            if edge is not None:
+                yield edge._replace(node=source, outward=False)
+
+    def _sources(self, node: NodeId) -> set[tuple[NodeId, EdgeKind]]:
+        """Who may have an edge to a node, as the snapshot has it."""
+        found: set[tuple[NodeId, EdgeKind]] = set()
         for index in self._matching.items_of(node):
             for edge in self._inward[index]:
                 source = self._matching.node(edge.source)
                 if source is not None:
-                    sources.add(source)
-        for source in sorted(sources):
-            for each in self._outgoing(source):
-                if each.node == node:
-                    yield each._replace(node=source, outward=False)
-
-    def _merged(self, written: Sequence[Neighbour], known: _Known) -> Iterator[Neighbour]:
-        yield from known.edges.values()
-        for each in written:
-            if (each.kind, each.node) not in known.edges:
-                name = symbol(self._graph, each.node).name
-                if known.leaves(each.kind, name):
-                    yield each
+                    found.add((source, edge.kind))
+        return found
 
     def _known(self, node: NodeId) -> _Known | None:
+        if node not in self._said:
+            self._said[node] = self._say(node)
+        return self._said[node]
+
+    def _say(self, node: NodeId) -> _Known | None:
         known = _Known(kinds=set(), edges={}, named=set(), lost=set(), open=set())
         for index in self._matching.items_of(node):
             kinds = self._kinds(index)

@@ -464,7 +464,7 @@ FILES = st.dictionaries(st.sampled_from("abc"), st.lists(LINES, max_size=4).map(
 
 def everything(graph: Names | ClangGraph) -> list[Sequence[Neighbour]]:
     return [
-        graph.neighbours(NodeId(path, number))
+        tuple(graph.neighbours(NodeId(path, number)))
         for path in graph.paths()
         for number in range(len(graph.source(path).facts.symbols))
     ]
