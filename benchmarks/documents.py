@@ -23,7 +23,7 @@ from curriculum.families.render import render
 from curriculum.families.write import DocumentWriter
 from curriculum.graph import syntax_tree
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
-from schemas.document import BUILDABLE_FAMILIES, Document
+from schemas.document import FILE_FAMILIES, Document
 
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ipp")
 
@@ -31,7 +31,7 @@ SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path)
-    parser.add_argument("--families", nargs="+", default=list(BUILDABLE_FAMILIES))
+    parser.add_argument("--families", nargs="+", default=list(FILE_FAMILIES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--versions", type=int, default=1_000_000)
     asked = parser.parse_args()

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from flows import settings
-from flows.options import Explain, Home, Json, OnlyPhase, Repositories, ordering
+from flows.options import Explain, Home, Json, OnlyPhase, Repositories, Sample, ordering
 from schemas.errors import CurriculumError
 
 if TYPE_CHECKING:
@@ -60,11 +60,16 @@ app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
 
 @app.command(rich_help_panel=WORK)
 @ordering
-def build(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+def build(
+    order: "Order", phase: OnlyPhase = None, explain: Explain = False, sample: Sample = None
+) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
     from flows import work
 
-    work.build(order, phase, dry=explain)
+    if sample is None:
+        work.build(order, phase, dry=explain)
+    else:
+        work.sample(order, phase, sample)
 
 
 @app.command(rich_help_panel=WORK)

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import polars as pl
 
-from curriculum.build import Built, Tokenizing, Wanted, build
+from curriculum.build import Built, Tokenizing, Wanted, build, sample
 from curriculum.diets.load import Phases
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import mix
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Recipe
 from flows.course import Course
+from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError
 from schemas.job import Evaluation
 from schemas.progress import Progress, Watch
@@ -34,7 +35,8 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         wanted,
         anchor_length=_smallest(course.specs),
         tokenizing=tokenizing,
-        workers=course.order.workers or len(os.sched_getaffinity(0)),
+        configure=bool(course.order.configure),
+        workers=_workers(course),
         watch=watch,
     )
     if not course.store.dry:
@@ -42,6 +44,22 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
         course.store.mark(name, built.artefacts())
     return built
+
+
+def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple[Artefact, ...]:
+    """Some documents of each family that a phase serves, to look at before anything is packed."""
+    made = sample(
+        course.store,
+        course.corpus,
+        _wanted(course.phase(phase)),
+        number=number,
+        configure=bool(course.order.configure),
+        workers=_workers(course),
+        watch=watch,
+    )
+    if not course.store.dry:
+        course.store.mark(f"sample-{course.corpus.name}-{phase}", made)
+    return made
 
 
 def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefact:
@@ -201,9 +219,20 @@ def _wanted(phase: ResolvedPhase) -> list[Wanted]:
     ]
 
 
+def _workers(course: Course) -> int:
+    return course.order.workers or len(os.sched_getaffinity(0))
+
+
 def _lineages(built: Built) -> pl.LazyFrame:
-    selection = pl.scan_parquet(built.selection.path / "selection.parquet")
-    return selection.filter("keep").select("document_id", "lineage")
+    """The lineage of each document that is kept; structure is kept where its base is."""
+    selected = [built.selection, *built.selections.values()]
+    kept = [pl.scan_parquet(each.path / "selection.parquet").filter("keep") for each in selected]
+    enriched = [
+        pl.scan_parquet(each.files())
+        for each in built.documents
+        if each.manifest.labels["family"] == ENRICHED_FAMILY
+    ]
+    return pl.concat([each.select("document_id", "lineage") for each in (*kept, *enriched)])
 
 
 def _smallest(specs: Phases) -> int:

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rich.text import Text
 
+from curriculum.build import Built
 from curriculum.build.documents import documents_of
 from curriculum.build.selection import selection_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
@@ -14,9 +15,12 @@ from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
+from curriculum.store.recipe import KEY_DIGITS
+from flows import settings
 from flows.course import Course, Order, course
-from flows.doors import build_phase, mix_phase, train_phase
-from flows.lines import branch_lines, report_of, run_line
+from flows.doors import build_phase, mix_phase, sample_phase, train_phase
+from flows.graph_lines import document_lines, graph_lines, warnings
+from flows.lines import branch_lines, report_of, run_line, yield_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
 from schemas.errors import JobError
@@ -43,11 +47,42 @@ def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iter
 def build(order: Order, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only says what would be made, and why."""
     plan = course(order, dry=dry)
-    made: list[Artefact] = []
+    built: dict[str, Built] = {}
     with _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
-            made += build_phase(plan, name, watch).artefacts()
-    _account(plan.store, made)
+            built[name] = build_phase(plan, name, watch)
+    _account(plan.store, [artefact for each in built.values() for artefact in each.artefacts()])
+    if not dry:
+        for name, each in built.items():
+            _tell(name, each)
+
+
+def _tell(phase: str, built: Built) -> None:
+    """How full the rows of a phase are, how long their context is, and what should not be missed."""
+    out.print()
+    out.print(Text(phase, f"bold {ACCENT}"))
+    out.print(table(yield_lines(built)))
+    graphs = [*graph_lines(built)]
+    if graphs:
+        out.print(table(graphs))
+    for line in warnings(built):
+        warn(f"{phase}: {line}")
+
+
+def sample(order: Order, phase: str | None, number: int) -> None:
+    """Make some documents of each family that the phases serve, and say how to look at them."""
+    plan = course(order)
+    made: dict[str, Artefact] = {}
+    with watching() as watch:
+        for name in chosen(plan, phase, warn):
+            made |= {each.key: each for each in sample_phase(plan, name, number, watch)}
+    out.print(table(document_lines([*made.values()])))
+    some = next((each for each in made.values() if each.report_of("documents")), None)
+    if some is not None:
+        place = "" if order.home == settings.home() else f" --home {order.home}"
+        out.print(
+            f"curriculum inspect{place} {some.key[:KEY_DIGITS]}", style=ACCENT, soft_wrap=True
+        )
 
 
 def mix(order: Order, phase: str | None, *, dry: bool) -> None:

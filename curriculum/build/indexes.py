@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from pydantic_core import to_jsonable_python
+
 from curriculum.build.repositories import Repository, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import directory, git
@@ -111,7 +113,7 @@ def _produce(team: Team, repository: Repository, source: Source, database: Path 
                 workers=team.workers,
                 watch=lambda seen: team.watch(replace(seen, item=repository.name)),
             )
-        drafts[0].report.update(asdict(report))
+        drafts[0].report.update(to_jsonable_python(asdict(report)))
 
     return team.store.produce([recipe], fill)[0]
 

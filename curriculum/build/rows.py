@@ -13,21 +13,22 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import encode, pack
-from curriculum.build.selection import Decisions, decisions, title
+from curriculum.build.row_sources import RowSources, Wanted
+from curriculum.build.selection import Decisions, decisions, title, val_lineages
 from curriculum.build.tokens import load_tokenizer
 from curriculum.build.workers import Team
 from curriculum.objectives import causal
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.rows.write import RowCounts, RowLabels, RowWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
-from schemas.corpus import CorpusSpec
+from schemas.document import ENRICHED_FAMILY
 from schemas.packed_row import RowFormat
 from schemas.progress import Progress
 
-REVISION = 1
+REVISION = 2
 PACK_SEED = 17
 """Of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
 ANCHOR_FAMILY = "v2_simple"
@@ -35,46 +36,6 @@ ANCHOR_BYTES = 1 << 19
 """The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
 texts for every phase, diet and tokenizer."""
 Split = Literal["train", "val", "anchor"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
-class Wanted:
-    """A data set of rows that a diet asks for."""
-
-    family: str
-    base: str = ""
-    objective: str = "causal"
-    variant: int = 0
-    row_length: int
-    repositories: tuple[str, ...] = ()
-    """Empty where all count."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RowSources:
-    """The artefacts that rows are made of."""
-
-    corpus: CorpusSpec
-    documents: tuple[Artefact, ...]
-    selection: Artefact
-    tokenizer: Artefact
-    tokens: tuple[Artefact, ...]
-
-    def pairs(self, wanted: "Wanted") -> list[tuple[Artefact, Artefact]]:
-        """(documents, tokens) of what is wanted, repository by repository in the corpus' order."""
-        tokens = {
-            each.manifest.labels["repository"]: each
-            for each in self.tokens
-            if each.manifest.labels["family"] == wanted.family
-        }
-        return [
-            (each, tokens[each.manifest.labels["repository"]])
-            for each in self.documents
-            if each.manifest.labels["family"] == wanted.family
-            and (
-                not wanted.repositories or each.manifest.labels["repository"] in wanted.repositories
-            )
-        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +69,8 @@ def anchor_rows(team: Team, anchor: Anchor) -> Artefact:
 
 
 def _name(wanted: Wanted) -> str:
-    return f"{wanted.family} {wanted.objective} {wanted.row_length}"
+    of = f" of {wanted.base}" if wanted.base else ""
+    return f"{wanted.family}{of} {wanted.objective} {wanted.row_length}"
 
 
 def _make(store: Store, task: RowTask) -> tuple[Artefact, ...]:
@@ -147,11 +109,12 @@ def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
     }
     if split == "anchor":
         config["anchor_bytes"] = ANCHOR_BYTES
-    pairs = [each for pair in sources.pairs(wanted) for each in pair]
+    made_of = [each for source in sources.of(wanted) for each in source.inputs()]
     return Recipe(
         stage="rows",
         labels=(
             ("family", wanted.family),
+            *((("base", wanted.base),) if wanted.base else ()),
             ("objective", wanted.objective),
             ("variant", str(wanted.variant)),
             ("row_length", str(wanted.row_length)),
@@ -160,9 +123,9 @@ def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
         revision=REVISION,
         config=config,
         inputs=(
-            sources.selection.as_input("selection"),
+            sources.selected(wanted).as_input("selection"),
             sources.tokenizer.as_input("tokenizer"),
-            *(each.as_input(title(each)) for each in pairs),
+            *(each.as_input(title(each)) for each in made_of),
         ),
     )
 
@@ -205,16 +168,24 @@ class _Sorting:
 def _spool(
     sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, *, anchor: bool
 ) -> _Spooled:
-    policy = encode.policy_of(wanted.family)
+    policy = encode.policy_of(wanted.flat_family)
     fitter = encode.Fitter.of(tokenizer, row_length=wanted.row_length, policy=policy)
-    sorting = _Sorting()
-    chosen = [decisions(sources.selection, each) for each, _ in sources.pairs(wanted)]
+    selection, sorting = sources.selected(wanted), _Sorting()
+    held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
+    chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
     within = _anchored(sources, wanted, chosen) if anchor else None
-    with Spool(folder) as spool:
-        for at, (documents, tokens) in enumerate(sources.pairs(wanted)):
-            store, picked = TokenStore.open(tokens.path), chosen[at]
-            kept = picked.kept if within is None else within[at]
-            for fitted in encode.encode_documents(documents.files(), store, fitter, kept=kept):
+    with Spool(folder, structured=structured) as spool:
+        for at, source in enumerate(sources.of(wanted)):
+            picked = chosen[at]
+            for fitted in encode.encode_documents(
+                source.documents.files(),
+                TokenStore.open(source.tokens.path),
+                fitter,
+                kept=picked.kept if within is None else within[at],
+                val=picked.val,
+                val_lineages=held_out,
+                structure=structured,
+            ):
                 repeated = fitted.spans.of("repeated")
                 for encoding in fitted.encodings:
                     spool.append(causal.apply(encoding, repeated, tokenizer.token_bytes))
@@ -243,8 +214,8 @@ def _anchored(
 ) -> list[npt.NDArray[np.bool_]]:
     """By artefact, the kept validation documents among those with the smallest ids."""
     listed: list[tuple[bytes, int, int, int]] = []
-    for at, (documents, _) in enumerate(sources.pairs(wanted)):
-        sizes = _sizes(documents)
+    for at, source in enumerate(sources.of(wanted)):
+        sizes = _sizes(source.documents)
         rows = np.flatnonzero(chosen[at].kept & chosen[at].val)
         listed += [(chosen[at].document_ids[row], int(sizes[row]), at, int(row)) for row in rows]
     masks = [np.zeros(len(each.kept), dtype=np.bool_) for each in chosen]
@@ -280,6 +251,7 @@ def _write(
         objective=wanted.objective,
         variant=wanted.variant,
         split=split,
+        structured=wanted.family == ENRICHED_FAMILY,
     )
     counts = spooled.counts[split]
     draft.report.update({"encode": counts.report(), "unscored": _unscored(spooled, split)})
@@ -290,10 +262,12 @@ def _write(
         store_targets=sources.corpus.store_targets,
     )
     domains: dict[str, JsonValue] = {}
+    context = _Context()
     with writer:
         for domain, plan in _plans(spooled, split, wanted.row_length):
             written = writer.write(spooled.documents, plan.order, plan.row_starts, domain=domain)
             packed = pack.report(plan, spooled.documents.lengths)
+            context.add(written)
             domains[domain] = {
                 **asdict(packed),
                 "context_histogram": list(packed.context_histogram),
@@ -301,7 +275,29 @@ def _write(
                 "yield": packed.pack_yield,
                 "padded_yield": packed.padded_yield,
             }
-    draft.report["domains"] = domains
+    draft.report.update({"domains": domains, "context": context.report()})
+
+
+@dataclass(kw_only=True, slots=True)
+class _Context:
+    """How many tokens of its own document stand before a scored token: is long context used?"""
+
+    total: int = 0
+    scored: int = 0
+    far: int = 0
+
+    def add(self, written: RowCounts) -> None:
+        """Count the rows of one domain."""
+        self.total += written.context_sum
+        self.scored += written.scored_tokens
+        self.far += written.context_histogram[-1]
+
+    def report(self) -> dict[str, JsonValue]:
+        """The mean over scored tokens, and the share of them past 16k of context."""
+        return {
+            "mean": round(self.total / max(1, self.scored), 1),
+            "past_16k": round(self.far / max(1, self.scored), 6),
+        }
 
 
 def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[str, pack.PackPlan]]:
@@ -311,7 +307,7 @@ def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[s
     for code, domain in sorted(enumerate(spooled.domains), key=lambda pair: pair[1]):
         some = ours[spooled.domain[ours] == code]
         if len(some):
-            ties = pack.ties(documents.document_ids[some], PACK_SEED)
+            ties = pack.ties(documents.tie_ids[some], PACK_SEED)
             plan = pack.plan(documents.lengths[some], row_length, ties, PACK_SEED)
             yield domain, plan.over(some)
 

@@ -21,8 +21,10 @@ from curriculum.corpus.split import (
     Lineage,
     clusters,
     held_out,
+    held_out_alone,
     place,
 )
+from curriculum.corpus.touched import touched_files
 from schemas.corpus import CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 
@@ -31,8 +33,7 @@ REVISION = 2
 SELECTION_NAME, SIDES_NAME = "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
-that a commit changed does, so val needs a file that some commit changed alone."""
-CODE = ("cpp", "c")
+files whose functions a commit changed do, so val needs files that some commits changed alone."""
 DOMAIN = "general"
 ROWS_PER_GROUP = 100_000
 KEY = ("family", "repository", "document_id")
@@ -97,7 +98,7 @@ def select(
     if known is None:
         lineages = _lineages(rows)
         oldest = clusters(lineages, _sharing(rows))
-        sides, joined = _sides(listed, lineages, oldest, _alone(rows), corpus)
+        sides, joined = _sides(listed, lineages, oldest, touched_files(rows), corpus)
     else:
         sides = _extended(rows, pl.read_parquet(known), corpus)
     decided = _decide(listed, sides, list(order))
@@ -118,7 +119,9 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
         assert each.repository in order, f"{each.repository} is not in the corpus"
         frames.append(
             pl.scan_parquet(each.path / "part-*.parquet")
-            .select("document_id", "family", "language", "timestamp", "lineage", "provenance")
+            .select(
+                "document_id", "family", "language", "timestamp", "lineage", "spans", "provenance"
+            )
             .with_columns(
                 repository=pl.lit(each.repository),
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
@@ -182,18 +185,11 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
     return pairs.iter_rows()
 
 
-def _alone(rows: pl.LazyFrame) -> list[str]:
-    """The lineages in C or C++ that some commit changed alone, sorted."""
-    commits = _cited(rows.filter(pl.col("language").is_in(CODE))).group_by("commit")
-    alone = commits.agg(pl.col("lineage").unique()).filter(pl.col("lineage").list.len() == 1)
-    return alone.explode("lineage").unique().sort("lineage").collect()["lineage"].to_list()
-
-
 def _sides(
     listed: pl.DataFrame,
     lineages: Sequence[Lineage],
     oldest: Mapping[str, Lineage],
-    alone: Sequence[str],
+    commits: Sequence[Sequence[str]],
     corpus: CorpusSpec,
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
     """(lineage, split, straddles) of all lineages, and the (family, unit) that had to join val.
@@ -202,8 +198,10 @@ def _sides(
     """
     whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
     units = {each.name: each.repository if whole else oldest[each.name].name for each in lineages}
-    wanted = {**_units(listed, units), GRAPHS: [units[name] for name in alone]}
-    val, joined = held_out(wanted, val_fraction=corpus.val_fraction)
+    val, joined = held_out(_units(listed, units), val_fraction=corpus.val_fraction)
+    changed = [frozenset(units[name] for name in names) for names in commits]
+    more = held_out_alone(changed, val, val_fraction=corpus.val_fraction)
+    val, joined = val.union(more), (*joined, *((GRAPHS, unit) for unit in more))
     sides = pl.DataFrame(
         [(each.name, oldest[each.name].name, units[each.name] in val) for each in lineages],
         schema={"lineage": pl.String, "oldest": pl.String, "val": pl.Boolean},

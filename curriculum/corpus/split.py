@@ -9,6 +9,7 @@ added to a corpus at its end, or to a history, takes the side of what was there.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,6 +68,35 @@ def held_out(
             val.add(lowest)
             joined.append((family, lowest))
     return frozenset(val), tuple(joined)
+
+
+def held_out_alone(
+    commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
+) -> tuple[str, ...]:
+    """The units that join val, lowest hash first, so that enough commits lie in it whole.
+
+    `commits` are the units that each commit changed. A document of a commit that changed units on both
+    sides is lost. Where that leaves val without any, it gets its fraction of all commits from those that
+    changed one unit alone, and one at least; train keeps one at least.
+
+    >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
+    >>> held_out_alone(commits, frozenset(), val_fraction=0.4)
+    ('c',)
+    >>> held_out_alone(commits, frozenset("a"), val_fraction=0.4)
+    ()
+    """
+    if any(changed <= val for changed in commits):
+        return ()
+    wanted, held = max(1, val_fraction * len(commits)), 0
+    alone = Counter(next(iter(changed)) for changed in commits if len(changed) == 1)
+    joined: list[str] = []
+    candidates = sorted(alone.keys() - val, key=lambda unit: (place(unit), unit))
+    for unit in candidates[: len(alone) - 1]:
+        if held >= wanted:
+            break
+        held += alone[unit]
+        joined.append(unit)
+    return tuple(joined)
 
 
 def _root(parent: dict[str, str], name: str) -> str:

@@ -26,6 +26,9 @@ from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
 
+REVISION = 1
+"""Raised when the same history gives other trees."""
+
 
 def read_commits(
     source: Source, spec: RepositorySpec, corpus: CorpusSpec, skips: Skips

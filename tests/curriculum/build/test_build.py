@@ -85,7 +85,7 @@ def test_a_split_by_document_instead_of_lineage_is_caught(
 
     monkeypatch.setattr(select, "_rows", by_document)
     monkeypatch.setattr(select, "clusters", lambda found, pairs: split.clusters(found, ()))
-    monkeypatch.setattr(select, "_alone", lambda _: [])
+    monkeypatch.setattr(select, "touched_files", lambda _: [])
     leaky = make(Store(tmp_path))
     with pytest.raises(AssertionError):
         assert_no_validation_file_stands_in_train(leaky)

@@ -17,7 +17,7 @@ from curriculum.corpus.select import (
 )
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance
+from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance, Span
 
 
 def document(
@@ -282,13 +282,25 @@ def test_a_copy_that_stands_only_in_a_context_is_on_the_side_of_the_file_that_it
     assert all(found[f"r:copy{at}.cc"] == side for at, side in enumerate(before.values()))
 
 
-def test_val_holds_a_file_that_some_commit_changed_alone(tmp_path):
-    def changed_in(commit: str, each: Document) -> Document:
-        return replace(each, provenance=(replace(each.provenance[0], commit=commit),))
+def with_function(commit: str, each: Document) -> Document:
+    body = Span(kind="body", start=0, end=1)
+    return replace(each, spans=(body,), provenance=(replace(each.provenance[0], commit=commit),))
 
-    together = [changed_in("both", document("r", f"t{i}.cc", f"text {i}")) for i in range(30)]
-    alone = [changed_in(f"own {i}", document("r", f"a{i}.cc", f"alone {i}")) for i in range(3)]
-    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=0.05), *together, *alone)
-    assert any(place(each.lineage) < 0.05 for each in together)
-    assert (GRAPHS, min((each.lineage for each in alone), key=place)) in summary.joined
-    assert frame.filter(pl.col("lineage").str.starts_with("r:a"), split="val").height == 1
+
+def test_val_holds_its_share_of_the_commits_whole(tmp_path):
+    together = [with_function("both", document("r", f"t{i}.cc", f"text {i}")) for i in range(30)]
+    alone = [with_function(f"own {i}", document("r", f"a{i}.cc", f"alone {i}")) for i in range(19)]
+    assert any(place(each.lineage) < 0.1 for each in together)
+    frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=0.1), *together, *alone)
+    held = frame.filter(pl.col("lineage").str.starts_with("r:a"), split="val")["lineage"]
+    assert sorted(held) == sorted(sorted((each.lineage for each in alone), key=place)[:2])
+    assert {family for family, _ in summary.joined} <= {GRAPHS}
+
+
+def test_files_without_functions_are_not_held_out_for_graphs(tmp_path):
+    plain = [document("r", f"h{i}.h", f"text {i}") for i in range(3)]
+    bare = [
+        replace(each, provenance=(replace(each.provenance[0], commit=each.text),)) for each in plain
+    ]
+    _, summary = chosen(tmp_path, corpus_of("r", val_fraction=1e-9), *bare)
+    assert GRAPHS not in {family for family, _ in summary.joined}

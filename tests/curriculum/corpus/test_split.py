@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.split import Lineage, clusters, held_out, place
+from curriculum.corpus.split import Lineage, clusters, held_out, held_out_alone, place
 
 
 def lineage(number: int, *, order: int = 0, since: int | None = None) -> Lineage:
@@ -69,3 +69,21 @@ def test_a_larger_corpus_moves_nothing_that_the_hash_decided(fraction, old, new)
     large, _ = held_out({"f": units}, val_fraction=fraction)
     by_hash = small - {unit for _, unit in joined}
     assert by_hash == {unit for unit in units[:old] if unit in large} - {u for _, u in joined}
+
+
+COMMITS = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
+
+
+def test_where_no_commit_lies_in_val_whole_the_lowest_hash_that_was_changed_alone_joins() -> None:
+    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.4) == ("c",)
+    assert held_out_alone(COMMITS, frozenset(), val_fraction=0.6) == ("c", "b")
+    assert held_out_alone(COMMITS, frozenset("a"), val_fraction=0.4) == ()
+    assert held_out_alone([frozenset("ab")], frozenset("a"), val_fraction=0.4) == ()
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcde"), min_size=1), max_size=30))
+def test_train_keeps_a_unit_that_was_changed_alone(commits: list[frozenset[str]]) -> None:
+    joined = held_out_alone(commits, frozenset(), val_fraction=0.9)
+    alone = {next(iter(each)) for each in commits if len(each) == 1}
+    assert set(joined) < alone or not alone
+    assert bool(joined) == (len(alone) > 1)

@@ -14,8 +14,8 @@ from curriculum.diets.plan import ROW_GROUP
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import drawn, mix, recipe, report_of
 from curriculum.store import Artefact, Store
-from schemas.errors import MixtureError
 from schemas.document import SCHEMA_VERSION
+from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 Make = Callable[..., Any]

@@ -13,7 +13,7 @@ from curriculum.families.write import (
     write_documents,
 )
 from schemas.change import FileChange
-from schemas.document import FILE_FAMILIES, DOCUMENT_SCHEMA, Document
+from schemas.document import DOCUMENT_SCHEMA, FILE_FAMILIES, Document
 from schemas.errors import SchemaError
 
 MakeChange = Callable[..., FileChange]

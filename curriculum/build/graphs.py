@@ -1,0 +1,152 @@
+"""Documents of graphs: one pass over a repository's commits, with its whole tree at hand at each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pydantic import JsonValue
+
+from curriculum.build.documents import Sheaf
+from curriculum.build.indexes import Index, snapshot_of
+from curriculum.build.repositories import Repository, repositories
+from curriculum.build.workers import Team
+from curriculum.corpus import git, history, trees
+from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import Source, resolve
+from curriculum.families import v4_context_graph, v5_clang_graph
+from curriculum.families.render import tools
+from curriculum.families.rendered import Rendered
+from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.clang_graph import ClangGraph
+from curriculum.store import Artefact, Draft, Recipe, Store
+from schemas.change import CommitChange, TreeDelta
+from schemas.corpus import CorpusSpec
+
+REVISIONS: Mapping[str, int] = {
+    "v4_context_graph": v4_context_graph.REVISION,
+    "v5_clang_graph": v5_clang_graph.REVISION,
+}
+
+
+def graphs_of(
+    team: Team,
+    corpus: CorpusSpec,
+    families: Sequence[str],
+    indexes: Sequence[Index],
+    *,
+    sample: int | None = None,
+) -> tuple[Artefact, ...]:
+    """The documents of some families of graphs, repository by repository.
+
+    A repository without an index has no document of v5_clang_graph, and its manifest says what it lacks.
+    """
+    known = {index.repository: index for index in indexes}
+    tasks = [
+        _Task(
+            repository=each,
+            families=tuple(families),
+            index=known.get(each.name),
+            sample=sample,
+        )
+        for each in repositories(corpus)
+    ]
+    made = team.each("graphs", tasks, _make, lambda task: task.repository.name)
+    return tuple(artefact for artefacts in made for artefact in artefacts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Task:
+    repository: Repository
+    families: tuple[str, ...]
+    index: Index | None
+    sample: int | None
+
+
+def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
+    source = resolve(task.repository.spec, cache=store.root / "repositories")
+    recipes = [_recipe(task, source, family) for family in task.families]
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        _fill(task, source, drafts)
+
+    return tuple(store.produce(recipes, fill))
+
+
+def _recipe(task: _Task, source: Source, family: str) -> Recipe:
+    repository = task.repository
+    config: dict[str, JsonValue] = {
+        "family": family,
+        "reader": history.REVISION,
+        "trees": trees.REVISION,
+        **history.ingredients(source, repository.spec, repository.corpus),
+        **({} if task.sample is None else {"sample": task.sample}),
+    }
+    index = task.index if family == v5_clang_graph.FAMILY else None
+    if index is not None and index.artefact is None:
+        config["lacks"] = index.lacks
+    return Recipe(
+        stage="documents",
+        labels=(("family", family), ("repository", repository.name)),
+        revision=REVISIONS[family],
+        config=config,
+        inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
+        tools={"git": git.version(), **tools()},
+    )
+
+
+def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
+    repository, skips = task.repository, Skips()
+    families = [dict(draft.recipe.labels)["family"] for draft in drafts]
+    graphs = _Graphs.of(task, families)
+    with Sheaf(drafts, sample=task.sample) as sheaf:
+        for commit in trees.read_commits(source, repository.spec, repository.corpus, skips):
+            graphs.apply(commit.tree)
+            for rendered in graphs.documents(commit):
+                sheaf.add(rendered)
+            if sheaf.is_full:
+                break
+    repository.refuse_losses(skips)
+    more: dict[str, JsonValue] = {
+        "changes": skips.report(),
+        "without_syntax_tree": [*sorted(graphs.incomplete)],
+    }
+    sheaf.report(more, {family: graphs.report(task, family) for family in families})
+
+
+@dataclass(kw_only=True, slots=True)
+class _Graphs:
+    """The graphs of one repository as they go from commit to commit."""
+
+    families: Sequence[str]
+    syntactic: CallGraph
+    resolved: ClangGraph | None
+    incomplete: set[str] = field(default_factory=set)
+    """Files that had no whole syntax tree at some commit."""
+
+    @classmethod
+    def of(cls, task: _Task, families: Sequence[str]) -> "_Graphs":
+        """Those that the families need, over an empty tree."""
+        syntactic = CallGraph()
+        snapshot = snapshot_of(task.index) if v5_clang_graph.FAMILY in families else None
+        resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
+        return cls(families=families, syntactic=syntactic, resolved=resolved)
+
+    def apply(self, delta: TreeDelta) -> None:
+        """Take what differs from the tree before."""
+        (self.resolved or self.syntactic).apply(delta)
+        self.incomplete.update(self.syntactic.incomplete)
+
+    def documents(self, commit: CommitChange) -> Iterator[Rendered]:
+        """The documents of one commit, whose tree was applied."""
+        if v4_context_graph.FAMILY in self.families:
+            yield v4_context_graph.documents(commit, self.syntactic)
+        if self.resolved is not None:
+            yield v5_clang_graph.documents(commit, self.resolved)
+
+    def report(self, task: _Task, family: str) -> dict[str, JsonValue]:
+        """What an index covers of the newest tree, or what there is none for."""
+        if family != v5_clang_graph.FAMILY:
+            return {}
+        if self.resolved is None:
+            assert task.index is not None
+            return {"lacks": task.index.lacks}
+        return {"coverage": asdict(self.resolved.coverage())}

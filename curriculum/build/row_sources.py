@@ -1,0 +1,81 @@
+"""What rows are asked for, and the artefacts that they are made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from curriculum.store import Artefact
+from schemas.corpus import CorpusSpec
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Wanted:
+    """A data set of rows that a diet asks for."""
+
+    family: str
+    base: str = ""
+    """The family that v6_enriched adds structure to; empty for every other."""
+    objective: str = "causal"
+    variant: int = 0
+    row_length: int
+    repositories: tuple[str, ...] = ()
+    """Empty where all count."""
+
+    @property
+    def flat_family(self) -> str:
+        """The family whose texts, tokens and selection count."""
+        return self.base or self.family
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSource:
+    """What the rows of one repository are made of; row i of each is the same document.
+
+    `documents` and `base` differ for v6_enriched only, whose base is selected and tokenised.
+    """
+
+    documents: Artefact
+    base: Artefact
+    tokens: Artefact
+
+    def inputs(self) -> list[Artefact]:
+        """Each artefact once."""
+        return list({each.key: each for each in (self.documents, self.base, self.tokens)}.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowSources:
+    """The artefacts that rows are made of."""
+
+    corpus: CorpusSpec
+    documents: tuple[Artefact, ...]
+    selection: Artefact
+    """Of the families that are made of files."""
+    selections: Mapping[str, Artefact]
+    """By family, of those that are made of graphs."""
+    tokenizer: Artefact
+    tokens: tuple[Artefact, ...]
+
+    def selected(self, wanted: "Wanted") -> Artefact:
+        """The selection that decides about what is wanted."""
+        return self.selections.get(wanted.flat_family, self.selection)
+
+    def of(self, wanted: "Wanted") -> list[RowSource]:
+        """What is wanted, repository by repository in the corpus' order."""
+        bases = _by_repository(self.documents, wanted.flat_family)
+        tokens = _by_repository(self.tokens, wanted.flat_family)
+        found = _by_repository(self.documents, wanted.family, wanted.base)
+        return [
+            RowSource(documents=documents, base=bases[repository], tokens=tokens[repository])
+            for repository, documents in found.items()
+            if not wanted.repositories or repository in wanted.repositories
+        ]
+
+
+def _by_repository(
+    artefacts: Sequence[Artefact], family: str, base: str = ""
+) -> dict[str, Artefact]:
+    return {
+        each.manifest.labels["repository"]: each
+        for each in artefacts
+        if each.manifest.labels["family"] == family and each.manifest.labels.get("base", "") == base
+    }

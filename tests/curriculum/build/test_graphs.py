@@ -1,0 +1,241 @@
+"""Phases of graphs and structure, built whole on the sample corpus: every document, every row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.build import Built, Tokenizing, Wanted, build, sample
+from curriculum.build.selection import val_lineages
+from curriculum.build.sides import check_sides
+from curriculum.corpus.load import load_corpus
+from curriculum.families.check import check_document
+from curriculum.families.check_structure import check_structure
+from curriculum.families.v6_enriched import enrich
+from curriculum.families.write import documents_in
+from curriculum.graph import clang
+from curriculum.rows.check import check
+from curriculum.store import Artefact, Store
+from schemas.corpus import CorpusSpec, HistorySpec
+from schemas.document import DOCUMENT_SCHEMA, Document
+from schemas.errors import CorpusError, PackError
+from schemas.structure import STRUCTURE_COLUMNS
+
+V4, V5, V6 = "v4_context_graph", "v5_clang_graph", "v6_enriched"
+WANTED = (
+    Wanted(family=V4, row_length=1024),
+    Wanted(family=V4, row_length=4096),
+    Wanted(family=V6, base="v2_simple", row_length=512),
+    Wanted(family="v2_simple", row_length=512),
+    Wanted(family=V6, base=V4, row_length=1024),
+)
+FLAT = ("input_ids", "target_ids", "loss_mask", "doc_ids", "doc_starts")
+
+
+def corpus() -> CorpusSpec:
+    shipped = load_corpus("sample")
+    return shipped.model_copy(
+        update={"history": HistorySpec(versions_per_path=2), "val_fraction": 0.15}
+    )
+
+
+def graphs(root: Path, wanted: tuple[Wanted, ...] = WANTED, *, workers: int = 1) -> Built:
+    return build(
+        Store(root),
+        corpus(),
+        wanted,
+        anchor_length=512,
+        tokenizing=Tokenizing(vocab_size=800),
+        workers=workers,
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return graphs(tmp_path_factory.mktemp("graphs"))
+
+
+def of(built: Built, family: str, base: str = "") -> list[Artefact]:
+    return [
+        each
+        for each in built.documents
+        if (each.manifest.labels["family"], each.manifest.labels.get("base", "")) == (family, base)
+    ]
+
+
+def documents(built: Built, family: str) -> Iterator[Document]:
+    for artefact in of(built, family):
+        yield from documents_in(artefact.path)
+
+
+def table(artefact: Artefact, columns: list[str]) -> pa.Table:
+    return pq.read_table(artefact.files(), columns=columns, partitioning=None)
+
+
+def test_every_context_document_keeps_its_contract(built: Built) -> None:
+    seen = {"cpp": 0, "c": 0, "cmake": 0}
+    for document in documents(built, V4):
+        check_document(document)
+        seen[document.language] += 1
+    assert min(seen.values()) > 0
+    assert sum(seen.values()) > 50
+
+
+def test_every_enriched_document_has_its_bases_text_and_sound_structure(built: Built) -> None:
+    for base in ("v2_simple", V4):
+        for plain, enriched in zip(of(built, base), of(built, V6, base), strict=True):
+            rows = pq.read_table(enriched.files(), partitioning=None)
+            texts = zip(documents_in(plain.path), rows.to_pylist(), strict=True)
+            for document, row in texts:
+                assert row["text"] == document.text
+                assert row["base_document_id"] == document.document_id
+                assert row["document_id"] != document.document_id
+                check_structure(document, enrich(document))
+            assert rows.num_rows > 10
+
+
+def test_rows_of_graphs_and_structure_keep_the_contract(built: Built) -> None:
+    for each in built.rows:
+        for side in (each.train, each.val):
+            assert side.files(), f"{each.wanted} has no rows in {side.manifest.labels['split']}"
+            report = check(side.path)
+            assert report.num_faults == 0
+            assert report.rows > 0
+
+
+@pytest.mark.parametrize(
+    ("base", "row_length"), [("v2_simple", 512), (V4, 1024)], ids=["files", "graphs"]
+)
+def test_without_its_columns_structure_is_the_flat_rows(
+    built: Built, base: str, row_length: int
+) -> None:
+    flat = built.rows_of(Wanted(family=base, row_length=row_length))
+    enriched = built.rows_of(Wanted(family=V6, base=base, row_length=row_length))
+    for plain, rich in ((flat.train, enriched.train), (flat.val, enriched.val)):
+        assert table(plain, list(FLAT)).equals(table(rich, list(FLAT)))
+        columns = table(rich, [each.name for each in STRUCTURE_COLUMNS])
+        assert len(pc.unique(pc.list_flatten(columns["structure_ids"]))) > 5
+    edges = table(enriched.train, ["call_edges"])["call_edges"]
+    assert len(pc.list_flatten(edges)) > 0
+
+
+def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
+    for each in built.rows:
+        if each.wanted.family == V4:
+            for side in (each.train, each.val):
+                held_out = val_lineages(built.selections[V4])
+                assert check_sides(side, of(built, V4), held_out) > 10
+    counted: Any = built.rows_of(WANTED[1]).train.report_of("encode")
+    assert counted["context_chunks"]["other_side"] > 0
+
+
+def test_context_from_the_other_side_is_found(built: Built) -> None:
+    """Rows that were made for these sides, held against sides on which one more file is in val."""
+    train = built.rows_of(Wanted(family=V4, row_length=1024)).train
+    known = val_lineages(built.selections[V4])
+    everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
+    one_more = known | {min(everything - known)}
+    with pytest.raises(PackError, match="on the other side"):
+        check_sides(train, of(built, V4), one_more)
+
+
+def test_what_does_not_want_graphs_does_not_depend_on_them(built: Built, tmp_path: Path) -> None:
+    plain = graphs(tmp_path, (Wanted(family="v2_simple", row_length=512),))
+    assert {each.manifest.labels["family"] for each in plain.documents}.isdisjoint({V4, V5, V6})
+    assert plain.rows[0].train.key == built.rows_of(WANTED[3]).train.key
+    assert plain.rows[0].train.content == built.rows_of(WANTED[3]).train.content
+
+
+def test_the_number_of_workers_changes_no_byte(built: Built, tmp_path: Path) -> None:
+    again = graphs(tmp_path, workers=2)
+    found = {each.key: each.content for each in again.artefacts()}
+    assert found == {each.key: each.content for each in built.artefacts()}
+
+
+def test_a_manifest_says_what_graphs_hold(built: Built) -> None:
+    for artefact in of(built, V4):
+        report = artefact.manifest.report
+        assert isinstance(report["edges"], dict)
+        assert set(report["edges"]) == {"syntactic"}
+        assert isinstance(report["hops"], dict)
+        assert {"0", "1"} <= set(report["hops"])
+        assert report["without_syntax_tree"] == []
+    context: Any = built.rows_of(WANTED[1]).train.report_of("context")
+    assert context["mean"] > 100
+    assert context["past_16k"] == 0
+
+
+def test_a_sample_is_some_documents_of_each_family_and_nothing_else(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = sample(store, corpus(), WANTED, number=3)
+    assert {each.manifest.stage for each in store.artefacts()} == {"documents"}
+    assert {each.manifest.labels["family"] for each in made} == {"v2_simple", V4, V6}
+    assert {each.report_of("documents") for each in made} == {3}
+
+
+class TestFrontend:
+    """v5 with a compiler frontend, and without."""
+
+    def test_a_repository_without_a_database_has_no_document_and_says_so(
+        self, tmp_path: Path
+    ) -> None:
+        bare = corpus().repositories[0].model_copy(update={"compile_commands": None})
+        alone = corpus().model_copy(update={"repositories": (bare,)})
+        made = sample(Store(tmp_path), alone, (Wanted(family=V5, row_length=1024),), number=2)
+        assert [each.report_of("documents") for each in made] == [0]
+        assert "compile_commands" in str(made[0].report_of("lacks"))
+
+    def test_a_database_that_is_named_and_absent_is_an_error(self, tmp_path: Path) -> None:
+        named = corpus().repositories[0].model_copy(update={"compile_commands": "/none.json"})
+        alone = corpus().model_copy(update={"repositories": (named,)})
+        if clang.missing() is None:
+            with pytest.raises(CorpusError, match="there is no such file"):
+                sample(Store(tmp_path), alone, (Wanted(family=V5, row_length=1024),), number=2)
+
+    def test_without_libclang_everything_else_is_built(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(clang, "missing", lambda: "libclang isn't installed")
+        wanted = (Wanted(family=V4, row_length=1024), Wanted(family=V5, row_length=1024))
+        made = sample(Store(tmp_path), corpus(), wanted, number=2)
+        counts = {
+            (
+                each.manifest.labels["family"],
+                each.report_of("documents"),
+                each.manifest.report.get("lacks"),
+            )
+            for each in made
+        }
+        assert counts == {(V4, 2, None), (V5, 0, "libclang isn't installed")}
+
+    @pytest.mark.clang
+    def test_documents_of_an_index_keep_their_contract_and_say_how_edges_are_known(
+        self, tmp_path: Path
+    ) -> None:
+        reason = clang.missing()
+        if reason is not None:
+            pytest.skip(reason)
+        made = graphs(tmp_path, (Wanted(family=V5, row_length=2048),), workers=2)
+        labels: set[str] = set()
+        for artefact in of(made, V5):
+            coverage: Any = artefact.report_of("coverage")
+            assert coverage["covered"] > 0.8 * coverage["functions"]
+            labels |= set(artefact.manifest.report["edges"])  # type: ignore[arg-type]
+        assert labels == {"resolved", "overridden", "dependent", "syntactic"}
+        number = 0
+        for document in documents(made, V5):
+            check_document(document)
+            number += 1
+        assert number > 50
+        for side in (made.rows[0].train, made.rows[0].val):
+            assert check(side.path).num_faults == 0
+            check_sides(side, of(made, V5), val_lineages(made.selections[V5]))
+
+
+def test_documents_have_the_columns_of_their_schema(built: Built) -> None:
+    for artefact in of(built, V4):
+        assert pq.read_schema(artefact.files()[0]).names == DOCUMENT_SCHEMA.names
