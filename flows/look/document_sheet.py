@@ -17,6 +17,7 @@ from flows.look.sheet import (
     stretches,
     structure_links,
     structure_node,
+    worth_a_line,
 )
 from flows.look.tree import Branch, branches, path_of
 from flows.show import DOCUMENT_COLOURS
@@ -43,11 +44,13 @@ class _Drawing:
 
     seen: Seen
     inside: dict[int, list[int]]
-    """The structure chunks that begin in each part."""
+    """The structure chunks worth a line that begin in each part."""
     nodes: list[Node] = field(default_factory=list)
     of_chunk: dict[int, int] = field(default_factory=dict)
     of_part: dict[int, int] = field(default_factory=dict)
     of_structure: dict[int, int] = field(default_factory=dict)
+    shown_by_section: set[int] = field(default_factory=set)
+    """Structure chunks that are what a chunk of the document is: they have no line of their own."""
 
 
 def document_sheet(seen: Seen) -> Sheet:
@@ -71,26 +74,42 @@ def document_sheet(seen: Seen) -> Sheet:
 def _beginning(seen: Seen) -> dict[int, list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     starts = [part.start for part in seen.document.parts]
-    for index, chunk in enumerate(seen.structure.chunks if seen.structure else ()):
-        found[bisect_right(starts, chunk.start) - 1].append(index)
+    structure = seen.structure
+    if structure is None:
+        return found
+    for index in sorted(worth_a_line(structure.chunks, structure.call_edges, structure.type_edges)):
+        found[bisect_right(starts, structure.chunks[index].start) - 1].append(index)
     return found
 
 
 def _add_chunk(drawing: _Drawing, branch: Branch) -> None:
     chunk = drawing.seen.document.chunks[branch.chunk]
     drawing.of_chunk[branch.chunk] = len(drawing.nodes)
-    first, last = chunk.first_part, chunk.last_part
+    parts = range(chunk.first_part, chunk.last_part)
+    main = _main(drawing, chunk, parts)
+    said = [*_chunk_note(drawing.seen, chunk, branch)]
+    if drawing.seen.structure and main is not None:
+        drawing.of_structure[main] = len(drawing.nodes)
+        drawing.shown_by_section.add(main)
+        said.insert(2, f"level {drawing.seen.structure.chunks[main].dep_level - 1}")
     drawing.nodes.append(
         Node(
             name=chunk.name,
             depth=branch.depth,
             word=branch.word,
-            size=_size(drawing.seen, first, last),
-            note=" · ".join(filter(None, _chunk_note(drawing.seen, chunk, branch))),
+            size=_size(drawing.seen, chunk.first_part, chunk.last_part),
+            note=" · ".join(filter(None, said)),
             colour=f"k{STRUCTURE_CODES[COLOURS.get(chunk.symbol, 'other')]}",
         )
     )
-    _own(drawing, range(first, last), branch.depth)
+    _own(drawing, parts, branch.depth)
+
+
+def _main(drawing: _Drawing, chunk: Chunk, parts: range) -> int | None:
+    """The structure chunk that is what a chunk of the document is: the first of its name."""
+    structure = drawing.seen.structure
+    inside = (index for part in parts for index in drawing.inside.get(part, ()))
+    return next((i for i in inside if structure and structure.chunks[i].name == chunk.name), None)
 
 
 def _chunk_note(seen: Seen, chunk: Chunk, branch: Branch) -> Iterator[str]:
@@ -98,7 +117,7 @@ def _chunk_note(seen: Seen, chunk: Chunk, branch: Branch) -> Iterator[str]:
     first, last = parts[chunk.first_part], parts[chunk.last_part - 1]
     yield path_of(seen.document, chunk)
     if branch.edge:
-        yield f"{branch.edge.label} {branch.edge.confidence:.2f}"
+        yield f"{branch.edge.label} {branch.edge.confidence:.2g}"
     yield what(chunk)
     yield f"hop {chunk.hop}"
     yield f"rank {first.rank}" if first.elidable else "kept"
@@ -130,10 +149,11 @@ def _own(drawing: _Drawing, parts: range, depth: int) -> None:
         return
     for part in parts:
         for index in drawing.inside.get(part, ()):
+            if index in drawing.shown_by_section:
+                continue
             chunk = structure.chunks[index]
             drawing.of_structure[index] = len(drawing.nodes)
-            size = number(chunk.end - chunk.start, "byte")
-            drawing.nodes.append(structure_node(chunk, depth + 1, size))
+            drawing.nodes.append(structure_node(chunk, depth + 1))
 
 
 def _size(seen: Seen, first: int, last: int) -> str:
@@ -145,33 +165,38 @@ def _size(seen: Seen, first: int, last: int) -> str:
 
 
 def _sections(drawing: _Drawing) -> Iterator[Section]:
-    """The text in its order: a section a chunk or part; what is neither of a chunk has its part's kind."""
+    """The text in its order: a section a chunk, and a section a part that is of no chunk."""
     document, seen = drawing.seen.document, drawing.seen
-    chunk_at = {chunk.first_part: chunk for chunk in document.chunks}
+    ends = {chunk.first_part: chunk.last_part for chunk in document.chunks}
     structure_chunks = seen.structure.chunks if seen.structure else ()
+    own = {
+        index: node
+        for index, node in drawing.of_structure.items()
+        if index not in drawing.shown_by_section
+    }
     part = 0
     while part < len(document.parts):
-        chunk = chunk_at.get(part)
-        last = max(chunk.last_part, part + 1) if chunk else part + 1
+        last = max(ends.get(part, 0), part + 1)
         start, end = document.parts[part].start, document.parts[last - 1].end
         cut = pieces(seen.content, start, end, seen.structure)
         yield Section(
             node=drawing.of_part.get(part, -1),
-            title=chunk.name if chunk else document.parts[part].kind,
-            stretches=tuple(stretches(cut, structure_chunks, drawing.of_structure)),
+            stretches=tuple(stretches(cut, structure_chunks, own)),
         )
         part = last
 
 
 def _links(drawing: _Drawing) -> Iterator[Link]:
+    """The document's edges, and those of its structure that say more."""
+    known = set()
     for edge in drawing.seen.document.edges:
-        yield Link(
-            source=drawing.of_chunk[edge.source],
-            target=drawing.of_chunk[edge.target],
-            kind=edge.kind,
-            label=edge.label,
-            confidence=round(edge.confidence, 2),
-        )
+        source, target = drawing.of_chunk[edge.source], drawing.of_chunk[edge.target]
+        known.add((source, target))
+        sure = round(edge.confidence, 2)
+        yield Link(source=source, target=target, kind=edge.kind, label=edge.label, confidence=sure)
     structure = drawing.seen.structure
     if structure:
-        yield from structure_links(structure.call_edges, structure.type_edges, drawing.of_structure)
+        nodes = drawing.of_structure
+        for link in structure_links(structure.call_edges, structure.type_edges, nodes):
+            if (link.source, link.target) not in known:
+                yield link

@@ -23,7 +23,7 @@ TEMPLATE = "inspect.html"
 DEEPEST = 12
 """Levels of the tree that are indented; what lies deeper stands below the deepest."""
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
-_FIRST_EMPTY = re.compile(r"^((?:<[^>]*>)?)\n")
+_FIRST_EMPTY = re.compile(r"(?:<[^>]*>)?\n")
 
 
 def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
@@ -91,15 +91,16 @@ def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
     for sheet in sheets:
         if below:
             note = f"<small>{_escaped(sheet.facts[0])}</small>"
-            yield f'<li class="l0 sheet"><a href="#n{number}"><b>{_escaped(sheet.title)}</b>{note}</a>'
+            yield f'<li class="l0 sheet"><a href=#n{number}><b>{_escaped(sheet.title)}</b>{note}</a>'
             number += 1
         for node in sheet.nodes:
             place = f"l{min(node.depth + below, DEEPEST)} {node.colour}{' s' if node.is_stretch else ''}"
             word = f"<i>{_escaped(node.word)}</i> " if node.word else ""
+            size = f"<u>{_escaped(node.size)}</u>" if node.size else ""
             note = f"<small>{_escaped(node.note)}</small>" if node.note else ""
             yield (
-                f'<li class="{place}"><a href="#n{number}">{word}'
-                f"<b>{_escaped(node.name)}</b><u>{_escaped(node.size)}</u>{note}</a>"
+                f'<li class="{place}"><a href=#n{number}>{word}'
+                f"<b>{_escaped(node.name)}</b>{size}{note}</a>"
             )
             number += 1
 
@@ -108,7 +109,7 @@ def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
     first = 0
     below = int(len(sheets) > 1)
     for sheet in sheets:
-        own = f' id="n{first}"' if below else ""
+        own = f" id=n{first}" if below else ""
         said = "".join(map(_fact, sheet.facts))
         yield f"<article{own}><header><h2>{_escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
         written: set[int] = set()
@@ -137,44 +138,86 @@ def _strip(bars: Sequence[Bar]) -> str:
 
 
 def _section(section: Section, first: int, written: set[int]) -> str:
-    place = f' id="n{first + section.node}"' if section.node >= 0 else ""
-    text = "".join(_stretch(stretch, first, written) for stretch in section.stretches)
-    # The parser drops one line feed after <pre>; an empty first line is kept and takes no room.
-    text = _FIRST_EMPTY.sub(r"\1<span class=e>\n</span>", text, count=1)
-    return f"<section{place}><h3>{_escaped(section.title)}</h3><pre>\n{text}</pre></section>"
+    """A section in the colour of its first piece; what has another says so."""
+    code = section.stretches[0].pieces[0].code if section.stretches else 0
+    text, before = "", "\n"
+    for stretch in section.stretches:
+        cut = [*joined(stretch.pieces)]
+        if stretch.level < 0:
+            text += "".join(_piece(piece, code) for piece in cut)
+        else:
+            whole = before.endswith("\n") and stretch.text.endswith("\n")
+            inner = "".join(_piece(piece, stretch.code) for piece in cut)
+            text += f"<b{_classes(f'k{stretch.code}', 'w' if whole else '')}"
+            text += f"{_place(stretch, first, written)}>{inner}</b>"
+        before = stretch.text
+    place = f" id=n{first + section.node}" if section.node >= 0 else ""
+    looks = _classes(f"k{code}" if code else "", "e" if _FIRST_EMPTY.match(text) else "")
+    # The parser drops one line feed after <pre>.
+    return f"<pre{place}{looks}>\n{text}</pre>"
 
 
-def _stretch(stretch: Stretch, first: int, written: set[int]) -> str:
-    text = "".join(map(_piece, stretch.pieces))
-    if stretch.node < 0:
-        return text
-    place = "" if stretch.node in written else f' id="n{first + stretch.node}"'
-    level = "" if stretch.node in written else f' data-l="{stretch.level}"'
-    written.add(stretch.node)
-    return f'<span class="t {stretch.colour}"{place}{level}>{text}</span>'
+def _place(stretch: Stretch, first: int, written: set[int]) -> str:
+    """Where a chunk begins: its level, and its name as a target; nothing where it goes on."""
+    if stretch.chunk in written:
+        return ""
+    written.add(stretch.chunk)
+    named = f" id=n{first + stretch.node}" if stretch.node >= 0 else ""
+    return f" data-l={stretch.level}{named}"
 
 
-def _piece(piece: Piece) -> str:
+def _classes(*names: str) -> str:
+    given = [name for name in names if name]
+    quote = '"' if len(given) > 1 else ""
+    return f" class={quote}{' '.join(given)}{quote}" if given else ""
+
+
+def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Neighbours of one look as one: white space looks like what stands before it."""
+    held: Piece | None = None
+    for piece in pieces:
+        if (
+            held
+            and held.scored == piece.scored
+            and (held.code == piece.code or piece.text.isspace())
+        ):
+            held = held._replace(text=held.text + piece.text)
+            continue
+        if held:
+            yield held
+        held = piece
+    if held:
+        yield held
+
+
+def _piece(piece: Piece, code: int) -> str:
+    """A piece; its colour is said where it isn't that of the chunk around it."""
     text = _escaped(piece.text)
+    own = f" class=k{piece.code}" if piece.code != code and not piece.text.isspace() else ""
     if not piece.scored:
-        return f'<s class="k{piece.code}">{text}</s>' if piece.code else f"<s>{text}</s>"
-    return f'<i class="k{piece.code}">{text}</i>' if piece.code else text
+        return f"<s{own}>{text}</s>"
+    return f"<i{own}>{text}</i>" if own else text
 
 
 def _data(sheets: Sequence[Sheet]) -> str:
-    """The edges for the script, as numbers: source, target, kind, label and, where known, confidence."""
-    edges: list[list[float]] = []
+    """The edges for the script: source, target and look of each in one list, and the looks by number.
+
+    A look is an edge's kind, label and, where it is known, confidence.
+    """
+    looks: dict[tuple[float, ...], int] = {}
+    edges: list[int] = []
     first = 0
     below = int(len(sheets) > 1)
     for sheet in sheets:
         first += below
         for link in sheet.links:
-            codes = EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label)
-            sure = [] if link.confidence is None else [link.confidence]
-            edges.append([first + link.source, first + link.target, *codes, *sure])
+            sure = () if link.confidence is None else (link.confidence,)
+            look = (EDGE_KINDS.index(link.kind), EDGE_LABELS.index(link.label), *sure)
+            number = looks.setdefault(look, len(looks))
+            edges += (first + link.source, first + link.target, number)
         first += len(sheet.nodes)
-    words = [list(WORDS[kind]) for kind in EDGE_KINDS]
-    content = {"words": words, "labels": list(EDGE_LABELS), "edges": edges}
+    words = [WORDS[kind] for kind in EDGE_KINDS]
+    content = {"words": words, "labels": EDGE_LABELS, "looks": [*looks], "edges": edges}
     return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
 
 

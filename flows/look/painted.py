@@ -29,18 +29,24 @@ def legend(structure: Structure) -> Text:
 
 def painted(pieces: Iterable[Piece], chunks: Sequence[StructureChunk]) -> Iterator[Text]:
     """Lines in the colours of their structure; a bar marks each chunk, its dep_level its first line."""
-    line, first, known = Text(), -1, -1
+    known = -1
+    for line in lines_of(pieces):
+        chunk = next((piece.chunk for piece in line if piece.text.strip()), line[0].chunk)
+        yield _line(line, chunk, chunk > known, chunks)
+        known = max(known, chunk)
+
+
+def lines_of(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """The pieces of each line, without its end; an empty line has one that is empty."""
+    line: list[Piece] = []
     for piece in pieces:
-        style = shade(piece.code).terminal
-        for index, part in enumerate(safe(piece.text).split("\n")):
-            if index:
-                yield _line(line, first, known, chunks)
-                line, first, known = Text(), -1, max(known, first)
-            if part and first < 0:
-                first = piece.chunk
-            line.append(part, style if piece.scored else f"dim {style}")
-    if line:
-        yield _line(line, first, known, chunks)
+        first, *rest = piece.text.split("\n")
+        line.append(piece._replace(text=first))
+        for text in rest:
+            yield line
+            line = [piece._replace(text=text)]
+    if any(piece.text for piece in line):
+        yield line
 
 
 def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
@@ -53,13 +59,19 @@ def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
         yield line
 
 
-def _line(line: Text, chunk: int, known: int, chunks: Sequence[StructureChunk]) -> Text:
+def _line(
+    pieces: Iterable[Piece], chunk: int, begins: bool, chunks: Sequence[StructureChunk]
+) -> Text:
+    line = Text()
+    for piece in pieces:
+        style = shade(piece.code).terminal
+        line.append(safe(piece.text), style if piece.scored else f"dim {style}")
     line.expand_tabs(TAB_CELLS)
-    if chunk < 0:
-        return Text.assemble(" " * (LEVEL_CELLS + 3), line, no_wrap=True, overflow="ellipsis")
-    begins = chunk > known
-    level = str(chunks[chunk].dep_level - 1) if begins else ""
-    bar = "╭ " if begins else "│ "
-    colour = shade(chunks[chunk].kind).terminal
-    gutter = Text.assemble((f"{level:>{LEVEL_CELLS}} ", MUTED), (bar, colour))
+    gutter = Text(" " * (LEVEL_CELLS + 3))
+    if chunk >= 0:
+        level = str(chunks[chunk].dep_level - 1) if begins else ""
+        colour = shade(chunks[chunk].kind).terminal
+        gutter = Text.assemble(
+            (f"{level:>{LEVEL_CELLS}} ", MUTED), ("╭ " if begins else "│ ", colour)
+        )
     return Text.assemble(gutter, line, no_wrap=True, overflow="ellipsis")

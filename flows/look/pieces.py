@@ -1,10 +1,16 @@
 """Text cut where its structure changes."""
 
+import itertools
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from schemas.structure import Structure, StructureChunk
+
+_INDENT = re.compile(r"(?<![^\n])[ \t]+$")
+"""White space that ends a text and begins a line, or the text."""
+_LINE_END = re.compile(r"[ \t]*\n")
 
 
 class Piece(NamedTuple):
@@ -39,6 +45,31 @@ def pieces(content: bytes, start: int, end: int, structure: Structure | None) ->
         stop = min(run_end if run_end > at else end, chunk_end, end)
         yield Piece(content[at:stop].decode(errors="replace"), code, chunk)
         at = stop
+
+
+def widened(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    r"""The same text, where each chunk has its indentation and its line feed: white space beside it.
+
+    >>> [(piece.text, piece.chunk) for piece in widened([Piece("a\n  "), Piece("f();", 4, 0), Piece("\nb")])]
+    [('a\n', -1), ('  ', 0), ('f();', 0), ('\n', 0), ('b', -1)]
+    """
+    before, begins_line = -1, True
+    for piece, after in itertools.pairwise((*pieces, Piece(""))):
+        if piece.chunk >= 0:
+            yield piece
+        else:
+            line_end = _LINE_END.match(piece.text) if before >= 0 else None
+            first = line_end.end() if line_end else 0
+            indent = _INDENT.search(piece.text, first) if after.chunk >= 0 else None
+            whole = indent and (indent.start() or begins_line or line_end)
+            last = indent.start() if indent and whole else len(piece.text)
+            cut = ((0, first, before), (first, last, -1), (last, len(piece.text), after.chunk))
+            yield from (
+                piece._replace(text=piece.text[start:end], chunk=chunk)
+                for start, end, chunk in cut
+                if start < end
+            )
+        before, begins_line = piece.chunk, piece.text.endswith("\n")
 
 
 def shares(structure: Structure) -> list[int]:

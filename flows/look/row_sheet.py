@@ -17,6 +17,7 @@ from flows.look.sheet import (
     stretches,
     structure_links,
     structure_node,
+    worth_a_line,
 )
 from flows.look.wish import Wish
 from flows.show import DOCUMENT_COLOURS
@@ -35,16 +36,17 @@ def row_sheet(row: Row, origins: Mapping[str, Origin], tokenizer: Tokenizer) -> 
     nodes: list[Node] = []
     sections = []
     of_structure: dict[int, int] = {}
+    shown = worth_a_line(row.chunks, row.call_edges, row.type_edges)
     for index, (start, end) in enumerate(row.spans):
         place = len(nodes)
         nodes.append(_node(row, index, origins))
         for place_in_row, chunk in enumerate(row.chunks):
-            if start <= chunk.start < end:
+            if start <= chunk.start < end and place_in_row in shown:
                 of_structure[place_in_row] = len(nodes)
-                nodes.append(structure_node(chunk, 1, number(chunk.end - chunk.start, "token")))
+                nodes.append(structure_node(chunk, 1))
         cut = row_pieces(row, tokenizer, start, end)
         drawn = tuple(stretches(cut, row.chunks, of_structure))
-        sections.append(Section(node=place, title=nodes[place].name, stretches=drawn))
+        sections.append(Section(node=place, stretches=drawn))
     return Sheet(
         title=row.pack_id,
         facts=(row_facts(row), "Struck tokens are context only: no prediction of them counts."),

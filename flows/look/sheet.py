@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flows.look.colours import NAMES
-from flows.look.pieces import Piece
+from flows.look.pieces import Piece, widened
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
-from schemas.structure import LABEL_CODES, StructureChunk, StructureEdge
+from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, StructureEdge
 
+BESIDE = {STRUCTURE_CODES[name] for name in ("none", "other", "preamble", "comment")}
+"""Kinds of chunks that define nothing."""
 LABELS: dict[int, EdgeLabel] = {LABEL_CODES[label]: label for label in EDGE_LABELS}
 
 
@@ -33,18 +35,26 @@ class Stretch:
     """Neighbouring pieces of one structure chunk, or of none."""
 
     pieces: tuple[Piece, ...]
+    chunk: int = -1
+    """The structure chunk."""
     node: int = -1
-    level: str = ""
-    """dep_level, from 0."""
-    colour: str = ""
+    """-1: no line of the tree stands for it alone."""
+    level: int = -1
+    """dep_level, from 0; -1 outside of chunks."""
+    code: int = 0
+    """The structure code of the chunk."""
+
+    @property
+    def text(self) -> str:
+        """The text of all its pieces."""
+        return "".join(piece.text for piece in self.pieces)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A part of the text under a heading; -1 where no line of the tree stands for it."""
+    """A part of the text that stands by itself; -1 where no line of the tree stands for it."""
 
     node: int
-    title: str
     stretches: tuple[Stretch, ...]
 
 
@@ -90,27 +100,33 @@ class Sheet:
 def stretches(
     pieces: Iterable[Piece], chunks: Sequence[StructureChunk], nodes: Mapping[int, int]
 ) -> Iterator[Stretch]:
-    """Pieces put together by structure chunk; `nodes` has the line of each chunk in the tree."""
-    for index, group in itertools.groupby(pieces, key=lambda piece: piece.chunk):
+    """Pieces put together by structure chunk; `nodes` has the line of each chunk that has one of its own."""
+    for index, group in itertools.groupby(widened(pieces), key=lambda piece: piece.chunk):
         if index < 0:
             yield Stretch(pieces=tuple(group))
             continue
         chunk = chunks[index]
         yield Stretch(
             pieces=tuple(group),
+            chunk=index,
             node=nodes.get(index, -1),
-            level=str(chunk.dep_level - 1),
-            colour=f"k{chunk.kind}",
+            level=chunk.dep_level - 1,
+            code=chunk.kind,
         )
 
 
-def structure_node(chunk: StructureChunk, depth: int, size: str) -> Node:
+def worth_a_line(chunks: Sequence[StructureChunk], *edges: Iterable[StructureEdge]) -> set[int]:
+    """The structure chunks that are shown in the tree: definitions, and whatever an edge ends at."""
+    ends = {end for some in edges for edge in some for end in (edge.source, edge.target)}
+    return ends | {index for index, chunk in enumerate(chunks) if chunk.kind not in BESIDE}
+
+
+def structure_node(chunk: StructureChunk, depth: int) -> Node:
     """The line of a structure chunk."""
     kind = NAMES[chunk.kind] if 0 <= chunk.kind < len(NAMES) else f"kind {chunk.kind}"
     return Node(
         name=chunk.name or kind,
         depth=depth,
-        size=size,
         note=f"{kind} · level {chunk.dep_level - 1}",
         colour=f"k{chunk.kind}",
         is_stretch=True,
@@ -120,7 +136,7 @@ def structure_node(chunk: StructureChunk, depth: int, size: str) -> Node:
 def structure_links(
     calls: Iterable[StructureEdge], types: Iterable[StructureEdge], nodes: Mapping[int, int]
 ) -> Iterator[Link]:
-    """Call and type edges, between the lines of their chunks."""
+    """Call and type edges, between the lines that stand for their chunks."""
     kinds: tuple[tuple[EdgeKind, Iterable[StructureEdge]], ...] = (
         ("calls", calls),
         ("uses", types),

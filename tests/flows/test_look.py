@@ -94,7 +94,7 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     text = look.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
-    assert text.count("<section ") == sum(len(line["document_ids"]) for line in lines)
+    assert text.count("<pre id=") == sum(len(line["document_ids"]) for line in lines)
     assert text.count("<rect ") == sum(len(line["document_ids"]) for line in lines)
     assert all(line["pack_id"] in text for line in lines)
     assert "<s>&lt;|bos|&gt;</s>" in text, "a BOS is never predicted"

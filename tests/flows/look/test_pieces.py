@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.look.pieces import pieces, shares
+from flows.look.pieces import Piece, pieces, shares, widened
 from schemas.structure import Structure, StructureChunk
 
 TEXT = "größer 🙂 {int f();}\n" * 3
@@ -51,6 +51,45 @@ def test_pieces_are_the_text_each_of_one_category_and_one_chunk(
     neighbours = itertools.pairwise(cut)
     assert all(a.code != b.code or a.chunk != b.chunk for a, b in neighbours)
     assert sum(shares(structure)) == len(content)
+
+
+def test_a_chunk_takes_its_indentation_and_its_line_feed() -> None:
+    cut = [
+        Piece("a\n  "),
+        Piece("f();", 4, 0),
+        Piece(" \nb"),
+        Piece(" "),
+        Piece("g", 4, 1),
+        Piece("\n\n"),
+    ]
+    assert [(piece.text, piece.chunk) for piece in widened(cut)] == [
+        ("a\n", -1), ("  ", 0), ("f();", 0), (" \n", 0), ("b", -1), (" ", -1), ("g", 1), ("\n", 1),
+        ("\n", -1),
+    ]  # fmt: skip
+    only = [
+        Piece("  "),
+        Piece("f", 4, 0),
+        Piece("\n  "),
+        Piece("g", 4, 1),
+        Piece(" "),
+        Piece("h", 4, 2),
+    ]
+    assert [(piece.text, piece.chunk) for piece in widened(only)] == [
+        ("  ", 0), ("f", 0), ("\n", 0), ("  ", 1), ("g", 1), (" ", -1), ("h", 2),
+    ]  # fmt: skip
+
+
+@given(structures())
+def test_widening_moves_white_space_only(made: tuple[str, Structure]) -> None:
+    text, structure = made
+    cut = [*pieces(text.encode(), 0, len(text.encode()), structure)]
+    wide = [*widened(cut)]
+    assert "".join(piece.text for piece in wide) == text
+    chunks = [
+        [each.chunk for piece in some for each in [piece] * len(piece.text)] for some in (cut, wide)
+    ]
+    for letter, before, after in zip(text, *chunks, strict=True):
+        assert before == after or (before == -1 and letter.isspace())
 
 
 def test_a_slice_of_the_text_has_the_pieces_inside_it() -> None:
