@@ -1,0 +1,53 @@
+"""What #include and #define say, read off the text: their branches may be blanked in the tree."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from curriculum.graph.extents import Extents
+from curriculum.graph.facts import Range, Symbol
+
+_DIRECTIVE = re.compile(
+    rb"\n[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[<\"]([^>\"\n]*)[>\"]"
+    rb"|define[ \t]+([A-Za-z_]\w*)(\([^)\n]*\))?(?:[^\\\n]|\\[\s\S])*)"
+)
+
+
+class Directives:
+    """The directives of one file that stand in no comment or raw string."""
+
+    def __init__(self, data: bytes, hidden: Sequence[Range]) -> None:
+        self._found = [
+            match
+            for match in _DIRECTIVE.finditer(b"\n" + data)
+            if not (hidden and is_in(match.start(), hidden))
+        ]
+
+    def includes(self, dead: Sequence[Range]) -> tuple[str, ...]:
+        """What is included outside of dead branches."""
+        return tuple(
+            match[1].decode(errors="replace")
+            for match in self._found
+            if match[1] is not None and not is_in(match.start(), dead)
+        )
+
+    def macros(self, extents: Extents) -> Iterator[Symbol]:
+        """All macros, of whatever branch."""
+        for match in self._found:
+            if match[2] is None:
+                continue
+            lines = extents.lines(match.start(), match.end() - 1)
+            listed = (match[3] or b"()")[1:-1].strip()
+            number = len(listed.split(b",")) if listed else 0
+            is_open = b"..." in listed
+            yield Symbol(
+                kind="macro", name=match[2].decode(), scope=(), start=lines.start, end=lines.end,
+                name_start=match.start(2) - 1, body=None,
+                min_arity=number - is_open, max_arity=-1 if is_open else number,
+            )  # fmt: skip
+
+
+def is_in(place: int, ranges: Sequence[Range]) -> bool:
+    """Whether a place lies in one of the ranges, which are sorted and disjoint."""
+    around = bisect_right(ranges, (place, 1 << 62)) - 1
+    return around >= 0 and place < ranges[around].end

@@ -1,0 +1,217 @@
+"""What names, types and parameter lists say, as they are written; each text is read once and remembered.
+
+The syntax tree tells where such a text stands. Texts are the file's bytes as Latin-1, so that places in
+them are places in the file.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_LONGEST = 2_000
+"""Characters; of longer texts nothing is read."""
+_KEPT = 8_192
+_ARGUMENTS = re.compile(r"<[^<>]*>")
+_OPERATOR = re.compile(r"\boperator\b")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_REMARK = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_BRACKETS = re.compile(r"->|[<>()\[\]{},]|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)+'")
+_SPECIFIERS = (
+    r"(?:\s+|\[\[[^\]]*\]\]|(?:alignas|__attribute__|__declspec|explicit|noexcept)\s*\(.*?\)+"
+    r"|(?:const|volatile|struct|class|union|enum|typename|static|inline|constexpr|consteval|constinit"
+    r"|extern|mutable|thread_local|register|virtual|explicit|friend|typedef|restrict|__restrict"
+    r"|__inline|__extension__|this|template)\b"
+    r"|[A-Z][A-Z0-9]*_[A-Z0-9_]*(?=\s+[\w:]))*"
+)
+_TYPE = re.compile(
+    _SPECIFIERS + r"(?:((?:(?:unsigned|signed|long|short|int|char|double|float)\b\s*)+)"
+    r"|(?:::\s*)?((?:[^\W\d]\w*\s*::\s*(?:template\s+)?)*)([^\W\d]\w*))"
+)
+_NO_TYPES = frozenset(
+    ("decltype", "explicit", "virtual", "inline", "static", "constexpr", "friend")
+)
+_POINTERS = frozenset(
+    ("unique_ptr", "shared_ptr", "weak_ptr", "optional", "atomic", "scoped_refptr")
+)
+_POINTEE = re.compile(r"[^<]*<(.*)>\s*\Z", re.DOTALL)
+_DECLARED = re.compile(r"(?:const\b|volatile\b|restrict\b|__restrict\b|[\s*&.(^])*([^\W\d]\w*)")
+
+
+class Name(NamedTuple):
+    """A name as it is written, `at` characters into its text."""
+
+    qualifier: tuple[str, ...]
+    name: str
+    at: int
+
+
+class Parameters(NamedTuple):
+    """A parameter list: the names of types, and how many arguments it takes; -1 is without limit."""
+
+    types: tuple[str, ...]
+    least: int
+    most: int
+
+
+NO_NAME = Name((), "", 0)
+NO_PARAMETERS = Parameters((), 0, 0)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def name_of(text: str) -> Name:
+    """A name without template arguments.
+
+    >>> name_of("a::Map<int, b::C>::at"), name_of("::f<T>")
+    (Name(qualifier=('a', 'Map'), name='at', at=19), Name(qualifier=('',), name='f', at=2))
+    >>> name_of("A::operator  bool").name, name_of("operator ()").name, name_of("~A").name
+    ('operator bool', 'operator()', '~A')
+    """
+    if len(text) > _LONGEST:
+        return Name((), "", 0)
+    operator = _OPERATOR.search(text)
+    flat = _flat(text[: operator.start()] if operator else text)
+    *scopes, last = flat.split("::")
+    at = len(flat) - len(last) + len(last) - len(last.lstrip())
+    name = last.strip().removeprefix("template ").strip()
+    if last.lstrip().startswith("template "):
+        at = flat.index(name, at)
+    if operator:
+        at, name = operator.start(), _operator(text[operator.end() :])
+    elif name.startswith("~"):
+        name = "~" + name[1:].strip()
+    qualifier = tuple(each.removeprefix("template ").strip() for each in map(str.strip, scopes))
+    return Name(qualifier, name, at)
+
+
+def _flat(text: str) -> str:
+    """The text with spaces for template arguments.
+
+    >>> _flat("A<B<1>>::c")
+    'A      ::c'
+    """
+    while "<" in text:
+        before = text
+        text = _ARGUMENTS.sub(lambda match: " " * len(match[0]), text)
+        if text == before:
+            return text.split("<")[0]
+    return text
+
+
+def _operator(signs: str) -> str:
+    signs = " ".join(signs.split())
+    if signs[:1].isalpha() or signs[:1] == "_":
+        return f"operator {signs}"
+    return "operator" + signs.replace(" ", "")
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def type_of(text: str) -> tuple[str, str]:
+    """The name of a type, and of what it points to where it is a pointer that isn't built in.
+
+    >>> type_of("const std::vector<int>&"), type_of("std::unique_ptr<a::Foo>"), type_of("unsigned  long")
+    (('vector', 'vector'), ('unique_ptr', 'Foo'), ('unsigned long', 'unsigned long'))
+    """
+    if len(text) > _LONGEST:
+        return "", ""
+    found = _TYPE.match(_flat(text))
+    if found is None:
+        return "", ""
+    if found[1]:
+        name = " ".join(found[1].split())
+        return name, name
+    name = found[3]
+    if name in _NO_TYPES:
+        return "", ""
+    pointee = _POINTEE.match(text) if name in _POINTERS else None
+    return name, type_of(pointee[1])[0] if pointee else name
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def declared(text: str) -> str:
+    """The name that a declarator declares, "" for none.
+
+    >>> declared("*const *names[3]"), declared("(&all)[N]"), declared("(*call)(int)"), declared("&&")
+    ('names', 'all', 'call', '')
+    """
+    found = _DECLARED.match(text)
+    return found[1] if found else ""
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def parameters_of(text: str) -> Parameters:
+    """What stands between the parentheses of a parameter list.
+
+    >>> parameters_of("const std::vector<int>& x, int n = 3")
+    Parameters(types=('vector', 'int'), least=1, most=2)
+    >>> parameters_of("void"), parameters_of("const char* format, ...")
+    (Parameters(types=(), least=0, most=0), Parameters(types=('char',), least=1, most=-1))
+    """
+    if len(text) > _LONGEST:
+        return Parameters((), 0, -1)
+    if "/" in text:
+        text = _REMARK.sub(" ", text)
+    types: list[str] = []
+    least, is_open = 0, False
+    for each in split(text):
+        if each in ("", "void"):
+            continue
+        if each == "...":
+            is_open = True
+            continue
+        head, has_default, _ = each.partition("=")
+        is_pack = "..." in head
+        is_open |= is_pack
+        least += not has_default and not is_pack
+        is_callable = "(*" in head or "(&" in head or "(^" in head
+        types.append("" if is_callable else type_of(head)[0])
+    return Parameters(tuple(types), least, -1 if is_open else len(types))
+
+
+def split(text: str) -> Iterator[str]:
+    """The parts between commas that stand in no brackets.
+
+    >>> list(split("A<B, C> a, int b = f(1, 2)"))
+    ['A<B, C> a', 'int b = f(1, 2)']
+    """
+    depth = start = 0
+    for match in _BRACKETS.finditer(text):
+        sign = match[0]
+        if sign in ("<", "(", "[", "{"):
+            depth += 1
+        elif sign in (">", ")", "]", "}"):
+            depth -= 1
+        elif sign == "," and depth <= 0:
+            yield text[start : match.start()].strip()
+            start = match.end()
+    yield text[start:].strip()
+
+
+_USING = re.compile(r"using\s+(?:namespace\s+|enum\s+)?(?:typename\s+)?([\w:\s]+?)\s*;")
+
+
+def using_of(text: str) -> str:
+    """What a using declaration names, "" for what has template arguments.
+
+    >>> using_of("using namespace std;"), using_of("using  a::b ;")
+    ('std', 'a::b')
+    """
+    found = _USING.match(text)
+    return "".join(found[1].split()) if found else ""
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def bases_of(text: str) -> tuple[str, ...]:
+    """The bases that stand between a class's name and its body.
+
+    >>> bases_of(" final : public detail::Stage<T, 2>, private B ")
+    ('detail::Stage', 'B')
+    """
+    _, colon, listed = _flat(text[:_LONGEST]).partition(":")
+    if not colon:
+        return ()
+    words = (each.replace("...", " ").split() for each in listed.split(","))
+    return tuple("".join(word for word in some if word not in _ACCESS) for some in words if some)
+
+
+_ACCESS = frozenset(("public", "private", "protected", "virtual", "typename"))

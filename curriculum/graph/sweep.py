@@ -1,0 +1,391 @@
+"""A file's definitions, swept in the order of the text with a stack of what is around them."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import tree_sitter
+
+from curriculum.graph.extents import Extents
+from curriculum.graph.facts import Member, Range, SymbolKind
+from curriculum.graph.grammars import Kinds
+from curriculum.graph.patterns import Nodes
+from curriculum.graph.spelling import (
+    NO_NAME,
+    NO_PARAMETERS,
+    Name,
+    Parameters,
+    bases_of,
+    declared,
+    name_of,
+    parameters_of,
+    type_of,
+)
+
+Node = tree_sitter.Node
+
+_DEEPEST = 8
+"""Pointers and references around one declarator."""
+_VIRTUAL = re.compile(r"\b(?:override|final)\b")
+_NO_NAMES = frozenset(
+    ("if", "else", "for", "while", "switch", "return", "do", "catch", "sizeof", "defined", "case", "throw")
+)  # fmt: skip
+
+
+class Draft(NamedTuple):
+    """A symbol whose types aren't known yet; `parent` counts drafts."""
+
+    kind: SymbolKind
+    name: str
+    scope: tuple[str, ...]
+    start: int
+    end: int
+    name_start: int
+    body: Range | None
+    parent: int
+    parameters: Parameters
+    returns: str
+    bases: tuple[str, ...]
+    is_template: bool
+    is_virtual: bool
+
+
+class _Frame(NamedTuple):
+    """What is around a place up to `end`; drafts by number, -1 for none."""
+
+    end: int
+    symbol: int
+    function: int
+    owner: int
+    scope: tuple[str, ...]
+    space: tuple[str, ...]
+    """The scope without classes."""
+    in_body: bool
+    """Whether a function is nearer than a class."""
+
+
+_OUTSIDE = _Frame(1 << 62, -1, -1, -1, (), (), False)
+_NOWHERE = Range(-1, -1)
+
+
+@dataclass(kw_only=True, slots=True)
+class Swept:
+    """What a sweep has found.
+
+    From places[i] on, the innermost draft is symbols[i], the innermost function functions[i].
+    """
+
+    drafts: list[Draft] = field(default_factory=list)
+    places: list[int] = field(default_factory=lambda: [0])
+    symbols: list[int] = field(default_factory=lambda: [-1])
+    functions: list[int] = field(default_factory=lambda: [-1])
+    members: list[Member] = field(default_factory=list)
+    globals: dict[str, str] = field(default_factory=dict)
+    """The types of variables at namespace scope."""
+    locals: list[Node] = field(default_factory=list)
+    """Declarations in functions."""
+
+    def functions_at(self, places: Sequence[int]) -> list[int]:
+        """The innermost function around each place, as a draft's number; -1 for none."""
+        return self._at(places, self.functions)
+
+    def symbols_at(self, places: Sequence[int]) -> list[int]:
+        """The innermost draft around each place; -1 for none."""
+        return self._at(places, self.symbols)
+
+    def _at(self, places: Sequence[int], values: Sequence[int]) -> list[int]:
+        rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
+        found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
+        return found
+
+
+def sweep(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> Swept:
+    """Sweep over the nodes that hold or are definitions; costs some microseconds each."""
+    sweeping = _Sweep(kinds=kinds, extents=extents, text=text)
+    handlers = sweeping.handlers()
+    order = sorted((node.start_byte, -node.end_byte, i) for i, node in enumerate(shells))
+    for start, minus_end, i in order:
+        while start >= sweeping.frame.end:
+            sweeping.leave()
+        node = shells[i]
+        handlers[node.kind_id](node, start, -minus_end)
+    while sweeping.stack:
+        sweeping.leave()
+    return sweeping.found
+
+
+@dataclass(kw_only=True, slots=True)
+class _Sweep:
+    kinds: Kinds
+    extents: Extents
+    text: str
+    found: Swept = field(default_factory=Swept)
+    stack: list[_Frame] = field(default_factory=list)
+    frame: _Frame = _OUTSIDE
+    template: Range = _NOWHERE
+    """The template declaration whose subject comes next."""
+    friend_end: int = -1
+    typedef: tuple[int, Name, int] = (-1, NO_NAME, 0)
+    """Where a typedef ends, its name and where that stands: of a class without a name."""
+
+    def handlers(self) -> Mapping[int, Callable[[Node, int, int], None]]:
+        named = {
+            "function_definition": self._function,
+            "declaration": self._declaration,
+            "field_declaration": self._field,
+            "struct_specifier": self._class,
+            "union_specifier": self._class,
+            "class_specifier": self._class,
+            "enum_specifier": self._enum,
+            "type_definition": self._typedef,
+            "namespace_definition": self._namespace,
+            "template_declaration": self._template,
+            "friend_declaration": self._friend,
+            "alias_declaration": self._alias,
+            "concept_definition": self._concept,
+        }
+        return {kind: named[name] for name, kind in self.kinds.shells.items()}
+
+    def leave(self) -> None:
+        place = self.frame.end
+        self.frame = self.stack.pop()
+        self._mark(place)
+
+    def _enter(self, start: int, frame: _Frame) -> None:
+        self.stack.append(self.frame)
+        self.frame = frame
+        self._mark(start)
+
+    def _mark(self, place: int) -> None:
+        self.found.places.append(place)
+        self.found.symbols.append(self.frame.symbol)
+        self.found.functions.append(self.frame.function)
+
+    def _template(self, _node: Node, start: int, end: int) -> None:
+        if start >= self.template.end:
+            self.template = Range(start, end)
+
+    def _friend(self, _node: Node, _start: int, end: int) -> None:
+        self.friend_end = end
+
+    def _add(  # noqa: PLR0913
+        self,
+        kind: SymbolKind,
+        name: Name,
+        name_at: int,
+        start: int,
+        end: int,
+        *,
+        body: Range | None = None,
+        parameters: Parameters = NO_PARAMETERS,
+        returns: str = "",
+        bases: tuple[str, ...] = (),
+        is_virtual: bool = False,
+    ) -> int:
+        """Add a draft; its number. A template declaration around it is taken up."""
+        is_template = start < self.template.end
+        first = self.template.start if is_template else start
+        self.template = _NOWHERE
+        scope = self.frame.space if start < self.friend_end else self.frame.scope
+        lines = self.extents.lines(first, end)
+        self.found.drafts.append(
+            Draft(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
+                  lines.end, name_at + name.at, body, self.frame.owner, parameters, returns, bases,
+                  is_template, is_virtual)
+        )  # fmt: skip
+        return len(self.found.drafts) - 1
+
+    def _namespace(self, node: Node, start: int, end: int) -> None:
+        name = node.child_by_field_id(self.kinds.name)
+        written = self.text[name.start_byte : name.end_byte] if name else ""
+        names = tuple(each.strip().removeprefix("inline").strip() for each in written.split("::"))
+        frame = self.frame
+        scope = frame.scope + names
+        self._enter(start, frame._replace(end=end, scope=scope, space=frame.space + names))
+
+    def _class(self, node: Node, start: int, end: int) -> None:
+        body = node.child_by_field_id(self.kinds.body)
+        name = node.child_by_field_id(self.kinds.name)
+        frame = self.frame
+        if body is None:
+            if name and not frame.in_body and self._is_forward(node):
+                name_at = name.start_byte
+                self._add("class", name_of(self.text[name_at : name.end_byte]), name_at, start, end)
+            return
+        if name:
+            at, written = name.start_byte, name_of(self.text[name.start_byte : name.end_byte])
+        elif start < self.typedef[0]:
+            _, written, at = self.typedef
+        else:
+            self._enter(start, frame._replace(end=end, in_body=False))
+            return
+        inside = Range(body.start_byte, body.end_byte)
+        bases = bases_of(self.text[name.end_byte : inside.start]) if name else ()
+        at = self._add("class", written, at, start, end, body=inside, bases=bases)
+        scope = (*frame.scope, *written.qualifier, written.name)
+        self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
+
+    def _is_forward(self, node: Node) -> bool:
+        """Whether a class without a body is declared, not just named."""
+        parent = node.parent
+        if parent is None or parent.kind_id in self.kinds.around_classes:
+            return True
+        is_field = parent.kind_id == self.kinds.shells["field_declaration"]
+        return is_field and parent.child_by_field_id(self.kinds.declarator) is None
+
+    def _enum(self, node: Node, start: int, end: int) -> None:
+        body = node.child_by_field_id(self.kinds.body)
+        name = node.child_by_field_id(self.kinds.name)
+        if body is None or self.frame.in_body:
+            return
+        if name:
+            at, written = name.start_byte, name_of(self.text[name.start_byte : name.end_byte])
+        elif start < self.typedef[0]:
+            _, written, at = self.typedef
+        else:
+            return
+        self._add("enum", written, at, start, end, body=Range(body.start_byte, body.end_byte))
+
+    def _typedef(self, node: Node, start: int, end: int) -> None:
+        made = node.child_by_field_id(self.kinds.type)
+        if made is None or self.frame.in_body:
+            return
+        body = made.child_by_field_id(self.kinds.body)
+        tag = made.child_by_field_id(self.kinds.name) if body else None
+        for each in node.children_by_field_id(self.kinds.declarator):
+            written = self.text[each.start_byte : each.end_byte]
+            name = declared(written)
+            at = each.start_byte + max(0, written.find(name))
+            if body is not None and tag is None:
+                self.typedef = (end, Name((), name, 0), at)
+                return
+            if name and not (tag and self.text[tag.start_byte : tag.end_byte] == name):
+                self._alias_of(Name((), name, 0), at, start, end, made)
+
+    def _alias(self, node: Node, start: int, end: int) -> None:
+        name = node.child_by_field_id(self.kinds.name)
+        made = node.child_by_field_id(self.kinds.type)
+        if name and made and not self.frame.in_body:
+            written = self.text[name.start_byte : name.end_byte]
+            self._alias_of(Name((), written, 0), name.start_byte, start, end, made)
+
+    def _alias_of(self, name: Name, at: int, start: int, end: int, made: Node) -> None:
+        stands_for = type_of(self.text[made.start_byte : made.end_byte])[0]
+        self._bracket(self._add("alias", name, at, start, end, returns=stands_for), start, end)
+
+    def _concept(self, node: Node, start: int, end: int) -> None:
+        name = node.child_by_field_id(self.kinds.name)
+        if name:
+            written = name_of(self.text[name.start_byte : name.end_byte])
+            self._bracket(self._add("alias", written, name.start_byte, start, end), start, end)
+
+    def _bracket(self, symbol: int, start: int, end: int) -> None:
+        """Let what stands in `[start, end)` belong to a symbol that holds no others."""
+        self._enter(start, self.frame._replace(end=end, symbol=symbol))
+
+    def _function(self, node: Node, start: int, end: int) -> None:
+        if self.frame.in_body:
+            return
+        top = node.child_by_field_id(self.kinds.declarator)
+        declarator = self._declarator(top) if top else None
+        if top is None or declarator is None:
+            return
+        last = node.child(node.child_count - 1)
+        body = None
+        if last is not None and last.kind_id in self.kinds.bodies:
+            body = Range(self.text.find("{", last.start_byte), last.end_byte)
+        number = self._add_function(top, declarator, start, end, body)
+        if number >= 0:
+            frame = self.frame
+            self._enter(
+                start, frame._replace(end=end, symbol=number, function=number, in_body=True)
+            )
+
+    def _declarator(self, node: Node | None) -> Node | None:
+        """The function's declarator below pointers, references and qualifiers; None for a variable's."""
+        kinds = self.kinds
+        for _ in range(_DEEPEST):
+            if node is None or node.kind_id in (kinds.function_declarator, kinds.operator_cast):
+                return node
+            if node.kind_id not in kinds.around_declarators:
+                return None
+            inner = node.child_by_field_id(kinds.declarator)
+            node = inner if inner is not None else node.child(node.child_count - 1)
+        return None
+
+    def _add_function(
+        self, top: Node, declarator: Node, start: int, end: int, body: Range | None
+    ) -> int:
+        """Add a function; -1 if it is none after all."""
+        text = self.text
+        stop = body.start if body else end
+        if declarator.kind_id == self.kinds.operator_cast:
+            begin, listed = top.start_byte, None
+            close = text.rfind("(", begin, declarator.end_byte)
+            written, tail = name_of(text[begin:close]), text[close:stop]
+            parameters, returns = NO_PARAMETERS, type_of(written.name[8:])[0]
+        else:
+            listed = declarator.child_by_field_id(self.kinds.parameters)
+            begin = declarator.start_byte
+            if listed is None or text[begin] == "(":
+                return -1
+            close = listed.end_byte
+            written, tail = name_of(text[begin : listed.start_byte]), text[close:stop]
+            parameters = parameters_of(text[listed.start_byte + 1 : close - 1])
+            returns = self._returned(text[start:begin], tail)
+        if not written.name or written.name in _NO_NAMES:
+            return -1
+        is_virtual = text.find("virtual", start, begin) >= 0 or bool(_VIRTUAL.search(tail))
+        return self._add(
+            "function", written, begin, start, end,
+            body=body, parameters=parameters, returns=returns, is_virtual=is_virtual,
+        )  # fmt: skip
+
+    def _returned(self, head: str, tail: str) -> str:
+        name = type_of(head)[0]
+        _, arrow, trailing = tail.partition("->") if name == "auto" else ("", "", "")
+        return type_of(trailing)[0] if arrow else name
+
+    def _declaration(self, node: Node, start: int, end: int) -> None:
+        if self.frame.in_body:
+            self.found.locals.append(node)
+            return
+        number = -1
+        for each in node.children_by_field_id(self.kinds.declarator):
+            function = self._declarator(each)
+            if function is not None:
+                number = max(number, self._add_function(each, function, start, end, None))
+            elif self.frame.owner < 0:
+                number = max(number, self._add_variable(node, each, start, end))
+        if number >= 0:
+            self._bracket(number, start, end)
+
+    def _add_variable(self, node: Node, declarator: Node, start: int, end: int) -> int:
+        made = node.child_by_field_id(self.kinds.type)
+        inner = declarator.child_by_field_id(self.kinds.declarator)
+        if declarator.kind_id != self.kinds.init_declarator or inner is None:
+            inner = declarator
+        begin = inner.start_byte
+        written = self.text[begin : inner.end_byte].lstrip("*& ")
+        begin = inner.end_byte - len(written)
+        name = name_of(written.partition("[")[0])
+        if made is None or not name.name.isidentifier():
+            return -1
+        direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
+        self.found.globals.setdefault(name.name, pointee)
+        return self._add("variable", name, begin, start, end, returns=direct)
+
+    def _field(self, node: Node, start: int, end: int) -> None:
+        made = node.child_by_field_id(self.kinds.type)
+        for each in node.children_by_field_id(self.kinds.declarator):
+            function = self._declarator(each)
+            if function is not None:
+                number = self._add_function(each, function, start, end, None)
+                if number >= 0:
+                    self._bracket(number, start, end)
+            elif made is not None and self.frame.owner >= 0:
+                name = declared(self.text[each.start_byte : each.end_byte])
+                pointee = type_of(self.text[made.start_byte : made.end_byte])[1]
+                self.found.members.append(Member(self.frame.owner, name, pointee))
