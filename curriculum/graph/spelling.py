@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_LONGEST = 2_000
+LONGEST = 2_000
 """Characters; of longer texts nothing is read."""
 _KEPT = 8_192
 _ARGUMENTS = re.compile(r"<[^<>]*>")
@@ -35,7 +35,10 @@ _POINTERS = frozenset(
     ("unique_ptr", "shared_ptr", "weak_ptr", "optional", "atomic", "scoped_refptr")
 )
 _POINTEE = re.compile(r"[^<]*<(.*)>\s*\Z", re.DOTALL)
-_DECLARED = re.compile(r"(?:const\b|volatile\b|restrict\b|__restrict\b|[\s*&.(^])*([^\W\d]\w*)")
+_DECLARED = re.compile(
+    r"(?:(?:const|volatile|restrict|__restrict)\b|[\s*&.(^])*"
+    r"(?!(?:const|volatile|restrict|__restrict)\b)([^\W\d]\w*)"
+)
 
 
 class Name(NamedTuple):
@@ -67,7 +70,7 @@ def name_of(text: str) -> Name:
     >>> name_of("A::operator  bool").name, name_of("operator ()").name, name_of("~A").name
     ('operator bool', 'operator()', '~A')
     """
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         return Name((), "", 0)
     operator = _OPERATOR.search(text)
     flat = _flat(text[: operator.start()] if operator else text)
@@ -112,7 +115,7 @@ def type_of(text: str) -> tuple[str, str]:
     >>> type_of("const std::vector<int>&"), type_of("std::unique_ptr<a::Foo>"), type_of("unsigned  long")
     (('vector', 'vector'), ('unique_ptr', 'Foo'), ('unsigned long', 'unsigned long'))
     """
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         return "", ""
     found = _TYPE.match(_flat(text))
     if found is None:
@@ -147,7 +150,7 @@ def parameters_of(text: str) -> Parameters:
     >>> parameters_of("void"), parameters_of("const char* format, ...")
     (Parameters(types=(), least=0, most=0), Parameters(types=('char',), least=1, most=-1))
     """
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         return Parameters((), 0, -1)
     if "/" in text:
         text = _REMARK.sub(" ", text)
@@ -207,7 +210,7 @@ def bases_of(text: str) -> tuple[str, ...]:
     >>> bases_of(" final : public detail::Stage<T, 2>, private B ")
     ('detail::Stage', 'B')
     """
-    _, colon, listed = _flat(text[:_LONGEST]).partition(":")
+    _, colon, listed = _flat(text[:LONGEST]).partition(":")
     if not colon:
         return ()
     words = (each.replace("...", " ").split() for each in listed.split(","))

@@ -13,6 +13,7 @@ from curriculum.graph.facts import Member, Range, SymbolKind
 from curriculum.graph.grammars import Kinds
 from curriculum.graph.patterns import Nodes
 from curriculum.graph.spelling import (
+    LONGEST,
     NO_NAME,
     NO_PARAMETERS,
     Name,
@@ -368,10 +369,13 @@ class _Sweep:
         if declarator.kind_id != self.kinds.init_declarator or inner is None:
             inner = declarator
         begin = inner.start_byte
-        written = self.text[begin : inner.end_byte].lstrip("*& ")
-        begin = inner.end_byte - len(written)
-        name = name_of(written.partition("[")[0])
-        if made is None or not name.name.isidentifier():
+        written = self.text[begin : min(inner.end_byte, begin + LONGEST)]
+        if inner.kind_id == self.kinds.qualified_identifier:
+            name = name_of(written)
+        else:
+            name = NO_NAME._replace(name=declared(written))
+            begin += max(0, written.find(name.name))
+        if made is None or not name.name:
             return -1
         direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
         self.found.globals.setdefault(name.name, pointee)
