@@ -14,7 +14,7 @@ from schemas.document import EdgeKind
 
 MOST_CANDIDATES = 8
 """A call has as many at most; further ones are left out, overriders first."""
-MOST_CLASSES = 3
+MOST_CLASSES = 4
 """A method of an object whose type isn't known is looked for where so few classes have it."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
 """What a candidate weighs that was found by the namespaces of types that the caller mentions; by its name
@@ -186,9 +186,11 @@ class Resolver:
         weight: float,
         further: Sequence[Function] = (),
     ) -> tuple[Target, ...]:
-        """Calls that share a weight, those to `further` functions half as much each."""
-        fixed = [each for each in functions if each.max_arity >= 0] or functions
-        shares = {node: 1.0 for each in fixed for node in self._definitions(path, each)}
+        """Calls that share a weight, those to functions of any arity and to `further` ones half as much."""
+        shares: dict[NodeId, float] = {}
+        for each in functions:
+            for node in self._definitions(path, each):
+                shares[node] = 0.5 if each.max_arity < 0 else 1.0
         for each in further:
             for node in each.nodes:
                 shares.setdefault(node, 0.5)
