@@ -9,9 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
+from curriculum.build.selection import val_lineages
+from curriculum.build.sides import check_sides
+from curriculum.families.check import check_document
+from curriculum.families.write import documents_in
 from curriculum.rows.check import check as check_rows
 from curriculum.store import Artefact, Store, collect, garbage
 from flows.lines import count
+from flows.look.find import inputs
 from flows.show import MUTED, err, out, plain_table
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
@@ -67,18 +72,22 @@ def _shown(value: object) -> Text:
 
 
 def check(paths: list[Path]) -> None:
-    """Hold every artefact's files against its manifest, and every packed row against the contract.
+    """Hold files against their manifests, and every document and packed row against its contract.
 
     Raises:
-        SchemaError, StoreError: after all faults have been printed.
+        SchemaError, PackError, StoreError: after all faults of a folder have been printed.
     """
     for path in paths:
         artefacts = list(_artefacts(path))
         for artefact in artefacts:
             Store.containing(artefact.path).verify(artefact)
-        rows = [each.path for each in artefacts if each.manifest.stage == "rows"]
-        for folder in rows or ([] if artefacts else [path]):
+            if artefact.manifest.stage == "documents":
+                _check_documents(artefact)
+        rows = [each for each in artefacts if each.manifest.stage == "rows"]
+        for folder in [each.path for each in rows] or ([] if artefacts else [path]):
             _check_rows(folder)
+        for each in rows:
+            _check_sides(each)
         out.print(
             f"{path}: {len(artefacts)} artefacts are what their manifests say", soft_wrap=True
         )
@@ -91,6 +100,27 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
     for file in files:
         if "checkpoints" not in file.parts:
             yield Store.containing(file).load(file.parent)
+
+
+def _check_documents(artefact: Artefact) -> None:
+    number = 0
+    for document in documents_in(artefact.path):
+        check_document(document)
+        number += 1
+    out.print(f"{artefact.path}: {number:,} documents keep the contract", soft_wrap=True)
+
+
+def _check_sides(rows: Artefact) -> None:
+    """Rows whose selection tells sides: nothing in them comes from the other one."""
+    store = Store.containing(rows.path)
+    selections = inputs(store, rows, "selections")
+    documents = inputs(store, rows, "documents")
+    if not rows.files() or not documents or not selections:
+        return
+    own = {record.key for record in rows.manifest.inputs}
+    held_out = val_lineages(next(each for each in selections if each.key in own))
+    pieces = check_sides(rows, [each for each in documents if each.key in own], held_out)
+    out.print(f"{rows.path}: {pieces:,} pieces of text are on their side", soft_wrap=True)
 
 
 def _check_rows(folder: Path) -> None:
