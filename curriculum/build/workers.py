@@ -30,6 +30,8 @@ class Team:
         self, stage: str, tasks: Sequence[Task], make: "Make[Task]", name: Callable[[Task], str]
     ) -> list[tuple[Artefact, ...]]:
         """The artefacts of each task, in the order of the tasks; only what is missing is worked on."""
+        if not tasks:
+            return []
         if self.store.dry:
             return [make(self.store, task) for task in tasks]
         planned = [make(Store(self.store.root, dry=True), task) for task in tasks]
