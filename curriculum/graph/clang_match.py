@@ -21,6 +21,7 @@ from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 
 Indexed = IndexedFunction | IndexedClass
 
+_CONVERSION = re.compile(r"operator (?!new\b|delete\b|co_await\b)")
 _INLINE = re.compile(rb"\binline\s+namespace\s+(\w+)")
 
 
@@ -89,16 +90,26 @@ class Matching:
 
     def node(self, index: int) -> NodeId | None:
         """The definition of the tree that item `index` of the snapshot is."""
-        return self._node.get(index)
+        node = self._node.get(index)
+        return node if node is not None and self.items_of(node) else None
 
     def items_of(self, node: NodeId) -> tuple[int, ...]:
-        """The items of the snapshot that a definition of the tree is, ascending."""
-        return self._items.get(node, ())
+        """The items of the snapshot that a definition of the tree is, ascending.
+
+        There are several only where the snapshot has them in one place, as macros may.
+        """
+        found = self._items.get(node, ())
+        if len(found) > 1 and len({self._at(index) for index in found}) > 1:
+            return ()
+        return found
 
     def is_same(self, index: int) -> bool:
         """Whether the tree has an item's bytes unchanged, under the same name and scope."""
-        node = self._node.get(index)
+        node = self.node(index)
         return node is not None and index in self._tree[_key(self.items[index])][node].same
+
+    def _at(self, index: int) -> tuple[str, int]:
+        return self.items[index].path, self.items[index].name_start
 
     def _drop(self, path: str) -> Iterator[str]:
         for name, node in self._written.pop(path, ()):
@@ -111,7 +122,7 @@ class Matching:
         inline = {name.decode() for name in _INLINE.findall(data)}
         written = self._written[path] = []
         for number, each in enumerate(source.facts.symbols):
-            for name in (each.name, _macro_key(path)):
+            for name in _keys(path, each):
                 if name in self._named:
                     node = NodeId(path, number)
                     same = frozenset(self._same(data, each, name))
@@ -127,7 +138,7 @@ class Matching:
             span = (symbol.name_start - site.before, symbol.name_start + site.after)
             if not site.digest or span[0] < 0 or span[1] > len(data):
                 continue
-            if name != symbol.name and (symbol.body is None or symbol.body.end != span[1]):
+            if name[0] == "\0" and (symbol.body is None or symbol.body.end != span[1]):
                 continue
             if span not in digests:
                 digests[span] = digest_of(data[span[0] : span[1]])
@@ -180,13 +191,24 @@ def _is_within(short: Sequence[str], long: Sequence[str]) -> bool:
 
 
 def _key(item: Indexed) -> str:
-    """The name, or for what a macro names the file."""
-    is_macro = isinstance(item, IndexedFunction) and item.is_macro
-    return _macro_key(item.path) if is_macro else item.name
+    """The name; for what a macro names the file, and for conversions what all of them have in common."""
+    if isinstance(item, IndexedClass):
+        return item.name
+    return _macro_key(item.path) if item.is_macro else _common(item.name)
+
+
+def _keys(path: str, symbol: Symbol) -> tuple[str, ...]:
+    name = _common(symbol.name)
+    return (name, _macro_key(path)) if symbol.kind == "function" else (name,)
 
 
 def _macro_key(path: str) -> str:
     return "\0" + path
+
+
+def _common(name: str) -> str:
+    """Conversions name types, which a frontend and a syntax tree spell differently."""
+    return "operator " if _CONVERSION.match(name) else name
 
 
 def _scope(item: Indexed) -> tuple[str, ...]:
@@ -207,28 +229,37 @@ def _site(item: Indexed) -> _Site:
 def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
     """Whether a definition of the same name can be the item: kind, scope and parameters agree.
 
-    The syntax tree doesn't see outer scopes that macros open and close.
+    The syntax tree doesn't see scopes that macros open and close, nor, in damaged code, any.
     """
-    symbol = candidate.symbol
     if isinstance(item, IndexedFunction):
-        if symbol.kind != "function":
-            return False
-        if item.is_macro:
-            return candidate.is_same
-        fits = candidate.is_same or parameters_agree(item.parameters, symbol.parameters)
-        is_member = item.kind != "function" or symbol.parent >= 0
+        if candidate.symbol.kind != "function" or item.is_macro:
+            return candidate.symbol.kind == "function" and candidate.is_same
+        fits = candidate.is_same or _declares(item, candidate.symbol)
+        is_member = item.kind != "function" or candidate.symbol.parent >= 0
     else:
-        fits = symbol.kind == item.kind and (symbol.body is not None or item.kind == "alias")
-        is_member = symbol.parent >= 0
-    if fits and is_member and candidate.scope[-1:] != scope[-1:]:
-        return candidate.is_same and _is_friend(item, scope, candidate)
-    return fits and scope[max(0, len(scope) - len(candidate.scope)) :] == candidate.scope
+        has_body = candidate.symbol.body is not None or item.kind == "alias"
+        fits = candidate.symbol.kind == item.kind and has_body
+        is_member = candidate.symbol.parent >= 0
+    return fits and _scopes_agree(item, scope, candidate, is_member=is_member)
 
 
-def _is_friend(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
-    """Whether a definition inside a class is a function of the namespace around it."""
-    is_free = isinstance(item, IndexedFunction) and item.kind == "function"
-    return is_free and _is_within(scope, candidate.scope)
+def _declares(item: IndexedFunction, symbol: Symbol) -> bool:
+    return symbol.name == item.name and parameters_agree(item.parameters, symbol.parameters)
+
+
+def _scopes_agree(
+    item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_member: bool
+) -> bool:
+    """Whether the scopes can be the same: the tree's inner ones, or in what is the same any."""
+    written = candidate.scope
+    if scope[max(0, len(scope) - len(written)) :] == written and not (
+        is_member and written[-1:] != scope[-1:]
+    ):
+        return True
+    is_friend = not isinstance(item, IndexedClass) and item.kind == "function" and is_member
+    if is_friend and candidate.is_same and _is_within(scope, written):
+        return True
+    return candidate.is_same and candidate.node.path == item.path and _is_within(written, scope)
 
 
 def _defined(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
@@ -260,32 +291,33 @@ def _placed(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
 _QUALIFIERS = frozenset(
     ("const", "volatile", "struct", "class", "union", "enum", "typename", "restrict", "__restrict")
 )
-_BUILT_IN = re.compile(
-    r"bool|char\d*(_t)?|wchar_t|short|int|long|signed|unsigned|float|double|void|u?int\w*_t|s?size_t"
-    r"|ptrdiff_t|nullptr_t|max_align_t|"
-)
+_BUILT_IN = frozenset(("short", "int", "long", "signed", "unsigned", "char", "double"))
 _WORD = re.compile(r"[A-Za-z_]\w*|[<>(]")
-_ANY_TYPE = frozenset(("auto", "decltype"))
+_ANY_TYPE = frozenset(("", "auto", "decltype"))
 
 
 def type_name(spelling: str) -> str:
-    """What a syntax tree calls a type that a frontend writes out; `auto` for one that it can't name.
+    """The last word of a type's name, or the sorted words of a built-in one; "" for what has none.
 
     >>> [type_name(each) for each in ("const std::vector<int> &", "unsigned long", "void (*)(int)")]
-    ['vector', '', 'auto']
+    ['vector', 'long unsigned', '']
     """
-    depth, name = 0, ""
+    depth = 0
+    words: list[str] = []
     for word in _WORD.findall(spelling):
         if word == "(" and not depth:
-            return "auto"
+            return ""
         depth += (word == "<") - (word == ">")
         if not depth and word[-1] not in "<>(" and word not in _QUALIFIERS:
-            name = word
-    return "" if _BUILT_IN.fullmatch(name) else name
+            words.append(word)
+    if not words or words[-1] not in _BUILT_IN:
+        return words[-1] if words else ""
+    said = [word for word in words if word != "int" and (word != "signed" or "char" in words)]
+    return " ".join(sorted(said)) or "int"
 
 
 def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
-    """Whether the types can be the same; built-in ones have no name ("") in a syntax tree."""
+    """Whether the types can be the same; one without a name can be any."""
     if len(indexed) != len(written):
         return False
     pairs = zip(map(type_name, indexed), map(type_name, written), strict=True)

@@ -47,7 +47,7 @@ def symbols_of(text: str) -> Iterator[Symbol]:
                 end=at + len(line),
                 name_start=at + found.end("name") - len(name),
                 body=body if found["body"] != ";" else None,
-                parameters=tuple("" if each in ("int", "long") else each for each in types),
+                parameters=tuple("" if each == "auto" else each for each in types),
             )
         at += len(line)
 
@@ -271,6 +271,14 @@ def test_the_same_text_in_another_scope_is_another_function() -> None:
         assert len(at(graph, "a")) == 2
 
 
+def test_a_scope_that_damage_hides_does_not_hide_what_is_the_same() -> None:
+    files = {"a": "int n::f() { g(1); }\n", "b": TWO["b"]}
+    found = changed(snapshot(files, calls("n::f", "g")), "f", qualified="n::C::f", kind="method")
+    assert at(ClangGraph(Names(**files), found), "a") == ["calls b.cc:0 resolved"]
+    moved = {"c": files["a"], "b": TWO["b"]}
+    assert len(at(ClangGraph(Names(**moved), found), "c")) == 2
+
+
 def test_an_inline_namespace_does_not_hide_a_function() -> None:
     files = {"a": "inline namespace v1\nint n::v1::f() { g(1); }\n", "b": TWO["b"]}
     found = changed(snapshot(files, calls("n::v1::f", "g")), "f", qualified="n::f")
@@ -340,7 +348,7 @@ def test_a_private_function_of_another_file_is_no_callee() -> None:
 def test_overloads_of_built_in_types_are_told_apart_by_their_words() -> None:
     files = {"a": TWO["a"], "b": "int g(long i) { 1; }\nint g(int i) { 2; }\n"}
     assert at(ClangGraph(Names(**files), TRUTH), "a") == ["calls b.cc:1 resolved"]
-    files["b"] = "int g(int i) { 1; }\nint g(int j) { 2; }\n"
+    files["b"] = "int g(auto i) { 1; }\nint g(auto j) { 2; }\n"
     assert len(at(ClangGraph(Names(**files), TRUTH), "a")) == 2
 
 
@@ -354,8 +362,14 @@ def test_a_callee_that_the_tree_lacks_has_no_edge() -> None:
 
 
 def test_an_unknown_type_can_be_the_parameter() -> None:
-    graph = ClangGraph(Names(a=TWO["a"], b="int g(auto i) { }\n"), TRUTH)
-    assert at(graph, "a") == ["calls b.cc:0 resolved"]
+    files = {"a": TWO["a"], "b": "int g(auto i) { 1; }\n"}
+    only = snapshot({"a": TWO["a"], "b": "int g(int i) { }\n"}, calls("f", "g"))
+    assert at(ClangGraph(Names(**files), only), "a") == ["calls b.cc:0 resolved"]
+
+
+def test_what_may_be_either_of_two_is_neither() -> None:
+    files = {"a": TWO["a"], "b": "int g(auto i) { 1; }\n"}
+    assert at(ClangGraph(Names(**files), TRUTH), "a") == ["calls b.cc:0 syntactic"]
 
 
 def test_virtual_and_dependent_calls_keep_their_labels_and_share_their_confidence() -> None:
