@@ -12,6 +12,7 @@ functions that the tree defines and the frontend saw, once without and once with
                  function that the caller calls, or to one that overrides the same
     sure         strict, among callers without a call that depends on a template parameter: of the other
                  callers the frontend itself doesn't know all callees
+    confident    strict, of our edges whose confidence is 0.5 or more
     recall       the frontend's edges that we have too: all of `strict`, only those of `static`
 """
 
@@ -81,7 +82,8 @@ class Measured:
     """Both graphs' call edges, by the snapshot's numbers."""
 
     snapshot: Snapshot
-    ours: Edges
+    ours: dict[tuple[int, int], float]
+    """With our confidence."""
     certain: Edges
     static: Edges
     dependent: Edges
@@ -98,7 +100,7 @@ class Measured:
         certain = _calls(snapshot, "resolved") | _calls(snapshot, "overridden")
         return cls(
             snapshot=snapshot,
-            ours=frozenset(_ours(graph, numbers)),
+            ours=dict(_ours(graph, numbers)),
             certain=certain,
             static=_calls(snapshot, "resolved") | _named(snapshot),
             dependent=_calls(snapshot, "dependent"),
@@ -111,17 +113,19 @@ class Measured:
         """The shares as the module's docstring has them."""
         ours, certain, static, dependent = (
             frozenset(edge for edge in edges if with_constructors or not self._constructs(edge))
-            for edges in (self.ours, self.certain, self.static, self.dependent)
+            for edges in (self.ours.keys(), self.certain, self.static, self.dependent)
         )
         unsure = {caller for caller, _ in self.dependent}
         sure = frozenset(edge for edge in ours if edge[0] not in unsure)
+        confident = frozenset(edge for edge in ours if self.ours[edge] >= 0.5)
         near = frozenset(edge for edge in ours if self._is_near(edge, certain))
         return (
             f"{len(ours)} edges of ours, {len(certain)} of the frontend's ({len(static)} static)\n"
             f"    precision {_share(ours & certain, ours)} strict, "
             f"{_share(ours & static, ours)} static, "
             f"{_share(ours & (certain | dependent) | near, ours)} with candidates, "
-            f"{_share(sure & certain, sure)} sure\n"
+            f"{_share(sure & certain, sure)} sure, "
+            f"{_share(confident & certain, confident)} confident\n"
             f"    recall {_share(ours & certain, certain)} strict, "
             f"{_share(ours & static, static)} static; "
             f"bars: precision {LEAST_PRECISION}, recall {LEAST_RECALL}"
@@ -129,8 +133,8 @@ class Measured:
 
     def faults(self, most: int) -> Iterator[str]:
         """Some wrong and some missed edges, spread over all."""
-        wrong = sorted(self.ours - self.certain - self.dependent)
-        missed = sorted(self.static - self.ours)
+        wrong = sorted(self.ours.keys() - self.certain - self.dependent)
+        missed = sorted(self.static - self.ours.keys())
         for name, edges in (("wrong", wrong), ("missed", missed)):
             step = max(1, len(edges) // max(most, 1))
             for caller, callee in edges[::step][:most]:
@@ -211,13 +215,16 @@ def _matched(snapshot: Snapshot, graph: CallGraph) -> dict[NodeId, tuple[int, ..
     return found
 
 
-def _ours(graph: CallGraph, numbers: dict[NodeId, tuple[int, ...]]) -> Iterator[tuple[int, int]]:
+def _ours(
+    graph: CallGraph, numbers: dict[NodeId, tuple[int, ...]]
+) -> Iterator[tuple[tuple[int, int], float]]:
     """Our call edges between functions that the frontend saw."""
     for node, callers in numbers.items():
         for near in graph.neighbours(node):
             if near.kind == "calls" and near.outward:
                 for callee in numbers.get(near.node, ()):
-                    yield from ((caller, callee) for caller in callers)
+                    for caller in callers:
+                        yield (caller, callee), near.confidence
 
 
 def _share(some: Edges, whole: Edges) -> str:

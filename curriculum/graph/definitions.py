@@ -24,6 +24,7 @@ class Function:
     is_defined: bool
     declared: frozenset[str]
     """The files that declare or define it."""
+    parameters: tuple[str, ...]
     min_arity: int
     max_arity: int
     is_virtual: bool
@@ -89,13 +90,14 @@ def _signatures(members: list[Found]) -> list[list[Found]]:
 def _join(groups: dict[tuple[str, ...], list[Found]], declared: Found) -> None:
     parameters = declared[1].parameters
     if parameters not in groups:
-        fitting = [other for other in groups if _agree(parameters, other)]
+        fitting = [other for other in groups if agree(parameters, other)]
         if len(fitting) == 1:
             parameters = fitting[0]
     groups.setdefault(parameters, []).append(declared)
 
 
-def _agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
+    """Whether parameters can be of the same types; one whose name isn't known ("") can be any."""
     return len(ours) == len(theirs) and all(
         not a or not b or a == b for a, b in zip(ours, theirs, strict=True)
     )
@@ -111,6 +113,7 @@ def _function(scope: Scope, local: str, group: list[Found]) -> Function:
         nodes=nodes,
         is_defined=is_defined,
         declared=frozenset(node.path for node, _ in group),
+        parameters=symbols[0].parameters,
         min_arity=min(each.min_arity for each in symbols),
         max_arity=-1
         if any(each.max_arity < 0 for each in symbols)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from curriculum.graph.definitions import Function
+from curriculum.graph.definitions import Function, agree
 from curriculum.graph.names import Scope
 from curriculum.graph.scopes import Scopes
 
@@ -89,8 +89,8 @@ class Methods:
             yield from self._alike(method, heir)
 
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
-        """The methods of a class that have a method's name and number of parameters."""
+        """The methods of a class that have a method's name and parameters."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
         for each in self.scopes.functions(name):
-            if each.scope == key and each.max_arity == method.max_arity:
+            if each.scope == key and agree(each.parameters, method.parameters):
                 yield each

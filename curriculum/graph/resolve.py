@@ -13,7 +13,9 @@ from curriculum.graph.scopes import FAR, Scopes, is_alike, rank_of
 from schemas.document import EdgeKind
 
 MOST_CANDIDATES = 8
-"""A call has as many at most; further ones are left out, overriders first."""
+"""Overloads that one call may mean; further ones, by the order of their places, are left out."""
+MOST_OVERRIDERS = 16
+"""A virtual call that may reach more methods is a call of the one that it names alone."""
 MOST_CLASSES = 4
 """A method of an object whose type isn't known is looked for where so few classes have it."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
@@ -71,7 +73,7 @@ class Resolver:
         return self._calls(path, free, BY_NAME) if len({each.scope for each in free}) == 1 else ()
 
     def _resolved(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
-        if self.scopes.sees(path, self.scopes.tree.macros.paths(call.name)):
+        if self._is_macro(path, call):
             return ()
         if call.form == "construct":
             return self._constructs(path, scope, call)
@@ -79,6 +81,17 @@ class Resolver:
             return self._of_receiver(path, scope, call)
         return (
             self._qualified(path, scope, call) if call.qualifier else self._plain(path, scope, call)
+        )
+
+    def _is_macro(self, path: str, call: Written) -> bool:
+        """Whether a file sees a macro that takes so many arguments."""
+        macros = self.scopes.tree.macros
+        if not self.scopes.sees(path, macros.paths(call.name)):
+            return False
+        found = map(self.scopes.symbol, macros.nodes(call.name))
+        return any(
+            each.min_arity <= call.arity and (each.max_arity < 0 or call.arity <= each.max_arity)
+            for each in found
         )
 
     def _plain(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
@@ -111,12 +124,21 @@ class Resolver:
             found = self._methods(path, self._around(scope), call)
             return self._virtual_calls(path, found, 1.0)
         if call.receiver:
-            classes = self.scopes.classes(path, scope, call.receiver)
-            return self._virtual_calls(path, self._methods(path, classes, call), 1.0)
+            return self._of_class(path, scope, call)
         known = self.scopes.field_types(path, scope, call.object) if call.object else None
         if known is not None:
             return self._virtual_calls(path, self._methods(path, known, call), 1.0)
         return self._of_anything(path, call)
+
+    def _of_class(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
+        """By the name of the object's type, whose qualifier isn't known: the nearest may be another one."""
+        classes = self.scopes.classes(path, scope, call.receiver or "")
+        found = self._methods(path, classes, call)
+        if found or not classes:
+            return self._virtual_calls(path, found, 1.0)
+        others = self.scopes.types(call.receiver or "").values()
+        seen = [each for each in others if self.scopes.sees(path, each.declared)]
+        return self._virtual_calls(path, self._methods(path, seen, call), BY_NAME)
 
     def _of_anything(self, path: str, call: Written) -> tuple[Target, ...]:
         if call.name in FAMILIAR:
@@ -191,12 +213,14 @@ class Resolver:
         for each in functions:
             for node in self._definitions(path, each):
                 shares[node] = 0.5 if each.max_arity < 0 else 1.0
-        for each in further:
-            for node in each.nodes:
-                shares.setdefault(node, 0.5)
+        shares = {node: shares[node] for node in sorted(shares)[:MOST_CANDIDATES]}
+        overriders = {node for each in further for node in each.nodes}
+        if len(overriders) <= MOST_OVERRIDERS:
+            shares = dict.fromkeys(overriders, 0.5) | shares
         whole = sum(shares.values())
-        kept = sorted(shares, key=lambda node: (-shares[node], node))[:MOST_CANDIDATES]
-        return tuple(Target("calls", node, weight * shares[node] / whole) for node in kept)
+        return tuple(
+            Target("calls", node, weight * shares[node] / whole) for node in sorted(shares)
+        )
 
     def _definitions(self, path: str, function: Function) -> tuple[NodeId, ...]:
         """Those that a file is linked with: its own, those that it sees, those of what it sees declared."""
