@@ -1,11 +1,11 @@
 """What #include and #define say, read off the text: their branches may be blanked in the tree."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from curriculum.graph.extents import Extents
 from curriculum.graph.facts import Range, Symbol
+from curriculum.graph.ranges import is_in
 
 _DIRECTIVE = re.compile(
     rb"\n[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[<\"]([^>\"\n]*)[>\"]"
@@ -45,9 +45,3 @@ class Directives:
                 name_start=match.start(2) - 1, body=None,
                 min_arity=number - is_open, max_arity=-1 if is_open else number,
             )  # fmt: skip
-
-
-def is_in(place: int, ranges: Sequence[Range]) -> bool:
-    """Whether a place lies in one of the ranges, which are sorted and disjoint."""
-    around = bisect_right(ranges, (place, 1 << 62)) - 1
-    return around >= 0 and place < ranges[around].end

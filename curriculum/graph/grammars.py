@@ -44,7 +44,6 @@ class Kinds:
     operator_cast: int
     init_declarator: int
     identifier: int
-    qualified_identifier: int
     field_expression: int
     written_names: frozenset[int]
     """Kinds of callees that are names with scopes or template arguments."""
@@ -106,7 +105,6 @@ def kinds(language: Language) -> Kinds:
         operator_cast=kind("operator_cast"),
         init_declarator=kind("init_declarator"),
         identifier=kind("identifier"),
-        qualified_identifier=kind("qualified_identifier"),
         field_expression=kind("field_expression"),
         written_names=some("qualified_identifier", "template_function"),
         name=named("name"),

@@ -356,10 +356,12 @@ class _Sweep:
         number = -1
         for each in node.children_by_field_id(self.kinds.declarator):
             function = self._declarator(each)
+            added = -1
             if function is not None:
-                number = max(number, self._add_function(each, function, start, end, None))
-            elif self.frame.owner < 0:
-                number = max(number, self._add_variable(node, each, start, end))
+                added = self._add_function(each, function, start, end, None)
+            if added < 0 and self.frame.owner < 0:
+                added = self._add_variable(node, each, start, end)
+            number = max(number, added)
         if number >= 0:
             self._bracket(number, start, end)
 
@@ -370,8 +372,9 @@ class _Sweep:
             inner = declarator
         begin = inner.start_byte
         written = self.text[begin : min(inner.end_byte, begin + LONGEST)]
-        if inner.kind_id == self.kinds.qualified_identifier:
-            name = name_of(written)
+        if "::" in written:
+            begin += len(written) - len(written.lstrip("*& "))
+            name = name_of(written.lstrip("*& ").partition("[")[0])
         else:
             name = NO_NAME._replace(name=declared(written))
             begin += max(0, written.find(name.name))
