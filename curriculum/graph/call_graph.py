@@ -27,7 +27,9 @@ Ends = dict[tuple[EdgeKind, NodeId], float]
 class CallGraph:
     """A RepositoryGraph that goes from commit to commit; a commit costs its changed files.
 
-    A declaration whose definition the tree has, a macro and a variable have no edges.
+    A declaration whose definition the tree has, a macro and a variable have no edges. What was resolved is
+    kept until a declaration of the tree changes. Takes 5 to 6.5 KB for each function with a body, beside the
+    texts, and up to 11 KB once all neighbours have been asked for (leveldb, fmt).
     """
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:

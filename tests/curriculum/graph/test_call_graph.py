@@ -1,17 +1,21 @@
 """Small trees, each of which shows one rule."""
 
+import doctest
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha1
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.graph import names, scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts
 from curriculum.graph.index import facts_of
 from curriculum.graph.repository import NodeId, symbol
+from curriculum.graph.resolve import MOST_OVERRIDERS
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
 from schemas.document import EdgeKind
@@ -461,3 +465,50 @@ def test_the_versions_have_edges_of_every_kind() -> None:
     graph = graph_of({path: texts[0] for path, texts in VERSIONS.items()})
     kinds = {near.kind for node in nodes_of(graph) for near in graph.neighbours(node)}
     assert kinds == {"calls", "constructs", "overrides", "inherits", "uses", "member"}
+
+
+def test_members_that_other_files_declare_have_their_types() -> None:
+    files = {
+        "a.h": "struct Lock { Lock(int x) {} void lock() {} };\nstruct Latch { void lock() {} };\n",
+        "b.h": '#include "a.h"\nclass B { B(); void caller(); Lock lock_; };\n',
+        "b.cc": '#include "b.h"\nB::B() : lock_(1) {}\nvoid B::caller() { lock_.lock(); }\n',
+    }
+    assert callees(files, "B::caller()") == {"Lock::lock()"}
+    graph = graph_of(files)
+    assert ("B::B()", "Lock") in edges(graph, "constructs")
+    assert {callee.partition("(")[0] for caller, callee in edges(graph) if caller == "B::B()"} == {
+        "Lock::Lock"
+    }
+
+
+def test_a_macro_without_arguments_may_rename_a_function() -> None:
+    text = "#define remove erase\nvoid remove(int x) {}\nvoid caller() { remove(1); }\n"
+    assert len(callees(text)) == 1
+
+
+def test_a_type_of_the_same_name_is_tried_where_the_nearest_lacks_the_method() -> None:
+    """The name of a receiver's type comes without its qualifier."""
+    text = """
+namespace log { class Writer { public: void add(int x) {} }; }
+struct Db { struct Writer { int done; }; void caller(log::Writer* w) { w->add(1); } };
+"""
+    assert {name.partition("(")[0] for name in callees(text, "Db::caller(Writer)")} == {
+        "log::Writer::add"
+    }
+
+
+def test_a_virtual_call_that_may_reach_too_many_reaches_the_named_one() -> None:
+    heirs = "".join(
+        f"struct D{n} : B {{ void v() override {{}} }};\n" for n in range(MOST_OVERRIDERS + 1)
+    )
+    text = f"struct B {{ virtual void v() {{}} }};\n{heirs}void caller(B* b) {{ b->v(); }}\n"
+    assert callees(text, "caller(B)") == {"B::v()"}
+    fewer = text.replace(f"struct D{MOST_OVERRIDERS} : B", "struct D")
+    assert len(callees(fewer, "caller(B)")) == MOST_OVERRIDERS + 1
+
+
+@pytest.mark.parametrize("module", [names, scopes])
+def test_examples_hold(module: ModuleType) -> None:
+    done = doctest.testmod(module)
+    assert done.attempted
+    assert not done.failed
