@@ -16,12 +16,14 @@ from collections.abc import Iterable, Iterator
 
 from curriculum.graph.conditions import may_hold
 from curriculum.graph.facts import Range
+from curriculum.graph.ranges import is_in
 from schemas.corpus import Language
 
 _BLANKS = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
 _CONDITION = re.compile(
     rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b((?:[^\\\n]|\\[\s\S])*))"
 )
+_ANY = re.compile(rb"\n[ \t]*(#(?:[^\\\n]|\\[\s\S])*)")
 _LONG = re.compile(rb'/\*|R"([^ ()\\\t\n]{0,16})\(')
 _SHORT = re.compile(
     rb"//.*"
@@ -91,6 +93,13 @@ def dead_branches(data: bytes, language: Language) -> list[Range]:
     return found
 
 
+def directives(data: bytes) -> list[Range]:
+    """All directives, sorted and disjoint, wherever they stand."""
+    hidden = long_opaque(data)
+    found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
+    return [each for each in found if not is_in(each.start, hidden)]
+
+
 def _step(
     levels: list[tuple[bool, bool]], directive: str, condition: str, language: Language
 ) -> None:
@@ -111,13 +120,10 @@ def _step(
 def _conditions(data: bytes) -> Iterator[tuple[int, int, str, str]]:
     """Where each conditional directive begins and ends, its name and its condition."""
     hidden = long_opaque(data)
-    starts = [each.start for each in hidden]
     for match in _CONDITION.finditer(b"\n" + data):
         start, end = (place - 1 for place in match.span(1))
-        around = bisect_right(starts, start) - 1
-        if around >= 0 and start < hidden[around].end:
+        if hidden and is_in(start, hidden):
             continue
-        last = bisect_right(starts, end) - 1
-        if last >= 0 and hidden[last].start < end < hidden[last].end:
-            end = hidden[last].end
+        if hidden and is_in(end, hidden):
+            end = hidden[bisect_right(hidden, Range(end, end)) - 1].end
         yield start, end, match[2].decode(), _REMARK.sub(" ", match[3].decode("latin-1"))
