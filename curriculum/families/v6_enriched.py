@@ -5,6 +5,7 @@ parsed by itself, so depth and siblings count within it. Languages other than C 
 every code is 0, and there are no chunks.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ from schemas.structure import RUN_COLUMNS, STRUCTURE_CODES, Structure
 
 REVISION = 1
 """The producer's, for keys; whoever changes a structure's bytes raises it."""
+_REMEMBERED = 10_000
+"""Pieces, some 3 kB each with their structure."""
 _LANGUAGES: dict[str, Language] = {"cpp": "cpp", "c": "c"}
 _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
 
@@ -128,13 +131,19 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
     """The structure's chunk that shows a chunk of the document."""
     for piece in pieces(document):
         text = _text(canvas, piece)
-        found = code_structure(text, language, facts_of(text, language))
+        found = _structure_of(text, language)
         chunk = document.chunks[piece.chunk]
         main = main_chunk(found.chunks, chunk)
         if main >= 0:
             shown_by[piece.chunk] = len(canvas.chunks) + main
         _add(canvas, piece, found, renamed(found.chunks, main, chunk))
     canvas.links.extend(_links(document, shown_by))
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _structure_of(text: str, language: Language) -> CodeStructure:
+    """The structure of a piece by itself: successive commits show most of their context again."""
+    return code_structure(text, language, facts_of(text, language))
 
 
 def _links(document: Document, shown_by: dict[int, int]) -> Iterator[Link]:
