@@ -14,8 +14,8 @@ _WIDTH = 1 << 32
 def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
     """By commit that touched a function in C or C++, the lineages in which it did.
 
-    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of their spans,
-    some 40 bytes each.
+    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
+    their spans, some 40 bytes each.
     """
     coded = (
         rows.filter(pl.col("language").is_in(CODE))
