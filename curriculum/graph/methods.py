@@ -29,15 +29,16 @@ class Methods:
 
     def find(self, path: str, key: Scope, name: str, arity: int) -> list[Function]:
         """The methods of a class, else of its nearest bases, that take so many arguments."""
-        known = [
-            each
-            for each in self.scopes.functions(name)
-            if each.takes(arity) and self.sees(path, each)
-        ]
-        if known:
-            for level in [(key,), *self.scopes.levels(key, path)]:
-                if found := [each for each in known if each.scope in level]:
-                    return found
+        known = self.scopes.functions_by_scope(name)
+        for level in [(key,), *self.scopes.levels(key, path)] if known else ():
+            found = [
+                each
+                for base in level
+                for each in known.get(base, ())
+                if each.takes(arity) and self.sees(path, each)
+            ]
+            if found:
+                return found
         return []
 
     def overridden(self, method: Function) -> tuple[Function, ...]:
@@ -91,6 +92,6 @@ class Methods:
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
         """The methods of a class that have a method's name and parameters."""
         name = "~" + key[-1] if method.name.startswith("~") else method.name
-        for each in self.scopes.functions(name):
-            if each.scope == key and agree(each.parameters, method.parameters):
+        for each in self.scopes.functions_by_scope(name).get(key, ()):
+            if agree(each.parameters, method.parameters):
                 yield each

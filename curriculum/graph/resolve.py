@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from curriculum.graph.definitions import Function, Type
 from curriculum.graph.methods import Methods
 from curriculum.graph.names import Scope, Written, canonical
 from curriculum.graph.repository import NodeId
-from curriculum.graph.scopes import FAR, Scopes, is_alike, rank_of
+from curriculum.graph.scopes import Ranks, Scopes, is_alike
 from schemas.document import EdgeKind
 
 MOST_CANDIDATES = 8
@@ -18,6 +19,8 @@ MOST_OVERRIDERS = 16
 """A virtual call that may reach more methods is a call of the one that it names alone."""
 MOST_CLASSES = 4
 """A method of an object whose type isn't known is looked for where so few classes have it."""
+MOST_SCOPES = 64
+"""A name that stands in more scopes says nothing without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
 """What a candidate weighs that was found by the namespaces of types that the caller mentions; by its name
 alone; by a method's name alone. One that scopes or types lead to weighs 1."""
@@ -67,10 +70,12 @@ class Resolver:
 
     def by_arguments(self, path: str, call: Written, spaces: Spaces) -> tuple[Target, ...]:
         """The functions that are in the namespaces of arguments, which nobody knows: of types nearby."""
-        free = [each for each in self._seen(path, call) if not self.scopes.is_class(each.scope)]
-        if found := [each for each in free if each.scope in spaces]:
+        known = self.scopes.functions_by_scope(call.name)
+        if found := self._seen(path, call, sorted(spaces & known.keys())):
             return self._calls(path, found, BY_ARGUMENTS)
-        return self._calls(path, free, BY_NAME) if len({each.scope for each in free}) == 1 else ()
+        return self._only_one(
+            path, call, [each for each in known if not self.scopes.is_class(each)]
+        )
 
     def _resolved(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
         if self._is_macro(path, call):
@@ -95,20 +100,22 @@ class Resolver:
         )
 
     def _plain(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
-        seen = self._seen(path, call)
         ranks = self.scopes.ranks(path, scope, call.name)
-        found = _nearest(seen, [ranks.get(each.scope, FAR) for each in seen])
+        found = self._nearest(path, call, ranks)
         if found and not found[0].makes_its_class:
             return self._virtual_calls(path, found, 1.0)
-        return self._constructs(path, scope, call) or (None if seen else ())
+        made = self._constructs(path, scope, call)
+        return made or (None if self.scopes.functions(call.name) else ())
 
     def _qualified(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
         if call.qualifier[0] == "std":
             return ()
-        seen = self._seen(path, call)
-        ranks = self.scopes.ranks(path, scope, call.qualifier[0])
-        space, rooted = canonical(call.qualifier), call.qualifier[0] == ""
-        found = _nearest(seen, [rank_of(each.scope, space, ranks, rooted=rooted) for each in seen])
+        space = canonical(call.qualifier)
+        ranks = {space: 0}
+        if call.qualifier[0]:
+            outer = self.scopes.ranks(path, scope, call.qualifier[0])
+            ranks = {(*prefix, *space): rank for prefix, rank in outer.items()}
+        found = self._nearest(path, call, ranks)
         if not found and space:
             classes = self.scopes.classes(path, scope, "::".join(call.qualifier))
             found = self._methods(path, classes, call)
@@ -116,8 +123,8 @@ class Resolver:
             return self._calls(path, found, 1.0)
         if made := self._constructs(path, scope, call):
             return made
-        alike = [each for each in seen if is_alike(each.scope, space)]
-        return self._calls(path, alike, BY_NAME) if len({f.scope for f in alike}) == 1 else ()
+        known = self.scopes.functions_by_scope(call.name)
+        return self._only_one(path, call, [each for each in known if is_alike(each, space)])
 
     def _of_receiver(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
         if call.receiver == "this":
@@ -143,7 +150,10 @@ class Resolver:
     def _of_anything(self, path: str, call: Written) -> tuple[Target, ...]:
         if call.name in FAMILIAR:
             return ()
-        found = [each for each in self._seen(path, call) if self.scopes.is_class(each.scope)]
+        known = self.scopes.functions_by_scope(call.name)
+        if len(known) > MOST_SCOPES:
+            return ()
+        found = self._seen(path, call, [each for each in known if self.scopes.is_class(each)])
         roots = [each for each in found if not set(self.methods.overridden(each)) & set(found)]
         if not 0 < len({each.scope for each in roots}) <= MOST_CLASSES:
             return ()
@@ -156,8 +166,8 @@ class Resolver:
         constructors = [
             function
             for each in classes
-            for function in self.scopes.functions(each.key[-1])
-            if function.scope == each.key and function.takes(call.arity)
+            for function in self.scopes.functions_by_scope(each.key[-1]).get(each.key, ())
+            if function.takes(call.arity)
         ]
         return (*made, *self._calls(path, constructors, 1.0))
 
@@ -167,12 +177,31 @@ class Resolver:
             return self.scopes.field_types(path, scope, call.object) or ()
         return self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
 
-    def _seen(self, path: str, call: Written) -> list[Function]:
+    def _seen(self, path: str, call: Written, scopes: Iterable[Scope]) -> list[Function]:
+        """The functions in some scopes that a file sees and that take the call's arguments."""
+        known = self.scopes.functions_by_scope(call.name)
         return [
             each
-            for each in self.scopes.functions(call.name)
+            for scope in scopes
+            for each in known[scope]
             if each.takes(call.arity) and self.methods.sees(path, each)
         ]
+
+    def _nearest(self, path: str, call: Written, ranks: Ranks) -> list[Function]:
+        """The functions of the least rank where there are any."""
+        known = self.scopes.functions_by_scope(call.name)
+        places = sorted((ranks[scope], scope) for scope in ranks.keys() & known.keys())
+        for _, some in groupby(places, lambda place: place[0]):
+            if found := self._seen(path, call, [scope for _, scope in some]):
+                return found
+        return []
+
+    def _only_one(self, path: str, call: Written, scopes: Sequence[Scope]) -> tuple[Target, ...]:
+        """Calls by the name alone, if only one of the scopes has what the file sees."""
+        if len(scopes) > MOST_SCOPES:
+            return ()
+        found = self._seen(path, call, scopes)
+        return self._calls(path, found, BY_NAME) if len({each.scope for each in found}) == 1 else ()
 
     def _around(self, scope: Scope) -> list[Type]:
         """The innermost class around a place."""
@@ -230,11 +259,3 @@ class Resolver:
         seen = function.declared & self.scopes.tree.includes.reach(path)
         linked = tuple(node for node in nodes if self.scopes.sees(node.path, seen))
         return linked or nodes
-
-
-def _nearest(functions: Sequence[Function], ranks: Sequence[int]) -> list[Function]:
-    """Those of the least rank, none if all are FAR."""
-    least = min(ranks, default=FAR)
-    if least == FAR:
-        return []
-    return [each for each, rank in zip(functions, ranks, strict=True) if rank == least]

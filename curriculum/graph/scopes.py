@@ -1,7 +1,7 @@
 """Looking up names from a place: scopes from the innermost outwards, bases, using directives, includes."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curriculum.graph.definitions import Function, Type, functions_of, types_of
@@ -26,6 +26,7 @@ class Scopes:
 
     tree: SourceTree
     _functions: dict[str, tuple[Function, ...]] = field(default_factory=dict)
+    _by_scope: dict[str, Mapping[Scope, Sequence[Function]]] = field(default_factory=dict)
     _by_node: dict[str, Mapping[NodeId, Function]] = field(default_factory=dict)
     _types: dict[str, Mapping[Scope, Type]] = field(default_factory=dict)
     _ranks: dict[tuple[str, Scope, bool], Ranks] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Scopes:
         """Forget all answers, because declarations have changed."""
         for kept in (
             self._functions,
+            self._by_scope,
             self._by_node,
             self._types,
             self._ranks,
@@ -63,6 +65,15 @@ class Scopes:
             scopes = {node: self.scope_of(node, symbol) for node, symbol in found}
             self._functions[name] = functions_of(found, scopes)
         return self._functions[name]
+
+    def functions_by_scope(self, name: str) -> Mapping[Scope, Sequence[Function]]:
+        """All functions of a name by their scopes."""
+        if name not in self._by_scope:
+            found: defaultdict[Scope, list[Function]] = defaultdict(list)
+            for each in self.functions(name):
+                found[each.scope].append(each)
+            self._by_scope[name] = dict(found)
+        return self._by_scope[name]
 
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
         """All functions of a name by what stands for them."""
