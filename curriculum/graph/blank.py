@@ -12,7 +12,7 @@ Comments and literals are never touched.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from curriculum.graph.conditions import may_hold
 from curriculum.graph.facts import Range
@@ -75,12 +75,12 @@ def hides(data: bytes, start: int, place: int) -> bool:
     return any(match.end() > place for match in _SHORT.finditer(data, start, place + 1))
 
 
-def dead_branches(data: bytes, language: Language) -> list[Range]:
+def dead_branches(data: bytes, hidden: Sequence[Range], language: Language) -> list[Range]:
     """The conditional directives and what a compiler wouldn't see, sorted and disjoint."""
     found: list[Range] = []
     levels: list[tuple[bool, bool]] = []
     dead_from = -1
-    for start, end, directive, condition in _conditions(data):
+    for start, end, directive, condition in _conditions(data, hidden):
         was_live = all(live for _, live in levels)
         _step(levels, directive, condition, language)
         is_live = all(live for _, live in levels)
@@ -93,9 +93,8 @@ def dead_branches(data: bytes, language: Language) -> list[Range]:
     return found
 
 
-def directives(data: bytes) -> list[Range]:
+def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     """All directives, sorted and disjoint, wherever they stand."""
-    hidden = long_opaque(data)
     found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
     return [each for each in found if not is_in(each.start, hidden)]
 
@@ -117,9 +116,8 @@ def _step(
         levels.append((done or live, live))
 
 
-def _conditions(data: bytes) -> Iterator[tuple[int, int, str, str]]:
+def _conditions(data: bytes, hidden: Sequence[Range]) -> Iterator[tuple[int, int, str, str]]:
     """Where each conditional directive begins and ends, its name and its condition."""
-    hidden = long_opaque(data)
     for match in _CONDITION.finditer(b"\n" + data):
         start, end = (place - 1 for place in match.span(1))
         if hidden and is_in(start, hidden):

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
@@ -42,7 +42,7 @@ class _Site(NamedTuple):
     name: str
     qualifier: tuple[str, ...]
     receiver: str | None
-    """None, `this`, "" or, followed by a dot, the receiver's name."""
+    """None, `this`, "" or, followed by a dot, the receiver's name; of a member initialiser `.`."""
     arity: int
 
 
@@ -55,37 +55,44 @@ def _receiver(text: str) -> str:
     return f"{found[2]}." if found[2] else found[1] or ""
 
 
-def calls_of(found: Mapping[str, Nodes], swept: Swept, kinds: Kinds, text: str) -> list[Call]:
-    """The calls in the order of the text; callers count drafts."""
+def calls_of(
+    found: Mapping[str, Nodes], swept: Swept, kinds: Kinds, text: str, places: Sequence[int]
+) -> Iterator[Call]:
+    """The calls in the order of the text; draft i is symbol places[i]."""
     remarks = Counter(each.parent.start_byte for each in found.get("remark", ()) if each.parent)
     sites = [*_calls(found, kinds, text, remarks), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
     sites.sort()
-    functions = swept.functions_at([site.start for site in sites])
+    functions = swept.functions_at([site[0] for site in sites])
     types = _Types(swept=swept, kinds=kinds, text=text)
     types.learn(found, sites, functions)
-    calls = (_call(site, function, types) for site, function in zip(sites, functions, strict=True))
-    return [call for call in calls if call.name not in _BUILT_IN]
-
-
-def _call(site: _Site, function: int, types: "_Types") -> Call:
-    receiver, name = site.receiver, ""
-    if receiver and receiver.endswith("."):
-        name = receiver[:-1]
-        kind = types.of(name, function, site.start)
-        receiver, name = ("", name) if kind is None else (kind, "")
-    elif site.form == "construct" and receiver == "" and site.name not in types.classes:
-        kind = types.of(site.name, function, site.start)
-        if kind is None:
-            name = site.name
+    for site, function in zip(sites, functions, strict=True):
+        start, form, name, qualifier, receiver, arity = site
+        if not receiver or receiver == "this":
+            yield Call(places[function], form, name, qualifier, receiver, arity, start)
         else:
-            return Call(caller=function, form="construct", name=kind, qualifier=(), receiver=None,
-                        arity=site.arity, start=site.start)  # fmt: skip
-    return Call(
-        caller=function, form=site.form, name=site.name, qualifier=site.qualifier,
-        receiver=None if site.form == "construct" else receiver,
-        arity=site.arity, start=site.start, object=name,
-    )  # fmt: skip
+            yield from _resolved(site, function, places[function], types)
+
+
+def _resolved(site: _Site, function: int, caller: int, types: "_Types") -> Iterator[Call]:
+    """A call on something that is named, or of a constructor of a member."""
+    start, form, name, qualifier, receiver, arity = site
+    assert receiver is not None
+    if form == "call":
+        object_ = receiver[:-1]
+        kind = types.of(object_, function, start)
+        if kind is None:
+            yield Call(caller, form, name, qualifier, "", arity, start, object_)
+        else:
+            yield Call(caller, form, name, qualifier, kind, arity, start)
+    elif name in types.classes:
+        yield Call(caller, form, name, qualifier, None, arity, start)
+    else:
+        kind = types.of(name, function, start)
+        if kind is None:
+            yield Call(caller, form, name, qualifier, None, arity, start, name)
+        elif kind not in _BUILT_IN:
+            yield Call(caller, form, kind, qualifier, None, arity, start)
 
 
 def _calls(
@@ -138,7 +145,7 @@ def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Itera
         first, last = each.child(0), each.child(each.child_count - 1)
         if first is not None and last is not None:
             for site in _made(first, last, text):
-                yield site._replace(receiver=None if site.qualifier else "")
+                yield site._replace(receiver=None if site.qualifier else ".")
 
 
 def _made(type_: Node, value: Node | None, text: str) -> Iterator[_Site]:

@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from curriculum.graph.extents import Extents
-from curriculum.graph.facts import Range, Symbol
+from curriculum.graph.facts import Range
 from curriculum.graph.ranges import is_in
+from curriculum.graph.spelling import Parameters
+from curriculum.graph.sweep import Draft
 
 _DIRECTIVE = re.compile(
     rb"\n[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[<\"]([^>\"\n]*)[>\"]"
@@ -31,7 +33,7 @@ class Directives:
             if match[1] is not None and not is_in(match.start(), dead)
         )
 
-    def macros(self, extents: Extents) -> Iterator[Symbol]:
+    def macros(self, extents: Extents) -> Iterator[Draft]:
         """All macros, of whatever branch."""
         for match in self._found:
             if match[2] is None:
@@ -40,8 +42,8 @@ class Directives:
             listed = (match[3] or b"()")[1:-1].strip()
             number = len(listed.split(b",")) if listed else 0
             is_open = b"..." in listed
-            yield Symbol(
+            parameters = Parameters((), number - is_open, -1 if is_open else number)
+            yield Draft(
                 kind="macro", name=match[2].decode(), scope=(), start=lines.start, end=lines.end,
-                name_start=match.start(2) - 1, body=None,
-                min_arity=number - is_open, max_arity=-1 if is_open else number,
+                name_start=match.start(2) - 1, body=None, parent=-1, parameters=parameters,
             )  # fmt: skip

@@ -62,8 +62,7 @@ class Symbol:
         return "::".join([*filter(None, self.scope), self.name])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call as it is written."""
 
     caller: int

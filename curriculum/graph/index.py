@@ -5,11 +5,9 @@ what is around them; all else – calls, types, locals – is looked up by its p
 """
 
 import functools
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from curriculum.graph.blank import dead_branches, long_opaque
 from curriculum.graph.call_sites import calls_of
 from curriculum.graph.directives import Directives
 from curriculum.graph.extents import Extents
@@ -43,25 +41,25 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
     found = captures_of(parsed.tree, language)
     swept = sweep(found.get("shell", ()), numbers, extents, text)
     types = types_by_draft(found.get("mention", ()), swept, text)
-    directives = Directives(parsed.data, long_opaque(parsed.data))
-    drafts = [_symbol(draft, types.get(i, ())) for i, draft in enumerate(swept.drafts)]
-    symbols = [*drafts, *directives.macros(extents)]
-    order = sorted(range(len(symbols)), key=lambda i: (symbols[i].start, -symbols[i].end))
-    place = {old: new for new, old in enumerate(order)} | {-1: -1}
-    calls = calls_of(found, swept, numbers, text)
+    directives = Directives(parsed.data, parsed.hidden)
+    drafts = [*swept.drafts, *directives.macros(extents)]
+    order = sorted(range(len(drafts)), key=lambda i: (drafts[i].start, -drafts[i].end))
+    places = [-1] * (len(order) + 1)
+    for new, old in enumerate(order):
+        places[old] = new
     return FileFacts(
-        symbols=tuple(replace(symbols[i], parent=place[symbols[i].parent]) for i in order),
-        calls=tuple(replace(call, caller=place[call.caller]) for call in calls),
-        includes=directives.includes(dead_branches(parsed.data, language)),
+        symbols=tuple(_symbol(drafts[i], types.get(i, ()), places) for i in order),
+        calls=tuple(calls_of(found, swept, numbers, text, places)),
+        includes=directives.includes(parsed.dead),
         usings=tuple(_usings(found, text)),
         num_bytes=len(parsed.data),
         error_bytes=parsed.error_bytes,
         is_complete=True,
-        members=tuple(member._replace(owner=place[member.owner]) for member in swept.members),
+        members=tuple(member._replace(owner=places[member.owner]) for member in swept.members),
     )
 
 
-def _symbol(draft: Draft, types: tuple[str, ...]) -> Symbol:
+def _symbol(draft: Draft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:
     return Symbol(
         kind=draft.kind,
         name=draft.name,
@@ -70,7 +68,7 @@ def _symbol(draft: Draft, types: tuple[str, ...]) -> Symbol:
         end=draft.end,
         name_start=draft.name_start,
         body=draft.body,
-        parent=draft.parent,
+        parent=places[draft.parent],
         parameters=draft.parameters.types,
         min_arity=draft.parameters.least,
         max_arity=draft.parameters.most,

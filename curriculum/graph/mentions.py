@@ -6,8 +6,8 @@ from collections import defaultdict
 from curriculum.graph.patterns import Nodes
 from curriculum.graph.sweep import Swept
 
-_SCOPES = re.compile(r"(?:(?<!\w)[^\W\d]\w*\s*::\s*)+\Z")
-_LONGEST_SCOPES = 80
+_LAST_WORD = re.compile(r"\w+\Z")
+_LONGEST_SCOPE = 40
 
 
 def types_by_draft(mentions: Nodes, swept: Swept, text: str) -> dict[int, tuple[str, ...]]:
@@ -28,5 +28,11 @@ def types_by_draft(mentions: Nodes, swept: Swept, text: str) -> dict[int, tuple[
 
 def _scopes(text: str, place: int) -> str:
     """The scopes that a name is written with, without those that have template arguments."""
-    found = _SCOPES.search(text, max(0, place - _LONGEST_SCOPES), place)
-    return "".join(found[0].split()) if found else ""
+    first = place
+    while text.startswith("::", first - 2):
+        head = text[max(0, first - _LONGEST_SCOPE) : first - 2]
+        word = _LAST_WORD.search(head)
+        if word is None:
+            break
+        first -= 2 + len(word[0])
+    return text[first:place]

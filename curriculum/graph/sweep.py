@@ -46,11 +46,11 @@ class Draft(NamedTuple):
     name_start: int
     body: Range | None
     parent: int
-    parameters: Parameters
-    returns: str
-    bases: tuple[str, ...]
-    is_template: bool
-    is_virtual: bool
+    parameters: Parameters = NO_PARAMETERS
+    returns: str = ""
+    bases: tuple[str, ...] = ()
+    is_template: bool = False
+    is_virtual: bool = False
 
 
 class _Frame(NamedTuple):

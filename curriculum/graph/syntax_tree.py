@@ -158,6 +158,10 @@ class Parsed:
     tree: tree_sitter.Tree
     error_bytes: int
     """Bytes inside ERROR nodes."""
+    hidden: list[Range]
+    """Block comments and raw strings, sorted and disjoint."""
+    dead: list[Range]
+    """What #if leaves out, with the directives themselves; likewise."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -171,33 +175,37 @@ def parse(text: str, language: Language) -> Parsed | None:
     if language not in _GRAMMARS or not text or len(text) > LARGEST_PARSED:
         return None
     data = text.encode()
-    best: Parsed | None = None
-    seen: set[bytes] = set()
-    for source in _variants(data, language):
-        if source in seen:
-            continue
-        seen.add(source)
+    hidden = long_opaque(data)
+    dead = dead_branches(data, hidden, language)
+    best: tuple[int, bytes, tree_sitter.Tree] | None = None
+    for source in _variants(data, hidden, dead):
         tree = _parse(source, language)
         if tree is None:
             continue
         errors = _error_bytes(tree)
-        if best is None or errors < best.error_bytes:
-            best = Parsed(data=data, source=source, tree=tree, error_bytes=errors)
+        if best is None or errors < best[0]:
+            best = errors, source, tree
         if errors * _GOOD_ENOUGH <= len(data):
             break
-    return best
+    if best is None:
+        return None
+    errors, source, tree = best
+    return Parsed(data=data, source=source, tree=tree, error_bytes=errors, hidden=hidden, dead=dead)
 
 
-def _variants(data: bytes, language: Language) -> Iterator[bytes]:
+def _variants(data: bytes, hidden: list[Range], dead: list[Range]) -> Iterator[bytes]:
     """What to parse: without branches and macros; without directives either; with macros again.
 
     With all branches no file of five repositories had fewer errors.
     """
-    live = blank(data, dead_branches(data, language))
-    without_macros = blank(live, macros(live, long_opaque(live)))
-    yield without_macros
-    yield blank(without_macros, directives(without_macros))
-    yield live
+    live = blank(data, dead)
+    first = blank(live, macros(live, hidden))
+    second = blank(first, directives(first, hidden))
+    yield first
+    if second != first:
+        yield second
+    if live != first:
+        yield live
 
 
 def _error_bytes(tree: tree_sitter.Tree) -> int:
