@@ -84,7 +84,8 @@ class Methods:
         )
 
     def _descend(self, method: Function) -> Iterable[Function]:
-        if not self.is_virtual(method):
+        # Damaged code has virtual functions outside of classes.
+        if not method.scope or not self.is_virtual(method):
             return
         for heir in self.scopes.heirs(method.scope):
             yield from self._alike(method, heir)
