@@ -21,6 +21,8 @@ def main() -> int:
     if arguments.parent is not None:
         _end_with(arguments.parent)
     asked_to_stop = _listen()
+    # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # torch takes seconds to import; signals and the parent's death are heeded from the start.
     from curriculum.train.exits import CANCELLED
     from curriculum.train.session import run_job
