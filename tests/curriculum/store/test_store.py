@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.store import Draft, Input, Recipe, Store, collect, explain, garbage
+from schemas.document import SCHEMA_VERSION
 from schemas.errors import SchemaError, StoreError
 
 
@@ -191,7 +192,7 @@ def test_a_flipped_byte_is_found_by_verify(tmp_path: Path) -> None:
 def test_a_manifest_of_another_major_version_is_refused_by_name(tmp_path: Path) -> None:
     store = Store(tmp_path)
     manifest = store.produce([recipe()], write)[0].path / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"1.0"', '"2.3"'))
+    manifest.write_text(manifest.read_text().replace(f'"{SCHEMA_VERSION}"', '"2.3"'))
     with pytest.raises(SchemaError, match=r"schema_version 2\.3"):
         store.find(recipe())
 
