@@ -21,7 +21,8 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.families.render import render
 from curriculum.families.write import DocumentWriter
-from curriculum.graph import syntax_tree
+from curriculum.graph.outline import outline
+from curriculum.graph.syntax_tree import parse
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import FILE_FAMILIES, Document
 
@@ -85,7 +86,8 @@ def _written(path: Path, families: list[str], versions: int) -> int:
 
 
 def _rendered(path: Path, families: list[str], versions: int) -> Iterator[Document]:
-    syntax_tree.outline.cache_clear()
+    outline.cache_clear()
+    parse.cache_clear()
     spec = RepositorySpec(name="benchmark", path=str(path))
     history = HistorySpec(versions_per_path=versions)
     corpus = CorpusSpec(name="benchmark", repositories=(spec,), files=("cpp", "c"), history=history)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from curriculum.graph.syntax_tree import Outline
+from curriculum.graph.outline import Outline
 from schemas.change import Blob, FileChange
 from schemas.document import Document, Part, PartKind, Provenance, Span, SpanKind
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from curriculum.families.header import Side, Style, header
 from curriculum.families.rendered import Reason
 from curriculum.families.sheet import Sheet
-from curriculum.graph.syntax_tree import outline
+from curriculum.graph.outline import outline
 from schemas.change import Blob, FileChange
 from schemas.document import Document
 

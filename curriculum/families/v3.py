@@ -15,7 +15,7 @@ from curriculum.families.comments import line_mark
 from curriculum.families.header import Style, header
 from curriculum.families.rendered import Reason
 from curriculum.families.sheet import Sheet
-from curriculum.graph.syntax_tree import Item, outline
+from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
 from schemas.document import Document
 

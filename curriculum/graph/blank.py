@@ -13,6 +13,7 @@ Comments and literals are never touched.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from curriculum.graph.conditions import may_hold
 from curriculum.graph.facts import Range
@@ -75,45 +76,51 @@ def hides(data: bytes, start: int, place: int) -> bool:
     return any(match.end() > place for match in _SHORT.finditer(data, start, place + 1))
 
 
+class _Level(NamedTuple):
+    """A conditional that is open: what is around it lives, a branch of it lived, this one lives."""
+
+    is_around: bool
+    had_one: bool
+    is_live: bool
+
+
+_TOP = _Level(True, True, True)
+
+
 def dead_branches(data: bytes, hidden: Sequence[Range], language: Language) -> list[Range]:
     """The conditional directives and what a compiler wouldn't see, sorted and disjoint."""
     found: list[Range] = []
-    levels: list[tuple[bool, bool]] = []
+    levels = [_TOP]
     dead_from = -1
     for start, end, directive, condition in _conditions(data, hidden):
-        was_live = all(live for _, live in levels)
-        _step(levels, directive, condition, language)
-        is_live = all(live for _, live in levels)
-        if was_live:
+        if levels[-1].is_live:
             dead_from = start
-        if is_live:
+        _step(levels, directive, condition, language)
+        if levels[-1].is_live:
             found.append(Range(dead_from, end))
-    if not all(live for _, live in levels):
+    if not levels[-1].is_live:
         found.append(Range(dead_from, len(data)))
     return found
+
+
+def _step(levels: list[_Level], directive: str, condition: str, language: Language) -> None:
+    """Take one directive; one that nothing is open for says nothing."""
+    if directive.startswith("if"):
+        is_around = levels[-1].is_live
+        is_live = is_around and may_hold(directive, condition, language)
+        levels.append(_Level(is_around, is_live, is_live))
+    elif len(levels) > 1:
+        is_around, had_one, _ = levels.pop()
+        if directive != "endif":
+            may_live = is_around and not had_one
+            is_live = may_live and (directive == "else" or may_hold(directive, condition, language))
+            levels.append(_Level(is_around, had_one or is_live, is_live))
 
 
 def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
     """All directives, sorted and disjoint, wherever they stand."""
     found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
     return [each for each in found if not is_in(each.start, hidden)]
-
-
-def _step(
-    levels: list[tuple[bool, bool]], directive: str, condition: str, language: Language
-) -> None:
-    """Take one directive: a level is whether a branch was live already, and whether this one is."""
-    if directive.startswith("if"):
-        live = may_hold(directive, condition, language)
-        levels.append((live, live))
-    elif not levels:
-        return
-    elif directive == "endif":
-        levels.pop()
-    else:
-        done, _ = levels.pop()
-        live = not done and (directive == "else" or may_hold(directive, condition, language))
-        levels.append((done or live, live))
 
 
 def _conditions(data: bytes, hidden: Sequence[Range]) -> Iterator[tuple[int, int, str, str]]:

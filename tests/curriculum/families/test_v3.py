@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from curriculum.families import v3
 from curriculum.families.changes import CHANGES_BYTES, SIDE_BYTES
 from curriculum.families.render import render
-from curriculum.graph.syntax_tree import Item
+from curriculum.graph.outline import Item
 from schemas.change import FileChange, Hunk
 from schemas.document import Document
 

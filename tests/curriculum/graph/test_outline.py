@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
-from curriculum.graph.syntax_tree import LARGEST_CLASS, Outline, outline, top_level_items
+from curriculum.graph.outline import LARGEST_CLASS, Outline, outline, top_level_items
 from schemas.corpus import LANGUAGES, Language
 
 HEADER = """\
@@ -184,6 +184,7 @@ def test_past_the_size_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.Mo
     monkeypatch.setattr(syntax_tree, "LARGEST_PARSED", 10)
     assert kinds("int f() { return 2; }\n") == [("other", "int f() { return 2; }\n")]
     outline.cache_clear()
+    syntax_tree.parse.cache_clear()
 
 
 def test_an_empty_file_has_no_items() -> None:

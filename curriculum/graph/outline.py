@@ -1,0 +1,237 @@
+"""What stands where in a source file: functions and classes as whole lines, doc comments and bodies as bytes.
+
+Only the shell of the tree is walked – files, namespaces, `extern "C"`, #if branches, classes – never
+the inside of a function, and never recursively: a hostile file nests a million deep.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+import tree_sitter
+
+from curriculum.graph.facts import Range
+from curriculum.graph.line_groups import (
+    Offsets,
+    blank_lines,
+    group_borders,
+    group_lines,
+    line_starts,
+)
+from curriculum.graph.syntax_tree import parse
+from schemas.corpus import Language
+
+ItemKind = Literal["function", "class", "preamble", "comment", "other"]
+
+LARGEST_CLASS = 8_192
+"""Bytes; the members of a larger class are items of their own."""
+_CLASSES = frozenset(("class_specifier", "struct_specifier", "union_specifier"))
+_WRAPPERS = frozenset(
+    ("template_declaration", "declaration", "type_definition", "field_declaration")
+)
+_DOCUMENTED = (
+    _CLASSES
+    | _WRAPPERS
+    | {"function_definition", "enum_specifier", "alias_declaration", "friend_declaration"}
+)
+_SHELLS = _WRAPPERS | {
+    "translation_unit",
+    "ERROR",
+    "linkage_specification",
+    "namespace_definition",
+    "declaration_list",
+    "field_declaration_list",
+    "preproc_if",
+    "preproc_ifdef",
+    "preproc_else",
+    "preproc_elif",
+    "preproc_elifdef",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """Lines `[first, last)`, counted from 0, which are the bytes `[start, end)`."""
+
+    kind: ItemKind
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Outline:
+    """The items of a file, which tile it, and byte ranges in it; each sorted and disjoint."""
+
+    starts: Offsets
+    """[lines + 1] where each line begins, and the number of bytes."""
+    items: tuple[Item, ...]
+    documentation: tuple[Range, ...]
+    """Comment blocks that end on the line above a declaration or definition."""
+    bodies: tuple[Range, ...]
+    """Function bodies with their braces."""
+
+
+class _Lines(NamedTuple):
+    """Lines `[first, last)` that hold something of this kind, and its bytes."""
+
+    kind: ItemKind
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+@dataclass(kw_only=True, slots=True)
+class _Marks:
+    """What the walk found, in the order of the text."""
+
+    units: list[_Lines] = field(default_factory=list)
+    comments: list[_Lines] = field(default_factory=list)
+    declared: list[int] = field(default_factory=list)
+    """First lines of declarations and definitions."""
+    bodies: list[Range] = field(default_factory=list)
+
+
+@functools.lru_cache(maxsize=8)
+def outline(text: str, language: Language) -> Outline:
+    """The outline of a file; never fails, and costs what `parse` costs for C and C++.
+
+    A comment right above a function or class belongs to its item, blank lines below to the item above.
+    Where there is no tree – other languages, damaged code, a file past the limits – items are groups
+    of lines between blank lines.
+    """
+    data = text.encode()
+    starts = line_starts(data)
+    marks = _Marks()
+    parsed = parse(text, language)
+    if parsed is not None:
+        _walk(parsed.tree, marks)
+    comments = _alone(data, starts, marks.comments)
+    blocks = _blocks(comments)
+    documented = {blocks[line] for line in marks.declared if line in blocks}
+    return Outline(
+        starts=starts,
+        items=tuple(_tile(data, starts, _disjoint(marks.units, blocks), comments)),
+        documentation=tuple(sorted(Range(block.start, block.end) for block in documented)),
+        bodies=tuple(marks.bodies),
+    )
+
+
+def top_level_items(text: str, language: Language) -> tuple[Item, ...]:
+    """The items alone."""
+    return outline(text, language).items
+
+
+def _walk(tree: tree_sitter.Tree, marks: _Marks) -> None:
+    cursor = tree.walk()
+    wrapper: tree_sitter.Node | None = None
+    while True:
+        node = cursor.node
+        assert node is not None
+        kind = node.type
+        outer = wrapper if wrapper and node.end_byte <= wrapper.end_byte else node
+        if kind in _WRAPPERS:
+            wrapper = outer
+        elif kind in _CLASSES:
+            wrapper = None
+        if _note(node, kind, outer, marks) and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+
+
+def _note(node: tree_sitter.Node, kind: str, outer: tree_sitter.Node, marks: _Marks) -> bool:
+    """Note a node, which `outer` wraps (as `template <…>` does); whether to look inside it."""
+    if kind == "comment":
+        marks.comments.append(_lines("comment", node))
+        return False
+    if kind in _DOCUMENTED:
+        marks.declared.append(outer.start_point.row)
+    if kind == "function_definition":
+        marks.units.append(_lines("function", outer))
+        body = node.child_by_field_name("body")
+        if body is not None:
+            marks.bodies.append(Range(body.start_byte, body.end_byte))
+        return False
+    if kind in _CLASSES:
+        has_members = node.child_by_field_name("body") is not None
+        if has_members and outer.end_byte - outer.start_byte <= LARGEST_CLASS:
+            marks.units.append(_lines("class", outer))
+        return has_members
+    return kind in _SHELLS
+
+
+def _lines(kind: ItemKind, node: tree_sitter.Node) -> _Lines:
+    end = node.end_point
+    last = end.row + 1 if end.column else end.row
+    return _Lines(kind, node.start_point.row, last, node.start_byte, node.end_byte)
+
+
+def _alone(data: bytes, starts: Offsets, comments: list[_Lines]) -> list[_Lines]:
+    """The comments that have their lines to themselves."""
+    return [
+        comment
+        for comment in comments
+        if not data[starts[comment.first] : comment.start].strip()
+        and not data[comment.end : starts[comment.last]].strip()
+    ]
+
+
+def _blocks(comments: list[_Lines]) -> dict[int, _Lines]:
+    """Comments without a line between them as one, by the line below."""
+    blocks: dict[int, _Lines] = {}
+    for comment in comments:
+        above = blocks.get(comment.first, comment)
+        blocks[comment.last] = comment._replace(first=above.first, start=above.start)
+    return blocks
+
+
+def _disjoint(found: list[_Lines], blocks: dict[int, _Lines]) -> list[_Lines]:
+    """Units that share no line, each with the comments above it."""
+    units: list[_Lines] = []
+    for unit in found:
+        if units and unit.first < units[-1].last:
+            units[-1] = units[-1]._replace(last=max(units[-1].last, unit.last))
+        else:
+            block = blocks.get(unit.first, unit)
+            units.append(unit._replace(first=block.first))
+    return units
+
+
+def _tile(
+    data: bytes, starts: Offsets, units: list[_Lines], comments: list[_Lines]
+) -> Iterator[Item]:
+    blank = blank_lines(starts)
+    idle = blank.copy()
+    for comment in comments:
+        blank[comment.first : comment.last] = False
+        idle[comment.first : comment.last] = True
+    borders = group_borders(blank)
+    busy = np.concatenate(([0], np.cumsum(~idle)))
+
+    def gap(first: int, last: int) -> Iterator[Item]:
+        for begin, end in group_lines(starts, borders, first, last):
+            kind: ItemKind = "other"
+            if busy[begin] == busy[end]:
+                kind = "comment"
+            elif data.find(b"#include", starts[begin], starts[end]) >= 0:
+                kind = "preamble"
+            yield _item(kind, begin, end, starts)
+
+    line = 0
+    for unit in units:
+        yield from gap(line, unit.first)
+        line = unit.last
+        while line < len(blank) and blank[line]:
+            line += 1
+        yield _item(unit.kind, unit.first, line, starts)
+    yield from gap(line, len(blank))
+
+
+def _item(kind: ItemKind, first: int, last: int, starts: Offsets) -> Item:
+    return Item(kind=kind, first=first, last=last, start=int(starts[first]), end=int(starts[last]))
