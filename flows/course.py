@@ -39,7 +39,7 @@ class Order:
     versions_per_path: int | None = None
     row_length: int | None = None
     """Of all servings, instead of what diet and phases say."""
-    configure: bool | None = None
+    configure: bool = False
     """Whether cmake may make compilation databases that lack."""
     workers: int | None = None
 

@@ -35,7 +35,7 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         wanted,
         anchor_length=_smallest(course.specs),
         tokenizing=tokenizing,
-        configure=bool(course.order.configure),
+        configure=course.order.configure,
         workers=_workers(course),
         watch=watch,
     )
@@ -53,7 +53,7 @@ def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple
         course.corpus,
         _wanted(course.phase(phase)),
         number=number,
-        configure=bool(course.order.configure),
+        configure=course.order.configure,
         workers=_workers(course),
         watch=watch,
     )

@@ -81,7 +81,9 @@ def _order_options() -> Iterator[inspect.Parameter]:
 
 def _change_options() -> Iterator[inspect.Parameter]:
     for name, field in Changes.model_fields.items():
-        option = typer.Option(help=field.description, show_default=False)
+        # A switch says its one name: a column of --no-… would cut the longer names short.
+        names = [f"--{name}"] if field.annotation is bool else []
+        option = typer.Option(*names, help=field.description, show_default=False)
         kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
         yield _parameter(name, kind)
 

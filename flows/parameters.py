@@ -75,7 +75,7 @@ class Changes(Strict):
     """How often a row may be seen, in every phase."""
     tokenizer: str | None = None
     """The path of a tokenizer.json; or corpus, to train one."""
-    configure: bool | None = None
+    configure: bool = False
     """Let cmake make the compilation databases that lack, in a throw-away copy. It runs the repositories'
     own code."""
     seed: int | None = None

@@ -22,6 +22,9 @@ class Layout:
     lengths: Int64s
     """[d]: tokens of each document, by row and slot; at least 1."""
 
+    def __post_init__(self) -> None:
+        assert not len(self.lengths) or self.valid.max() <= self.row_length, "a row is too full"
+
     @property
     def num_docs(self) -> Int64s:
         """[n]."""

@@ -57,7 +57,8 @@ def test_another_tokenizer_remakes_tokens_and_rows_and_not_the_documents(
     _, outcomes = walked(order)
     planned = {stage for stage, outcome in outcomes if outcome == "planned"}
     assert planned == {"tokenizers", "tokens", "rows", "mixtures", "runs"}
-    assert outcomes["documents", "there"] == 12
+    documents = [*Store(demo_home, dry=True).artefacts("documents")]
+    assert outcomes["documents", "there"] == len(documents) > 12
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
