@@ -49,6 +49,14 @@ class RepositorySpec(Strict):
         return self
 
 
+class ConversationsSpec(Strict):
+    """Conversations to learn from: a file of JSON lines, or a folder of such files."""
+
+    name: Name
+    path: str
+    licence: str | None = None
+
+
 class HistorySpec(Strict):
     """How many versions of one file are read; hot files would drown the rest."""
 
@@ -73,6 +81,10 @@ class CorpusSpec(Strict):
 
     name: Name
     repositories: Annotated[tuple[RepositorySpec, ...], Field(min_length=1)]
+    conversations: tuple[ConversationsSpec, ...] = ()
+    """The sources of the chat family."""
+    domains: str = "domains"
+    """The rules that give each document its domain: a name that comes with the package, or a path."""
     files: tuple[Language, ...] = LANGUAGES
     history: HistorySpec = HistorySpec()
     quality: QualitySpec = QualitySpec()

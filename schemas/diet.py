@@ -64,6 +64,9 @@ class Serving(Strict):
     domains: dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
     repositories: tuple[Name, ...] | None = None
+    variants: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
+    why: str = ""
 
     @model_validator(mode="after")
     def _base_of_structure(self) -> "Serving":

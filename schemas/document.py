@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.arrow import list_of, required
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
 Family = Literal[
@@ -22,6 +22,7 @@ Family = Literal[
     "v4_context_graph",
     "v5_clang_graph",
     "v6_enriched",
+    "chat",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
 FILE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
@@ -30,10 +31,18 @@ GRAPH_FAMILIES: tuple[str, ...] = FAMILIES[4:6]
 """Made of a commit within its repository's graph."""
 ENRICHED_FAMILY: Family = "v6_enriched"
 """Made of the documents of another family."""
-PartKind = Literal["header", "changes", "code", "context", "target"]
-SpanKind = Literal["documentation", "body", "repeated"]
-PART_KINDS: tuple[PartKind, ...] = ("header", "changes", "code", "context", "target")
-SPAN_KINDS: tuple[SpanKind, ...] = ("documentation", "body", "repeated")
+CHAT_FAMILY: Family = "chat"
+"""Made of conversations, a part a turn."""
+PartKind = Literal["header", "changes", "code", "context", "target", "system", "user", "assistant"]
+SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments"]
+PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
+SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
+"""What objectives read.
+
+documentation  a comment block above a declaration     body       a function's, with its braces
+repeated       stands in the document before           statement  right in a function's body
+arguments      between the parentheses of a call
+"""
 
 EdgeKind = Literal[
     "calls",
@@ -248,6 +257,7 @@ SELECTION_SCHEMA = pa.schema(
         required("lineage", pa.string()),
         required("split", pa.string()),
         required("domain", pa.string()),
+        required("domain_rule", pa.string()),
     ],
     metadata={"schema_version": SCHEMA_VERSION},
 )

@@ -262,6 +262,7 @@ def _decide(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) 
         .when(duplicate)
         .then(names.gather(pl.col("first"))),
         domain=pl.lit(DOMAIN),
+        domain_rule=pl.lit("every document"),
     ).sort(KEY)
 
 
