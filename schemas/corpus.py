@@ -96,12 +96,14 @@ class CorpusSpec(Strict):
 
     @model_validator(mode="after")
     def _distinct_names(self) -> "CorpusSpec":
+        names = [each.name for each in self.repositories]
+        names += [each.name for each in self.conversations]
         seen: dict[str, str] = {}
-        for repository in self.repositories:
-            other = seen.setdefault(repository.name.casefold(), repository.name)
-            if other is not repository.name:
+        for name in names:
+            if name.casefold() in seen:
                 raise ValueError(
-                    f"the repositories {other!r} and {repository.name!r} have names that differ at "
-                    "most in case. Rename one of them"
+                    f"{seen[name.casefold()]!r} and {name!r}, of repositories or conversations, are "
+                    "names that differ at most in case. Rename one of them"
                 )
+            seen[name.casefold()] = name
         return self

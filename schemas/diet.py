@@ -8,13 +8,16 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.document import ENRICHED_FAMILY, Family
+from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
 from schemas.phase import RowLength
 from schemas.text import Strict
 
 Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]
 BUILDABLE_OBJECTIVES = ("causal",)
 """The objectives whose producers exist; the others are read, checked and said to be missing."""
+
+CHAT_OBJECTIVE: Objective = "chat"
+"""The only one for conversations, and for nothing else."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMBT]?)")
@@ -67,6 +70,28 @@ class Serving(Strict):
     variants: Annotated[int, Field(ge=1, le=64)] | None = None
     """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
     why: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _chat_is_learnt_as_chat(cls, content: object) -> object:
+        """Conversations have an objective of their own, which is theirs by default."""
+        if isinstance(content, dict) and content.get("family") == CHAT_FAMILY:
+            return {"objective": CHAT_OBJECTIVE, **content}
+        return content
+
+    @model_validator(mode="after")
+    def _objective_of_chat(self) -> "Serving":
+        if self.family == CHAT_FAMILY and self.objective != CHAT_OBJECTIVE:
+            raise ValueError(
+                f"conversations are learnt with objective {CHAT_OBJECTIVE}, which scores what the "
+                f"assistant says, not with {self.objective}. Leave objective out"
+            )
+        if self.objective == CHAT_OBJECTIVE and self.family != CHAT_FAMILY:
+            raise ValueError(
+                f"{self.family} has no turns, and objective {CHAT_OBJECTIVE} scores those of the "
+                f"assistant. Take family {CHAT_FAMILY} or another objective"
+            )
+        return self
 
     @model_validator(mode="after")
     def _base_of_structure(self) -> "Serving":

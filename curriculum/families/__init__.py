@@ -5,6 +5,7 @@ v2.py         the file before and after a commit
 v3.py         what a commit changed, then the whole file
 changes.py    hunks as removed and added lines
 header.py     facts of a change as plain lines or as a Doxygen block
+chat.py       a conversation, a part a turn
 comments.py   the comment syntax of the languages
 sheet.py      a document in the making
 check.py      what every document keeps
