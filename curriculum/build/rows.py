@@ -3,7 +3,7 @@
 import shutil
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,7 @@ from curriculum.build.row_sources import RowSources, Wanted
 from curriculum.build.selection import Decisions, decisions, title, val_lineages
 from curriculum.build.tokens import load_tokenizer
 from curriculum.build.workers import Team
-from curriculum.objectives import causal
+from curriculum.objectives import REVISIONS, Document, Lesson, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowLabels, RowWriter
@@ -104,7 +104,7 @@ def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
         "split": split,
         "seed": PACK_SEED,
         "encode": encode.REVISION,
-        "objective_revision": causal.REVISION,
+        "objective_revision": REVISIONS[wanted.objective],
         "store_targets": sources.corpus.store_targets,
     }
     if split == "anchor":
@@ -169,7 +169,9 @@ def _spool(
     sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, *, anchor: bool
 ) -> _Spooled:
     policy = encode.policy_of(wanted.flat_family)
-    fitter = encode.Fitter.of(tokenizer, row_length=wanted.row_length, policy=policy)
+    lesson = lesson_of(wanted.objective, tokenizer, variant=wanted.variant)
+    room = wanted.row_length - lesson.reserve
+    fitter = encode.Fitter.of(tokenizer, row_length=room, policy=policy)
     selection, sorting = sources.selected(wanted), _Sorting()
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
@@ -185,10 +187,10 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
+                teach=_taught_by(lesson),
             ):
-                repeated = fitted.spans.of("repeated")
                 for encoding in fitted.encodings:
-                    spool.append(causal.apply(encoding, repeated, tokenizer.token_bytes))
+                    spool.append(encoding)
                 sorting.add(fitted, _split(picked, fitted.row, anchor), _domain(picked, fitted.row))
     return _Spooled(
         documents=SpooledDocuments(folder),
@@ -197,6 +199,24 @@ def _spool(
         domains=tuple(sorting.domains),
         counts=sorting.counts,
     )
+
+
+def _taught_by(lesson: Lesson) -> encode.Teach:
+    def teach(document: encode.Tokenised, fitted: encode.Fitted) -> encode.Fitted:
+        known = Document(
+            flat_id=document.flat_id,
+            spans=document.spans,
+            part_bytes=document.part_bytes,
+            part_kinds=document.part_kinds,
+        )
+        taught = [lesson.teach(encoding, known) for encoding in fitted.encodings]
+        return replace(
+            fitted,
+            encodings=tuple(each.encoding for each in taught),
+            taught=tuple(count for each in taught for count in each.counts),
+        )
+
+    return teach
 
 
 def _split(picked: Decisions, row: int, anchor: bool) -> Split:

@@ -25,12 +25,11 @@ from curriculum.encode.documents import (
     ChunkCounts,
     Fitted,
     Outcome,
-    Spans,
     StructureCounts,
     Tokenised,
 )
 from curriculum.encode.fit import Fitter, Policy, elided_parts, policy_of
-from curriculum.encode.stream import encode_documents
+from curriculum.encode.stream import Teach, encode_documents
 
 REVISION = 2
 
@@ -42,8 +41,8 @@ __all__ = [
     "Fitter",
     "Outcome",
     "Policy",
-    "Spans",
     "StructureCounts",
+    "Teach",
     "Tokenised",
     "elided_parts",
     "encode_documents",

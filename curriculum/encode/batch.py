@@ -1,5 +1,6 @@
 """A batch of documents as flat arrays, as the columns of their artefact hold them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.encode.documents import Int32s, Spans, Tokenised
+from curriculum.encode.documents import Int32s, Tokenised
 from curriculum.encode.sides import Placed, Split, placed
 from curriculum.encode.structure import ByteStructure, Codes
+from curriculum.tokens import Spans
 from curriculum.tokens.store import TokenStore
-from schemas.document import SPAN_KINDS
+from schemas.document import PART_KINDS, SPAN_KINDS
 from schemas.structure import RUN_COLUMNS
 
 _COLUMNS = ("document_id", "language", "num_bytes", "parts", "spans")
@@ -60,9 +62,10 @@ class Batch:
         self._parts, part = flat(batch.column("parts"))
         self._spans, span = flat(batch.column("spans"))
         self._part_ends: Int32s = part.field("end").to_numpy()
+        self._part_kinds = _codes(part.field("kind"), PART_KINDS)
         self._ranks: Int32s = part.field("rank").to_numpy()
         self._elidable = part.field("elidable").to_numpy(zero_copy_only=False).astype(np.bool_)
-        self._kinds: Int32s = _codes(span.field("kind"))
+        self._kinds: Int32s = _codes(span.field("kind"), SPAN_KINDS)
         self._starts: Int32s = span.field("start").to_numpy()
         self._ends: Int32s = span.field("end").to_numpy()
         names = batch.schema.names
@@ -83,10 +86,12 @@ class Batch:
         return Tokenised(
             row=row,
             document_id=self._ids[index],
+            flat_id=self._ids[index] if self._structure is None else self._structure.base(index),
             language=self._languages[index],
             ids=store.tokens(row),
             part_bytes=_after_zero(self._part_ends[parts]),
             part_tokens=_after_zero(np.cumsum(tokens[parts])),
+            part_kinds=self._part_kinds[parts],
             ranks=self._ranks[parts],
             elidable=self._elidable[parts],
             spans=Spans(
@@ -118,6 +123,10 @@ class _Structure:
             _table(batch.column(name), "source", "target", "label")
             for name in ("call_edges", "type_edges")
         ]
+
+    def base(self, index: int) -> str:
+        """The id of the document that has the structure."""
+        return str(self._bases[index])
 
     def of(self, index: int) -> ByteStructure:
         """That of one document; views."""
@@ -177,8 +186,8 @@ def _table(column: Any, *fields: str) -> tuple[npt.NDArray[np.int64], Int32s]:
     return borders, np.stack([items.field(name).to_numpy() for name in fields], axis=1)
 
 
-def _codes(kinds: Any) -> Int32s:
-    codes: Int32s = pc.index_in(kinds, value_set=pa.array(SPAN_KINDS)).to_numpy()
+def _codes(names: Any, known: Sequence[str]) -> Int32s:
+    codes: Int32s = pc.index_in(names, value_set=pa.array(known)).to_numpy()
     return codes
 
 

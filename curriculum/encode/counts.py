@@ -43,6 +43,8 @@ class Counts:
     chunks: Counter[str] = field(default_factory=Counter)
     """Of context, in documents that have encodings: kept, elided for want of room, of the other side."""
     structure: Counter[str] = field(default_factory=Counter)
+    taught: Counter[str] = field(default_factory=Counter)
+    """What the objective counted."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )
@@ -61,6 +63,8 @@ class Counts:
             self._add_encoding(len(encoding.ids))
         if fitted.encodings and fitted.chunks is not None:
             self.chunks.update(asdict(fitted.chunks))
+        for name, number in fitted.taught:
+            self.taught[name] += number
         if fitted.structure is not None:
             self.structure.update(asdict(fitted.structure))
 
@@ -86,6 +90,8 @@ class Counts:
         if self.chunks or self.documents["straddles"]:
             report["context_chunks"] = dict(self.chunks)
             report["other_side_bytes"] = self.other_side_bytes
+        if self.taught:
+            report["objective"] = dict(sorted(self.taught.items()))
         if self.structure:
             report["structure"] = dict(self.structure)
         return report

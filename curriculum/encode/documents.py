@@ -6,26 +6,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.tokens import Encoding
-from schemas.document import SPAN_KINDS, SpanKind
+from curriculum.tokens import Encoding, Spans
 
 Outcome = Literal["whole", "elided", "divided", "routed", "straddles", "dropped"]
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Spans:
-    """The spans of one document: `kinds` index SPAN_KINDS."""
-
-    kinds: Int32s
-    starts: Int32s
-    ends: Int32s
-
-    def of(self, kind: SpanKind) -> Int32s:
-        """[r, 2] byte ranges of one kind, sorted and disjoint."""
-        chosen = self.kinds == SPAN_KINDS.index(kind)
-        return np.stack((self.starts[chosen], self.ends[chosen]), axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -35,6 +20,8 @@ class Tokenised:
     row: int
     """In the documents artefact."""
     document_id: str
+    flat_id: str
+    """Of the document that structure was added to, else its own: what is the same with and without."""
     language: str
     ids: npt.NDArray[np.integer[Any]]
     """[BOS] text [EOS]"""
@@ -42,6 +29,8 @@ class Tokenised:
     """[parts + 1] borders, from 0 to the number of bytes."""
     part_tokens: Int32s
     """[parts + 1] borders, from 0 to the number of text tokens: BOS and EOS aren't counted."""
+    part_kinds: Int32s
+    """[parts], which index PART_KINDS."""
     ranks: Int32s
     elidable: Bools
     spans: Spans
@@ -88,9 +77,11 @@ class StructureCounts:
     chunks: int
     chunks_without_tokens: int
     """In no encoding: elided, or smaller than a token."""
+    chunks_cut: int
+    """In an encoding in several stretches, since an objective moved a part of them: without edges there."""
     edges: int
     edges_dropped: int
-    """In no encoding: an end is elided, or in another division."""
+    """In no encoding: an end is elided, cut, or in another division."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -108,7 +99,8 @@ class Fitted:
     elided_bytes: int
     other_side_bytes: int
     """Of the elided bytes: those of files on the other side of the split."""
-    spans: Spans
+    taught: tuple[tuple[str, int], ...] = ()
+    """What an objective counted while it taught its encodings."""
     chunks: ChunkCounts | None = None
     """Of context documents."""
     structure: StructureCounts | None = None

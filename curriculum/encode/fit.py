@@ -305,5 +305,4 @@ def _fitted(
         elided_bytes=int(sizes[gone].sum()),
         other_side_bytes=int(sizes[gone & document.other_side].sum()),
         chunks=document.chunks_of(gone),
-        spans=document.spans,
     )

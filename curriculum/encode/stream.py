@@ -1,6 +1,6 @@
 """A documents artefact and its tokens, read side by side, document after document."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,9 @@ from curriculum.encode.structure import with_structure
 from curriculum.tokens.store import TokenStore, document_batches
 from schemas.errors import SchemaError
 
+Teach = Callable[[Tokenised, Fitted], Fitted]
+"""What an objective makes of a document's encodings, of which there is one at least."""
+
 
 def encode_documents(
     files: Sequence[Path],
@@ -24,18 +27,22 @@ def encode_documents(
     val: npt.NDArray[np.bool_] | None = None,
     val_lineages: frozenset[str] = frozenset(),
     structure: bool = False,
+    teach: Teach | None = None,
 ) -> Iterator[Fitted]:
     """What became of each document of an artefact, in its order; `kept` [documents] leaves some out.
 
     `val` [documents] says which are in val, `val_lineages` which files are: then nothing of the other side
     stands in any encoding of a document with chunks. Documents without chunks are never looked at.
     With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
-    are those of the base, and have structure. Memory is one batch of documents and one document's tokens.
+    are those of the base, and have structure. `teach` comes between fitting and structure, which goes where
+    the tokens went. Memory is one batch of documents and one document's tokens.
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
     batches = _batches(files, split, structure=structure)
     for batch, index, document in _tokenised(batches, store, kept):
         fitted = fitter.fit(document)
+        if teach is not None and fitted.encodings:
+            fitted = teach(document, fitted)
         if structure and fitted.encodings:
             found = batch.structure(index)
             fitted = with_structure(fitted, found, fitter.token_bytes, fitter.leading_space)

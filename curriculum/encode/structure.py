@@ -66,6 +66,7 @@ def with_structure(
         structure=StructureCounts(
             chunks=len(chunks),
             chunks_without_tokens=int((~chunks).sum()),
+            chunks_cut=0,
             edges=edges,
             edges_dropped=edges - int(calls.sum()) - int(types.sum()),
         ),

@@ -1,1 +1,27 @@
-"""How a document becomes tokens and targets: one file an objective."""
+"""What is learnt from an encoding: one file an objective.
+
+lesson.py      what goes in and what comes out
+rearrange.py   an encoding in another order
+causal.py      every next token
+"""
+
+from collections.abc import Callable, Mapping
+
+from curriculum.objectives import causal
+from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.tokens.codec import Tokenizer
+
+__all__ = ["REVISIONS", "Document", "Lesson", "Taught", "lesson_of"]
+
+_LESSONS: Mapping[str, Callable[[Tokenizer, int], Lesson]] = {"causal": causal.lesson}
+REVISIONS: Mapping[str, int] = {"causal": causal.REVISION}
+"""By objective, of what changes the rows that it gives."""
+
+
+def lesson_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Lesson:
+    """The lesson of a buildable objective; variants of one draw otherwise.
+
+    Raises:
+        TokenizerError: for a tokenizer without a control token that the objective needs.
+    """
+    return _LESSONS[objective](tokenizer, variant)

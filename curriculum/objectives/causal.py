@@ -3,15 +3,33 @@
 loss_mask[t] speaks of the target ids[t + 1], so a target that must not count clears the mask before it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.objectives.lesson import Document, Lesson, Taught
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
+from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
 
 REVISION = 1
+
+
+def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
+    """Causal; all variants are one."""
+    return _Causal(token_bytes=tokenizer.token_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Causal:
+    token_bytes: npt.NDArray[np.int32]
+    reserve: int = 0
+
+    def teach(self, encoding: Encoding, document: Document) -> Taught:
+        """Nothing moves."""
+        repeated = document.spans.of("repeated")
+        return Taught(encoding=apply(encoding, repeated, self.token_bytes))
 
 
 def apply(

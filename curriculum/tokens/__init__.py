@@ -12,8 +12,24 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from schemas.document import SPAN_KINDS, SpanKind
+
 KIND, TOKEN_START, TOKEN_END, BYTE_START, BYTE_END = range(5)
 """Columns of `Encoding.pieces`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Spans:
+    """The spans of one document: `kinds` index SPAN_KINDS."""
+
+    kinds: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int32]
+
+    def of(self, kind: SpanKind) -> npt.NDArray[np.int32]:
+        """[r, 2] byte ranges of one kind, sorted and disjoint."""
+        chosen = self.kinds == SPAN_KINDS.index(kind)
+        return np.stack((self.starts[chosen], self.ends[chosen]), axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,13 +13,12 @@ from curriculum.encode import (
     Fitter,
     Outcome,
     Policy,
-    Spans,
     Tokenised,
     elided_parts,
     fit,
     policy_of,
 )
-from curriculum.tokens import Encoding
+from curriculum.tokens import Encoding, Spans
 from schemas.document import ENRICHED_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
 from schemas.packed_row import TEXT_PIECE
 
@@ -53,10 +52,12 @@ def document(parts: list[Part], *, bos: bool = True, eos: bool = True) -> Tokeni
     return Tokenised(
         row=0,
         document_id="d",
+        flat_id="d",
         language="cpp",
         ids=np.array([*[BOS][: int(bos)], *ids, *[EOS][: int(eos)]], dtype=np.uint16),
         part_bytes=np.cumsum([0, *sizes]).astype(np.int32),
         part_tokens=np.cumsum([0, *(len(part) for part, _, _ in parts)]).astype(np.int32),
+        part_kinds=np.zeros(len(parts), dtype=np.int32),
         ranks=np.array([rank for _, rank, _ in parts], dtype=np.int32),
         elidable=np.array([elidable for _, _, elidable in parts], dtype=np.bool_),
         spans=Spans(kinds=NONE, starts=NONE, ends=NONE),

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.encode import Fitter, encode_documents
+from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
-from schemas.document import DOCUMENT_SCHEMA, Document, Part, Span
+from schemas.document import DOCUMENT_SCHEMA, PART_KINDS, Document, Part, Span
 from schemas.errors import SchemaError
 from schemas.packed_row import TEXT_PIECE
 
@@ -85,7 +86,7 @@ def documents() -> list[Document]:
     ]
 
 
-def test_documents_come_in_order_with_their_bytes_and_spans(
+def test_documents_come_in_order_with_their_bytes_and_what_is_taught_knows_their_spans(
     tokenizer: Tokenizer, documents: list[Document], tmp_path: Path
 ) -> None:
     files = [
@@ -95,15 +96,25 @@ def test_documents_come_in_order_with_their_bytes_and_spans(
     tokenise_documents(files, tokenizer, tmp_path)
     store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
     kept = np.arange(200) % 3 != 1
-    done = list(encode_documents(files, store, fitter, kept=kept))
+    seen: list[Tokenised] = []
+
+    def teach(document: Tokenised, fitted: Fitted) -> Fitted:
+        seen.append(document)
+        return replace(fitted, taught=(("seen", 1),))
+
+    done = list(encode_documents(files, store, fitter, kept=kept, teach=teach))
     assert [fitted.row for fitted in done] == np.flatnonzero(kept).tolist()
     assert {fitted.outcome for fitted in done} == {"whole", "elided"}
-    for fitted in done:
+    for fitted, known in zip(done, seen, strict=True):
         document, data = documents[fitted.row], documents[fitted.row].text.encode()
-        assert fitted.document_id == document.document_id
-        assert fitted.spans.of("repeated").tolist() == [[len(data) - 7, len(data)]]
-        assert fitted.spans.of("body").tolist() == [[0, 11]]
-        assert fitted.spans.of("documentation").tolist() == []
+        assert fitted.taught == (("seen", 1),)
+        assert fitted.document_id == document.document_id == known.document_id == known.flat_id
+        assert [PART_KINDS[kind] for kind in known.part_kinds] == [
+            part.kind for part in document.parts
+        ]
+        assert known.spans.of("repeated").tolist() == [[len(data) - 7, len(data)]]
+        assert known.spans.of("body").tolist() == [[0, 11]]
+        assert known.spans.of("documentation").tolist() == []
         (encoding,) = fitted.encodings
         for kind, start, end, low, high in encoding.pieces.tolist():
             if kind == TEXT_PIECE:

@@ -1,0 +1,306 @@
+"""An encoding in another order: text moves by bytes, and tokens with it.
+
+Tokens are taken as they are; only where a cut falls inside one is the text beside the cut encoded anew,
+up to the border of its part, since no token crosses one. Pieces say where each byte went.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.tokens import (
+    BYTE_END,
+    BYTE_START,
+    KIND,
+    TOKEN_END,
+    TOKEN_START,
+    Encoding,
+    byte_ranges,
+)
+from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
+
+Int32s = npt.NDArray[np.int32]
+
+
+class Codec(Protocol):
+    """What rearranging needs of a tokenizer."""
+
+    @property
+    def bos_id(self) -> int | None:
+        """Leads a document."""
+        ...
+
+    @property
+    def eos_id(self) -> int | None:
+        """Ends a document."""
+        ...
+
+    @property
+    def token_bytes(self) -> Int32s:
+        """[vocabulary]: bytes of each id."""
+        ...
+
+    def decode_bytes(self, ids: Sequence[int], /) -> bytes:
+        """The bytes of a text."""
+        ...
+
+    def encode_batch(self, texts: list[str], /) -> tuple[Int32s, npt.NDArray[np.int64]]:
+        """Ids of all texts in a row, and offsets [texts + 1] into them."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """Bytes `[start, end)` of the document's text, from one border of characters to another."""
+
+    start: int
+    end: int
+    scored: bool = True
+    """Whether its tokens count as targets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inserted:
+    """Tokens that stand in no document: a sentinel, a role."""
+
+    ids: tuple[int, ...]
+    scored: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Rearranged:
+    """An encoding in its new order."""
+
+    encoding: Encoding
+    masked_bytes: int
+    """Bytes of the text that stood in no segment."""
+
+
+class _Run(NamedTuple):
+    """Tokens that stay together, with their pieces; token offsets count from the first."""
+
+    ids: Int32s
+    pieces: Int32s
+    scored: bool
+
+
+def rearranged(
+    encoding: Encoding,
+    order: Sequence[Segment | Inserted],
+    part_bytes: Int32s,
+    tokenizer: Codec,
+    *,
+    end_scored: bool = True,
+) -> Rearranged:
+    """The encoding with its text in the order of the segments, which are disjoint, and what goes between.
+
+    `encoding` has its text in the document's order; BOS stays first and EOS last. The line of a gap goes
+    with the segment that has the first byte of the gap. Bytes in no segment go. `part_bytes` [parts + 1]
+    are the document's borders. The mask is made anew: BOS is no target, and EOS as `end_scored` says.
+
+    >>> class Bytes:  # two bytes a token, or one
+    ...     bos_id, eos_id, token_bytes = 0, 1, np.array([0, 0, 0] + [1] * 9 + [2] * 9, dtype=np.int32)
+    ...     decode_bytes = staticmethod(lambda ids: b"".join(_TEXT[each] for each in ids))
+    ...     encode_batch = staticmethod(lambda texts: (
+    ...         np.array([_BACK[each] for text in texts for each in text], dtype=np.int32),
+    ...         np.cumsum([0, *map(len, texts)])))
+    >>> _TEXT = {3: b"a", 4: b"b", 5: b"c", 6: b"d", 12: b"ab", 13: b"cd"}
+    >>> _BACK = {"a": 3, "b": 4, "c": 5, "d": 6}
+    >>> encoding = Encoding(
+    ...     document_id="d", ids=np.array([0, 12, 13, 6, 1], dtype=np.int32),  # BOS ab cd d EOS
+    ...     loss_mask=np.array([1, 1, 1, 1, 0], dtype=np.uint8),
+    ...     pieces=np.array([[1, 0, 1, 0, 0], [0, 1, 4, 0, 5], [1, 4, 5, 5, 5]], dtype=np.int32))
+    >>> order = [Segment(start=4, end=5), Inserted(ids=(2,)), Segment(start=0, end=3, scored=False)]
+    >>> done = rearranged(encoding, order, np.array([0, 2, 5], dtype=np.int32), Bytes())
+    >>> done.encoding.ids.tolist(), done.masked_bytes  # BOS d # ab c EOS
+    ([0, 6, 2, 12, 5, 1], 1)
+    >>> done.encoding.loss_mask.tolist()
+    [1, 0, 0, 0, 1, 0]
+    >>> done.encoding.pieces.tolist()
+    [[1, 0, 1, 0, 0], [0, 1, 2, 4, 5], [1, 2, 3, 5, 5], [0, 3, 5, 0, 3], [1, 5, 6, 5, 5]]
+    """
+    assert encoding.structure is None, "structure comes after"
+    assert _disjoint(order), "no byte stands twice"
+    source = _Source.of(encoding, part_bytes, tokenizer)
+    runs = list(source.runs(order, end_scored=end_scored))
+    ids = np.concatenate([run.ids for run in runs])
+    scored = np.repeat([run.scored for run in runs], [len(run.ids) for run in runs])
+    mask = np.zeros(len(ids), dtype=np.uint8)
+    mask[:-1] = scored[1:]
+    pieces = _pieces(runs)
+    return Rearranged(
+        encoding=replace(encoding, ids=ids, loss_mask=mask, pieces=pieces),
+        masked_bytes=_text_bytes(encoding.pieces) - _text_bytes(pieces),
+    )
+
+
+def _disjoint(order: Sequence[Segment | Inserted]) -> bool:
+    ranges = sorted((each.start, each.end) for each in order if isinstance(each, Segment))
+    return all(first[1] <= second[0] for first, second in itertools.pairwise(ranges))
+
+
+def _text_bytes(pieces: Int32s) -> int:
+    return int((pieces[:, BYTE_END] - pieces[:, BYTE_START]).sum())
+
+
+class _Taken(NamedTuple):
+    """Tokens `[start, end)` as they are."""
+
+    start: int
+    end: int
+
+
+class _Anew(NamedTuple):
+    """Bytes `[start, end)`, at least one of which is beside a cut inside a token."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Source:
+    """An encoding in its old order, and where its text lies."""
+
+    encoding: Encoding
+    starts: Int32s
+    """[n]: the first byte of each token; of the line of a gap, the first byte of the gap. They don't fall."""
+    ends: Int32s
+    first: int
+    """The first token that isn't BOS."""
+    last: int
+    """The token after the last that isn't EOS."""
+    part_bytes: Int32s
+    tokenizer: Codec
+
+    @staticmethod
+    def of(encoding: Encoding, part_bytes: Int32s, tokenizer: Codec) -> "_Source":
+        ids, kinds = encoding.ids, encoding.pieces[:, KIND]
+        starts, ends = byte_ranges(ids, encoding.pieces, tokenizer.token_bytes)
+        has_bos = kinds[0] == GENERATED_PIECE and ids[0] == tokenizer.bos_id
+        has_eos = kinds[-1] == GENERATED_PIECE and ids[-1] == tokenizer.eos_id
+        return _Source(
+            encoding=encoding,
+            starts=starts,
+            ends=ends,
+            first=int(has_bos),
+            last=len(ids) - int(has_eos),
+            part_bytes=part_bytes,
+            tokenizer=tokenizer,
+        )
+
+    def runs(self, order: Sequence[Segment | Inserted], *, end_scored: bool) -> Iterator[_Run]:
+        """All tokens in their new order."""
+        planned = [list(self._cuts(each)) if isinstance(each, Segment) else [] for each in order]
+        anew = [cut for cuts in planned for cut in cuts if isinstance(cut, _Anew)]
+        encoded = self._encoded(anew)
+        byte = int(self.starts[0])
+        yield from self._as_is(0, self.first, scored=False)
+        for each, cuts in zip(order, planned, strict=True):
+            if isinstance(each, Inserted):
+                yield _inserted(each, byte)
+            for cut in cuts:
+                if isinstance(cut, _Anew):
+                    yield _text(next(encoded), cut, scored=each.scored)
+                else:
+                    yield from self._as_is(*cut, scored=each.scored)
+                byte = cut.end if isinstance(cut, _Anew) else int(self.ends[cut.end - 1])
+        yield from self._as_is(self.last, len(self.starts), scored=end_scored)
+
+    def _cuts(self, segment: Segment) -> Iterator[_Taken | _Anew]:
+        """What a segment consists of: whole tokens, and text beside a cut inside one."""
+        start, end = segment.start, segment.end
+        if start >= end:
+            return
+        low, high = self._token(start), self._token(end)
+        if low > self.first and self.ends[low - 1] > start:
+            stop = min(end, self._border_after(start, low - 1))
+            yield _Anew(start, stop)
+            if stop == end:
+                return
+            low = self._token(stop)
+        if high > low and self.ends[high - 1] > end:
+            begin = max(start, self._border_before(end, high - 1))
+            yield from self._whole(low, self._token(begin))
+            yield _Anew(begin, end)
+        else:
+            yield from self._whole(low, high)
+
+    def _whole(self, low: int, high: int) -> Iterator[_Taken]:
+        if low < high:
+            yield _Taken(low, high)
+
+    def _token(self, byte: int) -> int:
+        """The first token of text, or of a gap, that begins at a byte or after it."""
+        return self.first + int(np.searchsorted(self.starts[self.first : self.last], byte))
+
+    def _piece(self, token: int) -> Int32s:
+        pieces = self.encoding.pieces
+        found: Int32s = pieces[np.searchsorted(pieces[:, TOKEN_START], token, side="right") - 1]
+        return found
+
+    def _border_after(self, byte: int, token: int) -> int:
+        """Where the part of a byte ends, or what the encoding has of it; `token` has the byte."""
+        part = self.part_bytes[np.searchsorted(self.part_bytes, byte, side="right")]
+        return int(min(part, self._piece(token)[BYTE_END]))
+
+    def _border_before(self, byte: int, token: int) -> int:
+        part = self.part_bytes[np.searchsorted(self.part_bytes, byte) - 1]
+        return int(max(part, self._piece(token)[BYTE_START]))
+
+    def _encoded(self, stretches: Sequence[_Anew]) -> Iterator[Int32s]:
+        if not stretches:
+            return
+        texts = [self._read(each).decode() for each in stretches]
+        ids, offsets = self.tokenizer.encode_batch(texts)
+        yield from (ids[low:high] for low, high in itertools.pairwise(offsets.tolist()))
+
+    def _read(self, stretch: _Anew) -> bytes:
+        """The bytes of text in one piece."""
+        low = int(np.searchsorted(self.starts, stretch.start, side="right")) - 1
+        high = int(np.searchsorted(self.starts, stretch.end))
+        skipped = stretch.start - int(self.starts[low])
+        text = self.tokenizer.decode_bytes(self.encoding.ids[low:high].tolist())
+        return text[skipped : skipped + stretch.end - stretch.start]
+
+    def _as_is(self, low: int, high: int, *, scored: bool) -> Iterator[_Run]:
+        if low == high:
+            return
+        pieces = self.encoding.pieces
+        first = np.searchsorted(pieces[:, TOKEN_END], low, side="right")
+        after = np.searchsorted(pieces[:, TOKEN_START], high)
+        own = pieces[first:after].copy()
+        own[0, TOKEN_START], own[-1, TOKEN_END] = low, high
+        own[0, BYTE_START], own[-1, BYTE_END] = self.starts[low], self.ends[high - 1]
+        own[:, (TOKEN_START, TOKEN_END)] -= low
+        yield _Run(self.encoding.ids[low:high], own, scored)
+
+
+def _inserted(each: Inserted, byte: int) -> _Run:
+    count = len(each.ids)
+    pieces = np.array([[GENERATED_PIECE, 0, count, byte, byte]], dtype=np.int32)
+    return _Run(np.array(each.ids, dtype=np.int32), pieces, each.scored)
+
+
+def _text(ids: Int32s, cut: _Anew, *, scored: bool) -> _Run:
+    pieces = np.array([[TEXT_PIECE, 0, len(ids), cut.start, cut.end]], dtype=np.int32)
+    return _Run(ids, pieces, scored)
+
+
+def _pieces(runs: Sequence[_Run]) -> Int32s:
+    """The pieces of runs laid end to end; text that goes on is one piece."""
+    counts = [len(run.ids) for run in runs]
+    shift = np.repeat(np.cumsum(counts) - counts, [len(run.pieces) for run in runs])
+    pieces = np.concatenate([run.pieces for run in runs])
+    pieces[:, (TOKEN_START, TOKEN_END)] += shift[:, None]
+    text = pieces[:, KIND] == TEXT_PIECE
+    begins = np.ones(len(pieces), dtype=np.bool_)
+    begins[1:] = ~(text[1:] & text[:-1]) | (pieces[1:, BYTE_START] != pieces[:-1, BYTE_END])
+    first = np.flatnonzero(begins)
+    joined: Int32s = pieces[first]
+    last = np.append(first[1:], len(pieces)) - 1
+    joined[:, (TOKEN_END, BYTE_END)] = pieces[last][:, (TOKEN_END, BYTE_END)]
+    return joined
