@@ -6,6 +6,7 @@
     enriched.py    documents of another family with their structure
     selection.py   what is kept, on which side of the split, in which domain
     tokens.py      a tokenizer, trained on the corpus or given; each document's ids once
+    lessons.py     what an objective makes of a document
     rows.py        fitted, scored, packed, checked, published
     workers.py     work cut by repository and by data set; the number of workers never changes a byte
 

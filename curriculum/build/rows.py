@@ -3,7 +3,7 @@
 import shutil
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import encode, pack
+from curriculum.build.lessons import taught_by
 from curriculum.build.row_sources import RowSources, Wanted
 from curriculum.build.selection import Decisions, decisions, title, val_lineages
 from curriculum.build.tokens import load_tokenizer
 from curriculum.build.workers import Team
-from curriculum.objectives import REVISIONS, Document, Lesson, lesson_of
+from curriculum.objectives import REVISIONS, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowLabels, RowWriter
@@ -187,7 +188,7 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
-                teach=_taught_by(lesson),
+                teach=taught_by(lesson),
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)
@@ -199,24 +200,6 @@ def _spool(
         domains=tuple(sorting.domains),
         counts=sorting.counts,
     )
-
-
-def _taught_by(lesson: Lesson) -> encode.Teach:
-    def teach(document: encode.Tokenised, fitted: encode.Fitted) -> encode.Fitted:
-        known = Document(
-            flat_id=document.flat_id,
-            spans=document.spans,
-            part_bytes=document.part_bytes,
-            part_kinds=document.part_kinds,
-        )
-        taught = [lesson.teach(encoding, known) for encoding in fitted.encodings]
-        return replace(
-            fitted,
-            encodings=tuple(each.encoding for each in taught),
-            taught=tuple(count for each in taught for count in each.counts),
-        )
-
-    return teach
 
 
 def _split(picked: Decisions, row: int, anchor: bool) -> Split:

@@ -2,7 +2,7 @@
 
     whole      it fits
     elided     parts that may go went, highest rank first, and one comment line stands in each gap
-    divided    it still didn't fit: cut at part borders, else at line starts, else between tokens
+    divided    it still didn't fit: cut at part borders, else at line starts, else between characters
     routed     it still didn't fit, and its family may not be divided: it waits for a longer row
     straddles  its target has text from the other side of the split: it teaches nothing anywhere
     dropped    it has no text
@@ -31,7 +31,7 @@ from curriculum.encode.documents import (
 from curriculum.encode.fit import Fitter, Policy, elided_parts, policy_of
 from curriculum.encode.stream import Teach, encode_documents
 
-REVISION = 2
+REVISION = 3
 
 __all__ = [
     "REVISION",

@@ -56,6 +56,7 @@ class Fitter:
     eos_id: int | None
     token_bytes: Int32s
     ends_line: Bools
+    mid_character: Bools
     leading_space: Int32s
     elisions: Mapping[str, Int32s]
 
@@ -70,6 +71,7 @@ class Fitter:
             eos_id=tokenizer.eos_id,
             token_bytes=tokenizer.token_bytes,
             ends_line=tokenizer.ends_line,
+            mid_character=tokenizer.mid_character,
             leading_space=tokenizer.leading_space,
             elisions={language: tokenizer.encode(line) for language, line in ELISIONS.items()},
         )
@@ -146,13 +148,16 @@ class Fitter:
         """Where a division that starts at `start` ends, `limit` at the latest.
 
         The last part border, if the division is half full there: a header isn't a division of its
-        own. Else the last line start. Else the last token that fits.
+        own. Else the last line start. Else the last token that fits and ends a character.
         """
         border = int(line.borders[np.searchsorted(line.borders, limit, side="right") - 1])
         if border > start and 2 * (border - start) >= limit - start:
             return border
         lines = np.flatnonzero(self.ends_line[line.ids[start:limit]])
-        return start + int(lines[-1]) + 1 if len(lines) else limit
+        if len(lines):
+            return start + int(lines[-1]) + 1
+        begins = np.flatnonzero(~self.mid_character[line.ids[start + 1 : limit + 1]])
+        return start + 1 + int(begins[-1]) if len(begins) else limit
 
     def _encoding(self, document: Tokenised, line: _Line, start: int, end: int) -> Encoding:
         """[BOS] line[start:end] [EOS, where the line ends]."""

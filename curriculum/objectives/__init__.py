@@ -3,18 +3,22 @@
 lesson.py      what goes in and what comes out
 rearrange.py   an encoding in another order
 causal.py      every next token
+fim.py         the middle after what stands before and after it
 """
 
 from collections.abc import Callable, Mapping
 
-from curriculum.objectives import causal
+from curriculum.objectives import causal, fim
 from curriculum.objectives.lesson import Document, Lesson, Taught
 from curriculum.tokens.codec import Tokenizer
 
 __all__ = ["REVISIONS", "Document", "Lesson", "Taught", "lesson_of"]
 
-_LESSONS: Mapping[str, Callable[[Tokenizer, int], Lesson]] = {"causal": causal.lesson}
-REVISIONS: Mapping[str, int] = {"causal": causal.REVISION}
+_LESSONS: Mapping[str, Callable[[Tokenizer, int], Lesson]] = {
+    "causal": causal.lesson,
+    "fim": fim.lesson,
+}
+REVISIONS: Mapping[str, int] = {"causal": causal.REVISION, "fim": fim.REVISION}
 """By objective, of what changes the rows that it gives."""
 
 

@@ -48,6 +48,8 @@ class Tokenizer:
     """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
     ends_line: npt.NDArray[np.bool_] = field(repr=False)
     """[vocab_size]; whether each id's last byte is a newline."""
+    mid_character: npt.NDArray[np.bool_] = field(repr=False)
+    """[vocab_size]; whether each id's first byte goes on with a character that an id before it began."""
     leading_space: npt.NDArray[np.int32] = field(repr=False)
     """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
     engine: Engine
@@ -90,6 +92,7 @@ class Tokenizer:
             ids_of=find_roles(controls, roles, name=name),
             token_bytes=np.array([len(each) for each in texts], dtype=np.int32),
             ends_line=np.array([each.endswith(b"\n") for each in texts], dtype=np.bool_),
+            mid_character=np.array([_goes_on(each) for each in texts], dtype=np.bool_),
             leading_space=np.array([_leading_space(each) for each in texts], dtype=np.int32),
             engine=engine,
             engine_reason=reason,
@@ -211,6 +214,10 @@ def _token_texts(content: dict[str, Any], controls: dict[str, int]) -> tuple[byt
     for text, token in added.items():
         texts[token] = b"" if text in controls else text.encode()
     return tuple(texts)
+
+
+def _goes_on(text: bytes) -> bool:
+    return bool(text) and text[0] & 0xC0 == 0x80
 
 
 def _leading_space(text: bytes) -> int:

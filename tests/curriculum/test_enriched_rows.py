@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import pack
+from curriculum.build.lessons import taught_by
 from curriculum.corpus.sample import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -23,7 +24,7 @@ from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, write_documents
 from curriculum.graph.call_graph import CallGraph
-from curriculum.objectives import causal
+from curriculum.objectives import lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
@@ -95,10 +96,14 @@ def made(family: str, folder: Path) -> Pair:
     return Pair(documents=documents, base=base, enriched=enriched, tokenizer=tokenizer)
 
 
-def rows_of(pair: Pair, folder: Path, row_length: int, *, structured: bool) -> Counts:
+def rows_of(
+    pair: Pair, folder: Path, row_length: int, objective: str, *, structured: bool
+) -> Counts:
     """Rows as a build makes them: fitted, scored, spooled, packed, written."""
     family, tokenizer, counts = pair.documents[0].family, pair.tokenizer, Counts()
-    fitter = Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
+    lesson = lesson_of(objective, tokenizer, variant=0)
+    room, policy = row_length - lesson.reserve, policy_of(family)
+    fitter = Fitter.of(tokenizer, row_length=room, policy=policy)
     source = pair.enriched if structured else pair.base
     (folder / "spool").mkdir(parents=True)
     with Spool(folder / "spool", structured=structured) as spool:
@@ -107,11 +112,11 @@ def rows_of(pair: Pair, folder: Path, row_length: int, *, structured: bool) -> C
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
+            teach=taught_by(lesson),
         ):
             counts.add(fitted)
-            repeated = fitted.spans.of("repeated")
             for encoding in fitted.encodings:
-                spool.append(causal.apply(encoding, repeated, tokenizer.token_bytes))
+                spool.append(encoding)
     spooled = SpooledDocuments(folder / "spool")
     kept = spooled.with_targets()
     ties = pack.ties(spooled.tie_ids[kept], seed=17)
@@ -124,7 +129,7 @@ def rows_of(pair: Pair, folder: Path, row_length: int, *, structured: bool) -> C
         eos_id=tokenizer.eos_id,
     )
     labels = RowLabels(
-        rows_key="c0ffee" * 10, family=family, objective="causal", variant=0, split="train"
+        rows_key="c0ffee" * 10, family=family, objective=objective, variant=0, split="train"
     )
     if structured:
         labels = replace(labels, family="v6_enriched", structured=True)
@@ -135,17 +140,20 @@ def rows_of(pair: Pair, folder: Path, row_length: int, *, structured: bool) -> C
     return counts
 
 
+@pytest.mark.parametrize("objective", ["causal", "fim"])
 @pytest.mark.parametrize("family", OUTCOMES)
 def test_without_the_structure_columns_rows_are_the_flat_rows(
-    family: str, pairs: dict[str, Pair], tmp_path: Path
+    family: str, objective: str, pairs: dict[str, Pair], tmp_path: Path
 ) -> None:
     pair, seen = pairs[family], set[str]()
     counted: Counter[str] = Counter()
     for row_length in LENGTHS:
         flat, enriched = tmp_path / f"flat{row_length}", tmp_path / f"enriched{row_length}"
-        expected = rows_of(pair, flat, row_length, structured=False)
-        found = rows_of(pair, enriched, row_length, structured=True)
+        expected = rows_of(pair, flat, row_length, objective, structured=False)
+        found = rows_of(pair, enriched, row_length, objective, structured=True)
         assert found.documents == expected.documents
+        assert found.taught == expected.taught
+        assert (found.structure["chunks_cut"] > 0) == (objective == "fim")
         assert found.structure["chunks"] > found.structure["chunks_without_tokens"]
         seen |= set(found.documents)
         counted += check_rows(flat, enriched)

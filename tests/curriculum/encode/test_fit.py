@@ -41,6 +41,7 @@ def fitter(
         eos_id=EOS if eos else None,
         token_bytes=TOKEN_BYTES,
         ends_line=np.array([False, False, True, False, False, False]),
+        mid_character=np.zeros(6, dtype=np.bool_),
         leading_space=np.zeros(6, dtype=np.int32),
         elisions={"cpp": ELISION},
     )

@@ -244,7 +244,7 @@ def test_what_is_inserted_stands_where_the_text_before_it_ended(tokenizer: Token
     role = Inserted(ids=(tokenizer.ids_of["user"],))
     end = Inserted(ids=(tokenizer.ids_of["end_of_turn"],), scored=True)
     text = (Segment(start=4, end=8), Segment(start=0, end=4, scored=False))
-    order = [role, text[0], end, text[1]]
+    order: list[Segment | Inserted] = [role, text[0], end, text[1]]
     done = rearranged(encoding, order, document.part_bytes, tokenizer, end_scored=False).encoding
     assert done.pieces[:, (0, 3, 4)].tolist() == [
         [1, 0, 0], [1, 0, 0], [0, 4, 8], [1, 8, 8], [0, 0, 4], [1, 8, 8]

@@ -1,0 +1,192 @@
+"""fim: fill in the middle of what a document is about, whose head stays where it is.
+
+    psm   head <prefix> before <suffix> after <middle> the middle
+    spm   head <prefix> <suffix> after <middle> before the middle
+
+What is split is the code of a file or the target of a context document: a header, the changes and the
+context stay in front, so that all that repeats them still stands behind. Half the middles are a
+function's body, a statement or the arguments of a call, half any text; half are psm, half spm, as a hash
+of (document, variant) says.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.objectives import causal
+from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.rearrange import Inserted, Segment, rearranged
+from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.controls import NAMES, Role
+from schemas.document import PartKind, SpanKind
+from schemas.errors import TokenizerError
+from schemas.packed_row import TEXT_PIECE
+
+REVISION = 1
+SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
+SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
+SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
+RESERVE = 16
+"""Tokens for three sentinels, and for what text cut inside a token takes more than before."""
+SMALLEST = 16
+"""Bytes; less than this is left as it is."""
+LONGEST_CHARACTER = 4
+"""Bytes, and so tokens."""
+Int32s = npt.NDArray[np.int32]
+Counts = tuple[tuple[str, int], ...]
+
+
+def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
+    """Fill in the middle; each variant splits elsewhere.
+
+    Raises:
+        TokenizerError: for a tokenizer without the sentinels.
+    """
+    lacking = [role for role in SENTINELS if role not in tokenizer.ids_of]
+    if lacking:
+        raise TokenizerError(
+            tokenizer.name,
+            f"objective fim, no {' and no '.join(NAMES[role][0] for role in lacking)}",
+            cause="fim marks prefix, suffix and middle with control tokens",
+            cure="Train a tokenizer (tokenizer: corpus), which has them, or leave fim out",
+        )
+    before, after, middle = (Inserted(ids=(tokenizer.ids_of[role],)) for role in SENTINELS)
+    return _Fim(tokenizer=tokenizer, variant=variant, before=before, after=after, middle=middle)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Draws:
+    """Four numbers below 1 that an encoding of a document has in each variant."""
+
+    form: float
+    source: float
+    first: float
+    second: float
+
+    @staticmethod
+    def of(document_id: str, variant: int, start: int) -> "_Draws":
+        digest = hashlib.blake2b(f"{document_id} {variant} {start}".encode()).digest()[:32]
+        form, source, first, second = np.frombuffer(digest, dtype="<u8") / 2.0**64
+        return _Draws(form=form, source=source, first=first, second=second)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Split:
+    """A middle, and what it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Fim:
+    tokenizer: Tokenizer
+    variant: int
+    before: Inserted
+    after: Inserted
+    middle: Inserted
+    reserve: int = RESERVE
+
+    def teach(self, encoding: Encoding, document: Document) -> Taught:
+        """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
+        done, counts = self._split(encoding, document)
+        repeated = document.spans.of("repeated")
+        scored = causal.apply(done, repeated, self.tokenizer.token_bytes)
+        return Taught(encoding=scored, counts=counts)
+
+    def _split(self, encoding: Encoding, document: Document) -> tuple[Encoding, Counts]:
+        code = document.parts(*SPLIT_PARTS)
+        text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
+        if (text[:, 1] - text[:, 0]).sum() < SMALLEST:
+            return encoding, (("unsplit_too_small", 1),)
+        draws = _Draws.of(document.flat_id, self.variant, int(encoding.pieces[0, BYTE_START]))
+        split = _syntactic(document, text, draws) if draws.source < 0.5 else None
+        split = split or self._random(encoding, text, draws)
+        is_psm = draws.form < 0.5
+        order = self._order(split, int(code[0, 0]), int(document.part_bytes[-1]), is_psm=is_psm)
+        done = rearranged(encoding, order, document.part_bytes, self.tokenizer).encoding
+        if len(done.ids) > len(encoding.ids) + self.reserve:
+            return encoding, (("unsplit_no_room", 1),)
+        return done, (("psm" if is_psm else "spm", 1), (split.kind, 1))
+
+    def _order(
+        self, split: _Split, region: int, size: int, *, is_psm: bool
+    ) -> tuple[Segment | Inserted, ...]:
+        head = Segment(start=0, end=region)
+        before = Segment(start=region, end=split.start)
+        middle = Segment(start=split.start, end=split.end)
+        after = Segment(start=split.end, end=size)
+        if is_psm:
+            return (head, self.before, before, self.after, after, self.middle, middle)
+        return (head, self.before, self.after, after, self.middle, before, middle)
+
+    def _random(self, encoding: Encoding, text: Int32s, draws: _Draws) -> _Split:
+        """Between two bytes of one piece; each byte of the text is as likely to be the one."""
+        lengths = np.cumsum(text[:, 1] - text[:, 0])
+        at = int(draws.first * lengths[-1])
+        number = int(np.searchsorted(lengths, at, side="right"))
+        low, high = text[number].tolist()
+        one = at + high - int(lengths[number])
+        other = low + int(draws.second * (high - low))
+        starts, ends = byte_ranges(encoding.ids, encoding.pieces, self.tokenizer.token_bytes)
+        start, end = (
+            byte if byte == high else self._character(encoding, starts, ends, byte)
+            for byte in sorted((one, other + (other >= one)))
+        )
+        if start == end:
+            start, end = (low, end) if low < end else (start, high)
+        return _Split(start=start, end=end, kind="random")
+
+    def _character(self, encoding: Encoding, starts: Int32s, ends: Int32s, byte: int) -> int:
+        """The first byte of the character that has this byte of the text."""
+        token = int(np.searchsorted(starts, byte, side="right")) - 1
+        near = encoding.ids[max(0, token - LONGEST_CHARACTER + 1) : token + 1]
+        shown = self.tokenizer.decode_bytes(near.tolist())
+        at = last = len(shown) - int(ends[token]) + byte
+        while shown[at] & 0xC0 == 0x80:
+            at -= 1
+        return byte - (last - at)
+
+
+def _text_from(region: int, pieces: Int32s) -> Int32s:
+    """[p, 2]: byte ranges of the text pieces from a byte on.
+
+    >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 3, 0, 4], [0, 4, 5, 4, 9], [0, 5, 9, 12, 20]])
+    >>> _text_from(6, pieces).tolist()
+    [[6, 9], [12, 20]]
+    """
+    text = pieces[(pieces[:, KIND] == TEXT_PIECE) & (pieces[:, BYTE_END] > region)]
+    found: Int32s = np.maximum(text[:, (BYTE_START, BYTE_END)], region)
+    return found
+
+
+def _syntactic(document: Document, text: Int32s, draws: _Draws) -> _Split | None:
+    """A span that stands whole in one piece, each kind that there is as likely; `text` is [pieces, 2]."""
+    repeated = document.spans.of("repeated")
+    found = {
+        kind: spans[_within(spans, text) & ~_within(spans, repeated)]
+        for kind in SYNTACTIC
+        if len(spans := document.spans.of(kind))
+    }
+    kinds = [kind for kind, spans in found.items() if len(spans)]
+    if not kinds:
+        return None
+    kind = kinds[int(draws.second * len(kinds))]
+    start, end = found[kind][int(draws.first * len(found[kind]))].tolist()
+    return _Split(start=start, end=end, kind=kind)
+
+
+def _within(spans: Int32s, ranges: Int32s) -> npt.NDArray[np.bool_]:
+    """Which spans ([s, 2]) stand whole in one of the ranges ([r, 2], sorted, disjoint).
+
+    >>> _within(np.array([[0, 2], [1, 4], [5, 6]]), np.array([[0, 3], [4, 6]])).tolist()
+    [True, False, True]
+    """
+    after = np.searchsorted(ranges[:, 0], spans[:, 0], side="right")
+    ends = np.concatenate(([-1], ranges[:, 1]))
+    inside: npt.NDArray[np.bool_] = spans[:, 1] <= ends[after]
+    return inside
