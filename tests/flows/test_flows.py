@@ -180,8 +180,10 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
     assert [(each["key"], each["data"]) for each in response.json()] == [("rows", 100.0)]
 
 
-def _with_fim(tmp_path: Path) -> str:
-    """The demo's diet with an objective that isn't built in one phase."""
+@pytest.fixture
+def without_fim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The demo's diet with an objective in one phase that such a version doesn't build."""
+    monkeypatch.setattr("curriculum.diets.resolve.BUILDABLE_OBJECTIVES", ("causal",))
     text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
     known = "{family: v4_context_graph, share: 0.8}"
     assert known in text
@@ -190,8 +192,10 @@ def _with_fim(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(tmp_path: Path) -> None:
-    plan = _plan(tmp_path, _with_fim(tmp_path))
+def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(
+    without_fim: str, tmp_path: Path
+) -> None:
+    plan = _plan(tmp_path, without_fim)
     said: list[str] = []
     names = list(chosen(plan, None, said.append))
     left = [each.name for each in plan.phases if each.name not in names]
@@ -200,9 +204,9 @@ def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(tmp_path:
         assert any(line.startswith(f"{name} is skipped: ") for line in said)
 
 
-def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, tmp_path: Path) -> None:
+def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, without_fim: str) -> None:
     with pytest.raises(DietError, match="not built by this version"):
-        run(specialist=_with_fim(tmp_path), phase="file_graph")
+        run(specialist=without_fim, phase="file_graph")
     assert stand_ins.opened == []
 
 

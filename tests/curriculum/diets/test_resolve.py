@@ -89,7 +89,10 @@ def test_two_servings_never_read_the_same_rows() -> None:
     assert phase.servings[1].title == "v3_simple causal at 4096 of lattice"
 
 
-def test_what_this_version_does_not_build_is_an_error_of_its_phase_only() -> None:
+def test_what_this_version_does_not_build_is_an_error_of_its_phase_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("curriculum.diets.resolve.BUILDABLE_OBJECTIVES", ("causal",))
     fim = {"family": "v2_simple", "objective": "fim"}
     asked = diet(
         {"phase": "syntax", "servings": servings({})},

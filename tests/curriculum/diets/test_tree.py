@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import resolve
 from curriculum.diets.tree import Branch, explain_diet, explain_plan, lines
@@ -29,7 +31,10 @@ def test_a_tree_is_drawn_a_line_a_branch() -> None:
     ]
 
 
-def test_a_diet_is_explained_with_what_this_version_does_not_build() -> None:
+def test_a_diet_is_explained_with_what_this_version_does_not_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("curriculum.diets.resolve.BUILDABLE_OBJECTIVES", ("causal",))
     shipped = load_diet("algorithms")
     graph = shipped.phases[1]
     asked = graph.servings[0].model_copy(update={"objective": "fim"})
