@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from curriculum.families.comments import line_mark, one_line, unspliced
 from curriculum.families.header import commit_header, subject_of
-from curriculum.families.sheet import Sheet
+from curriculum.families.sheet import Sheet, in_order
 from schemas.change import CommitChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import (
-    SPAN_KINDS,
     Chunk,
     ChunkForm,
     Document,
@@ -27,7 +26,6 @@ from schemas.document import (
     EdgeKind,
     PartKind,
     Provenance,
-    Span,
     SpanKind,
 )
 
@@ -39,7 +37,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """Bytes of a file that objectives read: a comment block above a definition, a function's body."""
+    """Bytes of a file that objectives read, such as a comment block above a definition, a function's body."""
 
     kind: SpanKind
     start: int
@@ -110,7 +108,7 @@ def document(
         licence=commit.licence,
         timestamp=commit.timestamp,
         parts=tuple(sheet.parts),
-        spans=tuple(sorted(sheet.spans, key=_span_order)),
+        spans=in_order(sheet.spans),
         provenance=tuple(sheet.provenance),
         lineage=main.lineage,
         chunks=tuple(writer.chunks),
@@ -190,7 +188,3 @@ def _opening(commit: CommitChange, language: Language) -> str:
     subject = subject_of(commit)
     title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
     return f"\n{line_mark(language)} {title}\n"
-
-
-def _span_order(span: Span) -> tuple[int, int]:
-    return SPAN_KINDS.index(span.kind), span.start

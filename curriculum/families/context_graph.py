@@ -10,6 +10,7 @@ from curriculum.families.doc_comments import comment_above
 from curriculum.families.rendered import Count, Reason, Rendered
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
 from curriculum.graph.neighbourhood import Order, neighbourhood
+from curriculum.graph.outline import outline
 from curriculum.graph.repository import NodeId, RepositoryGraph, SourceFile
 from schemas.change import CommitChange
 from schemas.document import Document, Edge
@@ -80,7 +81,12 @@ class _Composer:
         chunks = [*reversed(around), *targets]
         places = {chunk.node: at for at, chunk in enumerate(chunks)}
         marks = {path: self._marks(path) for path in {chunk.node.path for chunk in chunks}}
-        excerpts = [self._excerpt(chunk, marks[chunk.node.path], places) for chunk in chunks]
+        inner = {path: self._inner(path) for path in {chunk.node.path for chunk in targets}}
+        excerpts = [
+            self._excerpt(chunk, marks[path] + (() if at < len(around) else inner[path]), places)
+            for at, chunk in enumerate(chunks)
+            for path in (chunk.node.path,)
+        ]
         return context.document(
             self.commit,
             self.family,
@@ -121,6 +127,9 @@ class _Composer:
     def _marks(self, path: str) -> tuple[Mark, ...]:
         return marks_of(self.graph.source(path))
 
+    def _inner(self, path: str) -> tuple[Mark, ...]:
+        return inner_marks_of(self.graph.source(path))
+
 
 def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
     return Edge(
@@ -143,3 +152,11 @@ def marks_of(source: SourceFile) -> tuple[Mark, ...]:
         if comment is not None and symbol.kind not in ("macro", "variable"):
             found.append(Mark(kind="documentation", start=comment[0], end=comment[1]))
     return tuple(sorted(set(found), key=lambda mark: (mark.start, -mark.end)))
+
+
+def inner_marks_of(source: SourceFile) -> tuple[Mark, ...]:
+    """Statements and arguments of calls, one here and there; they are looked for in targets only."""
+    found = outline(source.file.blob.text, source.file.language)
+    marks = [Mark(kind="statement", start=start, end=end) for start, end in found.statements]
+    marks += [Mark(kind="arguments", start=start, end=end) for start, end in found.arguments]
+    return tuple(marks)

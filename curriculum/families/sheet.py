@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from curriculum.graph.outline import Outline
 from schemas.change import Blob, FileChange
-from schemas.document import Document, Part, PartKind, Provenance, Span, SpanKind
+from schemas.document import (
+    SPAN_KINDS,
+    Document,
+    Part,
+    PartKind,
+    Provenance,
+    Span,
+    SpanKind,
+)
 
 GENERATED = -1
 Range = tuple[int, int]
@@ -68,6 +76,8 @@ class Sheet:
         )
         self.mark("documentation", outline.documentation, offset=offset)
         self.mark("body", outline.bodies, offset=offset)
+        self.mark("statement", outline.statements, offset=offset)
+        self.mark("arguments", outline.arguments, offset=offset)
         self.size += int(outline.starts[-1])
 
     def mark(self, kind: SpanKind, ranges: Iterable[Range], *, offset: int = 0) -> None:
@@ -100,7 +110,12 @@ class Sheet:
             licence=change.licence,
             timestamp=change.timestamp,
             parts=tuple(self.parts),
-            spans=tuple(self.spans),
+            spans=in_order(self.spans),
             provenance=tuple(self.provenance),
             lineage=change.lineage,
         )
+
+
+def in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Spans as documents have them: by kind, then as the text goes."""
+    return tuple(sorted(spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start)))

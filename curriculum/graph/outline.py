@@ -1,7 +1,8 @@
 """What stands where in a source file: functions and classes as whole lines, doc comments and bodies as bytes.
 
 Only the shell of the tree is walked – files, namespaces, `extern "C"`, #if branches, classes – never
-the inside of a function, and never recursively: a hostile file nests a million deep.
+the inside of a function, which a query looks into, and never recursively: a hostile file nests a million
+deep.
 """
 
 import functools
@@ -20,6 +21,7 @@ from curriculum.graph.line_groups import (
     group_lines,
     line_starts,
 )
+from curriculum.graph.statements import statements_and_arguments
 from curriculum.graph.syntax_tree import parse
 from schemas.corpus import Language
 
@@ -73,6 +75,10 @@ class Outline:
     """Comment blocks that end on the line above a declaration or definition."""
     bodies: tuple[Range, ...]
     """Function bodies with their braces."""
+    statements: tuple[Range, ...] = ()
+    """Right in a function's body, one here and there."""
+    arguments: tuple[Range, ...] = ()
+    """Between the parentheses of calls, likewise."""
 
 
 class _Lines(NamedTuple):
@@ -108,8 +114,11 @@ def outline(text: str, language: Language) -> Outline:
     starts = line_starts(data)
     marks = _Marks()
     parsed = parse(text, language)
+    statements: tuple[Range, ...] = ()
+    arguments: tuple[Range, ...] = ()
     if parsed is not None:
         _walk(parsed.tree, marks)
+        statements, arguments = statements_and_arguments(parsed, language)
     comments = _alone(data, starts, marks.comments)
     blocks = _blocks(comments)
     documented = {blocks[line] for line in marks.declared if line in blocks}
@@ -118,6 +127,8 @@ def outline(text: str, language: Language) -> Outline:
         items=tuple(_tile(data, starts, _disjoint(marks.units, blocks), comments)),
         documentation=tuple(sorted(Range(block.start, block.end) for block in documented)),
         bodies=tuple(marks.bodies),
+        statements=statements,
+        arguments=arguments,
     )
 
 

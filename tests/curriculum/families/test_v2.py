@@ -88,4 +88,8 @@ def test_doc_comments_and_bodies_are_spans_in_bytes(make_change: MakeChange) -> 
     (document,) = render(make_change(None, after), ["v2_simple"]).documents
     data = document.text.encode()
     found = {span.kind: data[span.start : span.end].decode() for span in document.spans}
-    assert found == {"documentation": "/// Twice ß.", "body": "{ return 2 * x; }"}
+    assert found == {
+        "documentation": "/// Twice ß.",
+        "body": "{ return 2 * x; }",
+        "statement": "return 2 * x;",
+    }

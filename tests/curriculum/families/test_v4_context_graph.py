@@ -196,3 +196,15 @@ def test_a_crop_from_the_far_end_takes_whole_chunks(samples):
         assert ranks == sorted(ranks, reverse=True)
         cropped += len(elidable)
     assert cropped > 1000
+
+
+def test_statements_and_arguments_are_marked_in_targets_only(samples):
+    seen: Counter[str] = Counter()
+    for _, document in all_documents(samples):
+        targets = [part for part in document.parts if part.kind == "target"]
+        for span in document.spans:
+            within = any(part.start <= span.start < part.end for part in targets)
+            seen[f"{span.kind} {'target' if within else 'context'}"] += 1
+    assert min(seen[f"{kind} target"] for kind in ("body", "statement", "arguments")) > 30
+    assert seen["body context"] > 30
+    assert seen["statement context"] == seen["arguments context"] == 0

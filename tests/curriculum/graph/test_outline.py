@@ -148,7 +148,7 @@ def test_items_tile_any_text_at_line_starts(text: str, language: Language) -> No
         assert data[: item.start].count(b"\n") == item.first
         position, line = item.end, item.last
     assert position == len(data) == found.starts[-1]
-    for spans in (found.documentation, found.bodies):
+    for spans in (found.documentation, found.bodies, found.statements, found.arguments):
         borders = [border for span in spans for border in span]
         assert borders == sorted(borders)
         assert all(0 <= start < end <= len(data) for start, end in spans)
