@@ -1,0 +1,291 @@
+"""fim moves text and loses none; what it splits, and how, is drawn anew for each document and variant."""
+
+import dataclasses
+import doctest
+from collections import Counter
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curriculum.families.render import render
+from curriculum.objectives import Document, Lesson, causal, fim, lesson_of
+from curriculum.tokens import Encoding, byte_ranges
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.controls import Role
+from schemas import document as flat
+from schemas.change import Blob, FileChange, Hunk
+from schemas.document import PartKind, SpanKind
+from schemas.errors import TokenizerError
+from schemas.packed_row import TEXT_PIECE
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "objectives"
+BEFORE = """\
+#include "sum.h"
+
+/// The sum of é.
+int sum(int a, int b) {
+  if (a == b) return twice(a);
+  int both = add(a, b);
+  return both;
+}
+
+/// Twice.
+int twice(int a) {
+  return sum(a, a);
+}
+"""
+AFTER = BEFORE.replace("add(a, b)", "a + b")
+SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
+
+
+def change() -> FileChange:
+    return FileChange(
+        kind="modified",
+        repository="sample",
+        licence="MIT",
+        commit="89abcdef01234567" * 2 + "89abcdef",
+        timestamp=1_700_000_000,
+        subject="Add by hand",
+        path="src/sum.cc",
+        old_path="src/sum.cc",
+        language="cpp",
+        before=Blob(blob_id="b" * 40, text=BEFORE),
+        after=Blob(blob_id="a" * 40, text=AFTER),
+        hunks=(Hunk(before_start=5, before_lines=1, after_start=5, after_lines=1),),
+        lineage="sample:src/sum.cc",
+        before_is_new=True,
+    )
+
+
+def v3() -> flat.Document:
+    (document,) = render(change(), ["v3_simple"]).documents
+    return document
+
+
+def test_examples_in_docstrings_hold() -> None:
+    done = doctest.testmod(fim)
+    assert done.attempted
+    assert not done.failed
+
+
+def expected(byte_level: Tokenizer, kit: Any) -> str:
+    """The document in its order, then eight variants of it."""
+    document = v3()
+    (encoding,) = kit.encoded(document, byte_level, 4096)
+    shown = [kit.read(encoding, byte_level)]
+    for variant in range(8):
+        taught = lesson_of("fim", byte_level, variant=variant).teach(encoding, kit.known(document))
+        counts = " ".join(name for name, _ in taught.counts)
+        shown.append(f"== variant {variant}: {counts}\n{kit.read(taught.encoding, byte_level)}")
+    return "\n".join(shown)
+
+
+def test_splits_look_as_reviewed(
+    byte_level: Tokenizer, kit: Any, request: pytest.FixtureRequest
+) -> None:
+    file, found = GOLDEN / "fim.txt", expected(byte_level, kit)
+    if request.config.getoption("--rewrite"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(found, encoding="utf-8", newline="\n")
+    assert found == file.read_text(encoding="utf-8")
+
+
+TEXTS = st.lists(
+    st.tuples(
+        st.lists(
+            st.sampled_from(("return", " ab", "é", "𝄞 ", "\t", "int", "(x)", "  ")), max_size=9
+        ),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> flat.Document:
+    """A head of parts, code of parts, some of which may be elided, and spans anywhere in it."""
+    drawn = draw(TEXTS)
+    lines = ["".join(words) + "\n" for words, _ in drawn]
+    text = "".join(lines)
+    borders = list(accumulate((len(line.encode()) for line in lines), initial=0))
+    head = draw(st.integers(0, len(lines)))
+    parts = tuple(
+        flat.Part(
+            kind="header" if at < head else "code", start=start, end=end, rank=at, elidable=may
+        )
+        for at, ((start, end), (_, may)) in enumerate(zip(pairwise(borders), drawn, strict=True))
+    )
+    edges = list(accumulate((len(each.encode()) for each in text), initial=0))
+    spans: list[flat.Span] = []
+    kinds: tuple[SpanKind, ...] = ("body", "repeated", "statement", "arguments")
+    for kind in kinds:
+        cuts = sorted(draw(st.sets(st.sampled_from(edges), max_size=4)))
+        pairs = zip(cuts[::2], cuts[1::2], strict=False)
+        spans += [flat.Span(kind=kind, start=start, end=end) for start, end in pairs]
+    return flat.Document(
+        text=text,
+        family="v3_simple",
+        language="cpp",
+        licence=None,
+        timestamp=0,
+        parts=parts,
+        spans=tuple(spans),
+        provenance=(),
+        lineage="r:x",
+    )
+
+
+def test_what_stands_around_the_middle_and_the_middle_are_the_text_again(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=400)
+    @given(documents(), st.integers(8, 120), st.integers(0, 63))
+    def holds(document: flat.Document, row_length: int, variant: int) -> None:
+        lesson = lesson_of("fim", byte_level, variant=variant)
+        own = kit.known(document)
+        for encoding in kit.encoded(document, byte_level, row_length):
+            plain = causal.apply(encoding, own.spans.of("repeated"), byte_level.token_bytes)
+            taught = lesson.teach(encoding, own)
+            assert len(taught.encoding.ids) <= len(encoding.ids) + lesson.reserve
+            counts = dict(taught.counts)
+            seen.update(counts)
+            if "psm" in counts or "spm" in counts:
+                check_split(plain, taught.encoding, byte_level, document, is_psm="psm" in counts)
+            else:
+                assert list(counts) == ["unsplit_too_small"]
+                for name in ("ids", "loss_mask", "pieces"):
+                    assert np.array_equal(getattr(taught.encoding, name), getattr(plain, name))
+            check_targets(taught.encoding, byte_level, own)
+
+    holds()
+    assert seen.keys() >= {"psm", "spm", "random", "unsplit_too_small", *fim.SYNTACTIC}
+
+
+def check_split(
+    plain: Encoding, done: Encoding, tokenizer: Tokenizer, document: flat.Document, *, is_psm: bool
+) -> None:
+    """Head, sentinels, and between them the text of `plain` in another order."""
+    head, before, after, middle = stretches(done, tokenizer, is_psm=is_psm)
+    assert middle
+    code = min(part.start for part in document.parts if part.kind == "code")
+    assert all(byte < code for byte, _ in head)
+    assert all(byte >= code for byte, _ in before + middle + after)
+    again = head + before + middle + after
+    everything = stretch(plain, 0, len(plain.ids), tokenizer)
+    assert [byte for byte, _ in again] == [byte for byte, _ in everything]
+    assert b"".join(text for _, text in again) == b"".join(text for _, text in everything)
+
+
+def stretches(
+    done: Encoding, tokenizer: Tokenizer, *, is_psm: bool
+) -> list[list[tuple[int, bytes]]]:
+    """Head, before, after, middle."""
+    ids = done.ids.tolist()
+    prefix, suffix, middle = (ids.index(tokenizer.ids_of[role]) for role in SENTINELS)
+    assert sum(ids.count(tokenizer.ids_of[role]) for role in SENTINELS) == 3
+    head, first, second, last = (
+        stretch(done, start, end, tokenizer)
+        for start, end in pairwise((0, prefix, suffix, middle, len(ids)))
+    )
+    if is_psm:
+        return [head, first, second, last]
+    assert first == []
+    jump = next((at for at, (a, b) in enumerate(pairwise(last)) if a[0] > b[0]), None)
+    assert jump is None, "before and middle go on as one"
+    low = second[0][0] if second else last[-1][0] + 1
+    assert all(byte < low for byte, _ in last)
+    return [head, [], second, last]
+
+
+def stretch(done: Encoding, start: int, end: int, tokenizer: Tokenizer) -> list[tuple[int, bytes]]:
+    """(byte, its value) of text, and (byte, all of the line) of a gap."""
+    starts, ends = byte_ranges(done.ids, done.pieces, tokenizer.token_bytes)
+    found: list[tuple[int, bytes]] = []
+    for token in range(start, end):
+        text = tokenizer.decode_bytes([int(done.ids[token])])
+        if starts[token] == ends[token]:
+            found += [(int(starts[token]), text)] if text else []
+        else:
+            found += [(int(starts[token]) + at, text[at : at + 1]) for at in range(len(text))]
+    return found
+
+
+def check_targets(done: Encoding, tokenizer: Tokenizer, own: Document) -> None:
+    """Text that isn't repeated counts, and EOS; sentinels and lines of gaps don't."""
+    starts, ends = byte_ranges(done.ids, done.pieces, tokenizer.token_bytes)
+    repeated = {byte for low, high in own.spans.of("repeated") for byte in range(low, high)}
+    for token, (low, high) in enumerate(zip(starts[1:].tolist(), ends[1:].tolist(), strict=True)):
+        is_end = done.ids[token + 1] == tokenizer.eos_id
+        counts = is_end or (low < high and not repeated & set(range(low, high)))
+        assert done.loss_mask[token] == counts
+    assert done.loss_mask[-1] == 0
+
+
+def test_forms_kinds_and_variants_are_drawn_evenly(byte_level: Tokenizer, kit: Any) -> None:
+    document = v3()
+    (encoding,) = kit.encoded(document, byte_level, 4096)
+    seen: Counter[str] = Counter()
+    orders = set()
+    for variant in range(400):
+        lesson = lesson_of("fim", byte_level, variant=variant)
+        first, again = (lesson.teach(encoding, kit.known(document)) for _ in range(2))
+        assert np.array_equal(first.encoding.ids, again.encoding.ids)
+        seen.update(dict(first.counts))
+        orders.add(first.encoding.ids.tobytes())
+    assert 160 < seen["psm"] < 240
+    assert 160 < seen["random"] < 240
+    assert seen["psm"] + seen["spm"] == 400
+    assert min(seen[kind] for kind in fim.SYNTACTIC) > 40
+    assert len(orders) > 180
+
+
+def test_structure_decides_nothing_about_a_split(byte_level: Tokenizer, kit: Any) -> None:
+    document = v3()
+    (encoding,) = kit.encoded(document, byte_level, 4096)
+    enriched = dataclasses.replace(encoding, document_id="f" * 32)
+    first, second = (
+        lesson_of("fim", byte_level, variant=3).teach(each, kit.known(document)).encoding
+        for each in (encoding, enriched)
+    )
+    assert np.array_equal(first.ids, second.ids)
+
+
+def test_only_the_target_of_a_context_document_is_split(byte_level: Tokenizer, kit: Any) -> None:
+    document = v3()
+    kinds: dict[str, PartKind] = {"header": "context", "changes": "header", "code": "target"}
+    parts = tuple(
+        dataclasses.replace(part, kind=kinds[part.kind], elidable=False) for part in document.parts
+    )
+    document = dataclasses.replace(document, parts=parts, family="v4_context_graph")
+    (encoding,) = kit.encoded(document, byte_level, 4096)
+    region = min(part.start for part in parts if part.kind == "target")
+    for variant in range(20):
+        lesson = lesson_of("fim", byte_level, variant=variant)
+        done = lesson.teach(encoding, kit.known(document)).encoding
+        at = done.ids.tolist().index(byte_level.ids_of["fim_prefix"])
+        assert np.array_equal(done.ids[:at], encoding.ids[:at])
+        text = [piece for piece in done.pieces.tolist() if piece[0] == TEXT_PIECE]
+        assert text[0][1:] == [1, at, 0, region]
+
+
+def test_what_grows_past_its_reserve_stays_as_it_is(byte_level: Tokenizer, kit: Any) -> None:
+    document = v3()
+    (encoding,) = kit.encoded(document, byte_level, 4096)
+    lesson: Any = lesson_of("fim", byte_level, variant=0)
+    tight: Lesson = dataclasses.replace(lesson, reserve=2)
+    taught = tight.teach(encoding, kit.known(document))
+    assert taught.counts == (("unsplit_no_room", 1),)
+    assert np.array_equal(taught.encoding.ids, encoding.ids)
+
+
+def test_a_tokenizer_without_sentinels_is_refused_with_a_cure(kit: Any) -> None:
+    with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Train a tokenizer"):
+        lesson_of("fim", kit.tokenizer_of(sentinels=False), variant=0)
