@@ -87,7 +87,7 @@ def plan(folder: Path, rows: int) -> None:
     """Write a plan of about as many rows as there are, and print CPU seconds and peak memory in MB."""
     start = time.process_time()
     supplies = [
-        read_supply(sorted((folder / str(at)).glob("*.parquet")), key=key(at))
+        [read_supply(sorted((folder / str(at)).glob("*.parquet")), key=key(at))]
         for at in range(len(SERVINGS))
     ]
     phase = phase_of(rows)

@@ -4,19 +4,27 @@ demand says what each stratum owes, schedule puts its slots and rows in order, p
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 from pydantic import JsonValue
 
-from curriculum.diets.demand import Drawn, Stratum, demand
+from curriculum.diets.demand import Stratum, Taken, demand
 from curriculum.diets.plan import Planner, Totals, within, write_plan
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.diets.sources import Draw, source_repetition, warning
-from curriculum.diets.supply import Supply, read_supply
+from curriculum.diets.supply import read_supply
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.diet import Diet
 from schemas.errors import MixtureError
-from schemas.mixture import MixtureReport, SourceRepetition, StratumReport
+from schemas.mixture import (
+    Continued,
+    MixtureReport,
+    RowsTaken,
+    SourceRepetition,
+    StratumReport,
+    VariantReport,
+)
 
 STAGE = "mixtures"
 REVISION = 1
@@ -27,33 +35,41 @@ def mix(
     store: Store,
     diet: Diet,
     phase: ResolvedPhase,
-    rows: Sequence[Artefact],
+    rows: Sequence[Sequence[Artefact]],
     *,
     tokens_per_step: int,
     previous: Sequence[Artefact] = (),
+    continued: Continued | None = None,
     documents: pl.LazyFrame | None = None,
 ) -> Artefact:
     """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
 
-    `rows` are the training rows of each serving, in the servings' order; `previous` the mixtures of the
-    phases before, whose rows count as seen. The plan covers at least the phase's valid tokens, to the
-    end of a step of `tokens_per_step` row positions; the report says how many whole steps lie within
-    the budget. `documents` (document_id, lineage) adds the source repetition to the report.
+    `rows` are the training rows of each serving, in the servings' order: one artefact of each variant.
+    `previous` are the mixtures of the phases before, whose rows count as seen; a plan that is
+    `continued` has the rest of its phase's budget, and what was seen says that value alone. The plan
+    covers at least its valid tokens, to the end of a step of `tokens_per_step` row positions; the report
+    says how many whole steps lie within the budget. `documents` (document_id, lineage) adds the source
+    repetition to the report.
 
     Raises:
         MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
             is larger than the budget.
     """
     _check_step(phase, tokens_per_step)
-    before = [mixture for mixture in previous if not mixture.planned]
-    made_of = recipe(diet, phase, rows, tokens_per_step=tokens_per_step, previous=before)
+    phase = _the_rest(phase, continued)
+    before = [mixture for mixture in previous if not mixture.planned and continued is None]
+    seen = (*seen_of(before), *(continued.seen if continued else ()))
+    made_of = recipe(
+        diet, phase, rows, tokens_per_step=tokens_per_step, seen=seen, continued=continued
+    )
 
     def write(drafts: Sequence[Draft]) -> None:
         """Plan, and count what was planned."""
         (draft,) = drafts
-        report = _write(draft, diet, phase, rows, tokens_per_step, before)
+        report = _write(draft, diet, phase, rows, tokens_per_step, seen)
+        report = report.model_copy(update={"continued": continued})
         if documents is not None:
-            report = _with_sources(report, store, diet, rows, before, documents)
+            report = _with_sources(report, store, diet, rows, seen, documents)
         draft.report.update(report.model_dump(mode="json"))
 
     (mixture,) = store.produce([made_of], write)
@@ -63,12 +79,13 @@ def mix(
 def recipe(
     diet: Diet,
     phase: ResolvedPhase,
-    rows: Sequence[Artefact],
+    rows: Sequence[Sequence[Artefact]],
     *,
     tokens_per_step: int,
-    previous: Sequence[Artefact] = (),
+    seen: Sequence[RowsTaken] = (),
+    continued: Continued | None = None,
 ) -> Recipe:
-    """What a mixture is made from; of earlier phases only what they took of the same rows."""
+    """What a mixture is made from; of earlier plans only what they took of the same rows."""
     branch = [("branch", phase.branch)] if phase.branch else []
     return Recipe(
         stage=STAGE,
@@ -90,9 +107,18 @@ def recipe(
                 }
                 for serving in phase.servings
             ],
-            "drawn": _drawn_config(drawn(previous, rows)),
+            "drawn": _taken_config(taken(seen, rows)),
+            **({"continued": [continued.run, continued.step]} if continued else {}),
         },
-        inputs=tuple(artefact.as_input(f"rows {at}") for at, artefact in enumerate(rows)),
+        inputs=tuple(
+            artefact.as_input(f"rows {at}, variant {number}" if number else f"rows {at}")
+            for at, variants in enumerate(rows)
+            for number, artefact in enumerate(variants)
+        ),
+        elsewhere=(
+            f"{STAGE}/specialist=*/phase={phase.name}",
+            f"{STAGE}/specialist=*/branch=*/phase={phase.name}",
+        ),
     )
 
 
@@ -101,28 +127,65 @@ def report_of(mixture: Artefact) -> MixtureReport:
     return MixtureReport.model_validate(mixture.manifest.report)
 
 
-def drawn(previous: Sequence[Artefact], rows: Sequence[Artefact]) -> Drawn:
-    """How many rows earlier mixtures took of these rows, by (rows key, domain)."""
-    keys = {artefact.key for artefact in rows}
-    taken: dict[tuple[str, str], int] = {}
-    for mixture in previous:
-        for stratum in report_of(mixture).strata:
-            place = (stratum.rows_key, stratum.domain)
-            if stratum.rows_key in keys:
-                taken[place] = taken.get(place, 0) + stratum.drawn
-    return taken
+def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
+    """The rows that mixtures of the phases so far took, in their order.
+
+    One that goes on from a run knows what was seen before; mixtures that stand before it say nothing.
+    """
+    seen: list[RowsTaken] = []
+    for report in map(report_of, mixtures):
+        if report.continued is not None:
+            seen = [*report.continued.seen]
+        seen += [each for stratum in report.strata for each in stratum.taken]
+    return tuple(seen)
+
+
+def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...], int]:
+    """The rows of a mixture's first slots, and their valid tokens."""
+    taken = {
+        (stratum.stratum, each.rows_key): each
+        for stratum in report_of(mixture).strata
+        for each in stratum.taken
+    }
+    found = (
+        pl.scan_parquet(mixture.path / PLAN_NAME)
+        .filter(pl.col("slot") < slots)
+        .group_by("stratum", "rows_key")
+        .agg(pl.len().alias("rows"), pl.col("valid_tokens").cast(pl.Int64).sum())
+        .sort("stratum", "rows_key")
+        .collect(engine="streaming")
+    )
+    seen = tuple(
+        taken[row["stratum"], row["rows_key"]].model_copy(update={"rows": row["rows"]})
+        for row in found.iter_rows(named=True)
+    )
+    return seen, int(found["valid_tokens"].sum())
+
+
+def taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
+    """How many rows were taken of these artefacts, by (rows key, domain)."""
+    keys = {artefact.key for variants in rows for artefact in variants}
+    summed: dict[tuple[str, str], int] = {}
+    for each in seen:
+        place = (each.rows_key, each.domain)
+        if each.rows_key in keys:
+            summed[place] = summed.get(place, 0) + each.rows
+    return summed
 
 
 def _write(
     draft: Draft,
     diet: Diet,
     phase: ResolvedPhase,
-    rows: Sequence[Artefact],
+    rows: Sequence[Sequence[Artefact]],
     tokens_per_step: int,
-    previous: Sequence[Artefact],
+    seen: Sequence[RowsTaken],
 ) -> MixtureReport:
-    supplies = [read_supply(artefact.files(), key=artefact.key) for artefact in rows]
-    strata = demand(phase, supplies, drawn(previous, rows))
+    supplies = [
+        [read_supply(artefact.files(), key=artefact.key) for artefact in variants]
+        for variants in rows
+    ]
+    strata = demand(phase, supplies, taken(seen, rows))
     planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.seed)
     slots_per_step = tokens_per_step // phase.slot_length
     pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
@@ -134,14 +197,13 @@ def _write(
             cause=f"that is less than one step of {tokens_per_step:,} row positions",
             cure="Raise token_budget or lower tokens_per_step",
         )
-    return _report(phase, tokens_per_step, strata, supplies, totals)
+    return _report(phase, tokens_per_step, strata, totals)
 
 
 def _report(
     phase: ResolvedPhase,
     tokens_per_step: int,
     strata: Sequence[Stratum],
-    supplies: Sequence[Supply],
     totals: Totals,
 ) -> MixtureReport:
     cut = [stratum for stratum in strata if abs(stratum.served - stratum.share) > 1e-9]
@@ -173,15 +235,25 @@ def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
         objective=stratum.serving.objective,
         domain=stratum.domain,
         row_length=stratum.serving.row_length,
-        rows_key=stratum.key,
-        rows=len(stratum.rows),
+        rows_key=stratum.variants[0].key,
+        rows=stratum.rows,
         rows_tokens=stratum.tokens,
         share=stratum.share,
         served=stratum.served,
         slots=int(totals.slots_of[at]),
-        drawn=int(totals.rows_of[at]),
-        drawn_before=stratum.drawn_before,
+        drawn=int(totals.rows_of[at].sum()),
+        drawn_before=sum(each.drawn_before for each in stratum.variants),
         tokens=int(totals.tokens_of[at]),
+        variants=tuple(
+            VariantReport(
+                rows_key=variant.key,
+                rows=len(variant.rows),
+                rows_tokens=variant.tokens,
+                drawn=int(drawn),
+                drawn_before=variant.drawn_before,
+            )
+            for variant, drawn in zip(stratum.variants, totals.rows_of[at], strict=True)
+        ),
     )
 
 
@@ -189,25 +261,23 @@ def _with_sources(
     report: MixtureReport,
     store: Store,
     diet: Diet,
-    rows: Sequence[Artefact],
-    previous: Sequence[Artefact],
+    rows: Sequence[Sequence[Artefact]],
+    seen: Sequence[RowsTaken],
     documents: pl.LazyFrame,
 ) -> MixtureReport:
-    reports = [*(report_of(mixture) for mixture in previous), report]
-    wanted = {stratum.rows_key for each in reports for stratum in each.strata}
-    there = {artefact.key: artefact for artefact in rows}
-    if not wanted <= there.keys():
+    drawn = [*seen, *(each for stratum in report.strata for each in stratum.taken)]
+    there = {artefact.key: artefact for variants in rows for artefact in variants}
+    if not {each.rows_key for each in drawn} <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
     draws = [
         Draw(
-            key=stratum.rows_key,
-            files=tuple(there[stratum.rows_key].files()),
-            domain=stratum.domain,
-            repetition=stratum.repetition,
+            key=each.rows_key,
+            files=tuple(there[each.rows_key].files()),
+            domain=each.domain,
+            repetition=each.repetition,
         )
-        for each in reports
-        for stratum in each.strata
-        if stratum.rows_key in there
+        for each in drawn
+        if each.rows_key in there
     ]
     found: SourceRepetition = source_repetition(draws, documents, limit=diet.max_source_repetition)
     said = warning(found)
@@ -225,5 +295,20 @@ def _check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
         )
 
 
-def _drawn_config(taken: Drawn) -> list[JsonValue]:
-    return [[key, domain, count] for (key, domain), count in sorted(taken.items())]
+def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhase:
+    """The phase with what its budget has left after the steps that were taken."""
+    if continued is None:
+        return phase
+    left = phase.tokens - continued.tokens
+    if left <= 0:
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"{phase.tokens:,} tokens",
+            cause=f"the run has seen {continued.tokens:,} at step {continued.step}, so none are left",
+            cure="Raise the phase's portion or token_budget, or go on from an earlier step",
+        )
+    return replace(phase, tokens=left)
+
+
+def _taken_config(counts: Taken) -> list[JsonValue]:
+    return [[key, domain, count] for (key, domain), count in sorted(counts.items())]

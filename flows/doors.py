@@ -1,5 +1,6 @@
 """The doors that a phase goes through: build, mix, train. What they leave becomes current."""
 
+import math
 import os
 from pathlib import Path
 
@@ -22,7 +23,7 @@ TRAINED_TOKENIZER = "corpus"
 
 def build_phase(course: Course, phase: str, watch: Watch) -> Built:
     """The rows of a phase's servings, and all that they are made of."""
-    wanted = _wanted(course.phase(phase))
+    wanted = _data_sets(course.phase(phase))
     tokenizer = course.diet.tokenizer
     tokenizing = Tokenizing(
         file=None if tokenizer == TRAINED_TOKENIZER else Path(tokenizer),
@@ -51,7 +52,7 @@ def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple
     made = sample(
         course.store,
         course.corpus,
-        _wanted(course.phase(phase)),
+        _data_sets(course.phase(phase)),
         number=number,
         configure=course.order.configure,
         workers=_workers(course),
@@ -70,8 +71,8 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
         course.store,
         course.diet,
         resolved,
-        [built.rows_of(each).train for each in _wanted(resolved)],
-        tokens_per_step=course.diet.tokens_per_step or preset(course.diet.model).tokens_per_step,
+        [[built.rows_of(each).train for each in variants] for variants in _wanted(resolved)],
+        tokens_per_step=_tokens_per_step(course),
         previous=[each for each in previous if each],
         documents=None if built.selection.planned else _lineages(built),
     )
@@ -125,7 +126,7 @@ def _train(
         Ingredients(
             workspace=store.root,
             plan=mixture,
-            rows=tuple(built.rows_of(each).train for each in _wanted(resolved)),
+            rows=tuple(built.rows_of(each).train for each in _data_sets(resolved)),
             tokenizer=built.tokenizer,
             previous=previous,
         ),
@@ -161,12 +162,12 @@ def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[
             _spec_name(course, resolved),
             [
                 Validation(
-                    family=each.family,
+                    family=serving.family,
                     share=serving.share,
-                    rows=built.rows_of(each).val,
+                    rows=built.rows_of(variants[0]).val,
                     factors=dict(serving.domains) or None,
                 )
-                for serving, each in zip(resolved.servings, wanted, strict=True)
+                for serving, variants in zip(resolved.servings, wanted, strict=True)
             ],
             workspace=store.root,
         ),
@@ -206,17 +207,34 @@ def _planned_run(course: Course, phase: ResolvedPhase, mixture: Artefact) -> Art
     return run
 
 
-def _wanted(phase: ResolvedPhase) -> list[Wanted]:
+def _wanted(phase: ResolvedPhase) -> list[list[Wanted]]:
+    """The data sets of each serving, one a variant."""
     return [
-        Wanted(
-            family=serving.family,
-            base=serving.base or "",
-            objective=serving.objective,
-            row_length=serving.row_length,
-            repositories=serving.repositories,
-        )
+        [
+            Wanted(
+                family=serving.family,
+                base=serving.base or "",
+                objective=serving.objective,
+                variant=variant,
+                row_length=serving.row_length,
+                repositories=serving.repositories,
+            )
+            for variant in range(serving.variants)
+        ]
         for serving in phase.servings
     ]
+
+
+def _data_sets(phase: ResolvedPhase) -> list[Wanted]:
+    """Those of all servings, each once."""
+    return list(dict.fromkeys(each for variants in _wanted(phase) for each in variants))
+
+
+def _tokens_per_step(course: Course) -> int:
+    """The diet's; else the preset's, raised to whole slots of every phase: it is the same in all."""
+    slots = math.lcm(*(phase.slot_length for phase in course.phases))
+    usual = preset(course.diet.model).tokens_per_step
+    return course.diet.tokens_per_step or -(-usual // slots) * slots
 
 
 def _workers(course: Course) -> int:

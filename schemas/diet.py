@@ -19,6 +19,9 @@ BUILDABLE_OBJECTIVES = ("causal", "fim")
 CHAT_OBJECTIVE: Objective = "chat"
 """The only one for conversations, and for nothing else."""
 
+FIM_OBJECTIVE: Objective = "fim"
+"""The only one of several variants."""
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMBT]?)")
 
@@ -94,6 +97,28 @@ class Serving(Strict):
         return self
 
     @model_validator(mode="after")
+    def _variants_of_fim(self) -> "Serving":
+        if self.variants is not None and self.objective != FIM_OBJECTIVE:
+            raise ValueError(
+                f"{self.objective} has no variants: only {FIM_OBJECTIVE} splits a document in several "
+                "ways. Leave variants out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_served(self) -> "Serving":
+        factors = self.domains
+        if factors is not None and not any(factors.values()) and (not factors or "*" in factors):
+            raise ValueError(
+                "no domain has a factor above 0, so nothing is served. Raise one, or leave domains out"
+            )
+        if self.repositories is not None and not self.repositories:
+            raise ValueError(
+                "the list of repositories is empty, so nothing is served. Leave it out, and all count"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _base_of_structure(self) -> "Serving":
         if self.base is not None and self.family != ENRICHED_FAMILY:
             raise ValueError(
@@ -101,6 +126,10 @@ class Serving(Strict):
             )
         if self.base == ENRICHED_FAMILY:
             raise ValueError(f"{ENRICHED_FAMILY} can't be its own base. Name another family")
+        if self.base == CHAT_FAMILY:
+            raise ValueError(
+                "conversations have no structure of code. Name another base, or leave it out"
+            )
         return self
 
 
@@ -137,6 +166,20 @@ class DietPhase(Strict):
         if abs(total - 1) > 1e-6:
             raise ValueError(
                 f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _gate(self) -> "DietPhase":
+        rule = self.advance_when
+        if rule is not None and rule.min_tokens is None and rule.val_bpb is None:
+            raise ValueError(
+                f"advance_when of {self.phase} has no rule. Give it min_tokens or val_bpb, or leave it out"
+            )
+        if rule is None and self.on_budget == "hold":
+            raise ValueError(
+                f"{self.phase} holds at the end of its budget for a gate, and it has none. "
+                "Add advance_when, or leave on_budget out"
             )
         return self
 
@@ -184,4 +227,16 @@ class Diet(Strict):
                 f"the portions sum to {total:.6g}, not to 1 (anneal counts). "
                 f"Change one by {1 - total:+.6g}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _gates_within_budgets(self) -> "Diet":
+        for phase in self.phases:
+            least = phase.advance_when.min_tokens if phase.advance_when else None
+            budget = round(phase.portion * self.token_budget)
+            if least is not None and least > budget:
+                raise ValueError(
+                    f"{phase.phase} advances after {least:,} tokens, and its budget ends before, at "
+                    f"{budget:,}. Lower min_tokens, or raise its portion"
+                )
         return self

@@ -30,8 +30,39 @@ BLOCK_SLOTS = 1024
 """In each run of so many slots every stratum has its exact count, ± 1."""
 
 
+class RowsTaken(Strict):
+    """Rows of one artefact in one domain, that were seen or are planned to be."""
+
+    rows_key: str
+    domain: str
+    rows: int
+    of: int
+    """Rows there are."""
+
+    @property
+    def repetition(self) -> float:
+        """Times that a row is seen, on average."""
+        return self.rows / self.of
+
+
+class VariantReport(Strict):
+    """What a plan takes of one variant of a stratum."""
+
+    rows_key: str
+    rows: int
+    """Rows there are."""
+    rows_tokens: int
+    """Valid tokens there are."""
+    drawn: int
+    drawn_before: int
+
+
 class StratumReport(Strict):
-    """What a plan takes of one stratum: a serving in one domain."""
+    """What a plan takes of one stratum: a serving in one domain.
+
+    Of several variants `rows` and `rows_tokens` are those of one pass, on average, `rows_key` is that of
+    the first, and `drawn` counts the rows of all.
+    """
 
     stratum: int
     serving: int
@@ -55,11 +86,33 @@ class StratumReport(Strict):
     """Rows that earlier phases took of the same rows; the plan goes on after them."""
     tokens: int
     """Valid tokens of the plan."""
+    variants: tuple[VariantReport, ...] = ()
+    """Empty in plans of an earlier version, which had one of each."""
 
     @property
     def repetition(self) -> float:
-        """Times that a row of the stratum is seen in this plan, on average."""
-        return self.drawn / self.rows
+        """Times that each document of the stratum is seen in this plan, on average."""
+        return sum(each.drawn / each.rows for each in self.by_variant)
+
+    @property
+    def by_variant(self) -> tuple[VariantReport, ...]:
+        """The variants, also where there is one."""
+        only = VariantReport(
+            rows_key=self.rows_key,
+            rows=self.rows,
+            rows_tokens=self.rows_tokens,
+            drawn=self.drawn,
+            drawn_before=self.drawn_before,
+        )
+        return self.variants or (only,)
+
+    @property
+    def taken(self) -> tuple[RowsTaken, ...]:
+        """The rows of the plan, by variant."""
+        return tuple(
+            RowsTaken(rows_key=each.rows_key, domain=self.domain, rows=each.drawn, of=each.rows)
+            for each in self.by_variant
+        )
 
 
 class SourceRepetition(Strict):
@@ -73,6 +126,17 @@ class SourceRepetition(Strict):
     """Lineages that are seen more often than the limit."""
     most: tuple[tuple[str, float], ...]
     """The lineages that are seen most often, at most ten."""
+
+
+class Continued(Strict):
+    """The steps of a run that a plan goes on from, and all rows that its model has seen till then."""
+
+    run: str
+    """Its key."""
+    step: int
+    tokens: int
+    """Valid tokens of those steps; the plan's budget is the phase's without them."""
+    seen: tuple[RowsTaken, ...]
 
 
 class MixtureReport(Strict):
@@ -89,5 +153,6 @@ class MixtureReport(Strict):
     steps: int
     """Whole steps within the budget; the plan may go on past them, to the end of a step."""
     strata: tuple[StratumReport, ...]
+    continued: Continued | None = None
     sources: SourceRepetition | None = None
     warnings: tuple[str, ...] = ()

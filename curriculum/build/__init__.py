@@ -25,7 +25,6 @@ from curriculum.build.row_sources import RowSources, Wanted
 from curriculum.build.rows import (
     ANCHOR_FAMILY,
     Anchor,
-    RowTask,
     anchor_rows,
     rows_of,
 )
@@ -45,7 +44,7 @@ COMMITS_A_SAMPLE = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSet:
-    """One data set of rows: what is trained on and what is held out."""
+    """One data set of rows: what is trained on, and what is held out to measure it."""
 
     wanted: Wanted
     train: Artefact
@@ -72,7 +71,7 @@ class Built:
 
     def artefacts(self) -> list[Artefact]:
         """Everything, in the order of the stages."""
-        rows = [side for each in self.rows for side in (each.train, each.val)]
+        rows = {side.key: side for each in self.rows for side in (each.train, each.val)}
         return [
             *self.indexes,
             *self.documents,
@@ -80,7 +79,7 @@ class Built:
             *self.selections.values(),
             self.tokenizer,
             *self.tokens,
-            *rows,
+            *rows.values(),
             self.anchor,
         ]
 
@@ -130,7 +129,7 @@ def build(
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    rows = rows_of(team, [RowTask(sources=sources, wanted=each) for each in wanted])
+    rows = rows_of(team, sources, wanted)
     anchor = anchor_rows(team, Anchor(sources=sources, row_length=anchor_length))
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),

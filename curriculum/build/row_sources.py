@@ -1,10 +1,11 @@
 """What rows are asked for, and the artefacts that they are made of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from curriculum.store import Artefact
 from schemas.corpus import CorpusSpec
+from schemas.diet import CHAT_OBJECTIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
@@ -19,6 +20,13 @@ class Wanted:
     row_length: int
     repositories: tuple[str, ...] = ()
     """Empty where all count."""
+
+    @property
+    def held_out(self) -> "Wanted":
+        """The data set whose validation rows measure this one: causal, so that objectives compare."""
+        if self.objective == CHAT_OBJECTIVE:
+            return self
+        return replace(self, objective="causal", variant=0)
 
     @property
     def flat_family(self) -> str:

@@ -41,10 +41,11 @@ Split = Literal["train", "val", "anchor"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowTask:
-    """One data set, both sides of the split."""
+    """One data set, one or both sides of the split."""
 
     sources: RowSources
     wanted: Wanted
+    splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,10 +56,21 @@ class Anchor:
     row_length: int
 
 
-def rows_of(team: Team, tasks: Sequence[RowTask]) -> list[tuple[Artefact, Artefact]]:
-    """(train, val) of each data set."""
+def rows_of(
+    team: Team, sources: RowSources, wanted: Sequence[Wanted]
+) -> list[tuple[Artefact, Artefact]]:
+    """(train, val) of each data set; val are the rows that measure it, which several may share."""
+    asked: dict[Wanted, tuple[Split, ...]] = {each.held_out: ("val",) for each in wanted}
+    asked |= {each: ("train", *asked.get(each, ())) for each in wanted if each.held_out == each}
+    asked |= {each: ("train",) for each in wanted if each.held_out != each}
+    tasks = [RowTask(sources=sources, wanted=each, splits=splits) for each, splits in asked.items()]
     made = team.each("rows", tasks, _make, lambda task: _name(task.wanted))
-    return [(train, val) for train, val in made]
+    found = {
+        (task.wanted, split): artefact
+        for task, sides in zip(tasks, made, strict=True)
+        for split, artefact in zip(task.splits, sides, strict=True)
+    }
+    return [(found[each, "train"], found[each.held_out, "val"]) for each in wanted]
 
 
 def anchor_rows(team: Team, anchor: Anchor) -> Artefact:
@@ -71,11 +83,12 @@ def anchor_rows(team: Team, anchor: Anchor) -> Artefact:
 
 def _name(wanted: Wanted) -> str:
     of = f" of {wanted.base}" if wanted.base else ""
-    return f"{wanted.family}{of} {wanted.objective} {wanted.row_length}"
+    variant = f" {wanted.variant + 1}" if wanted.variant else ""
+    return f"{wanted.family}{of} {wanted.objective}{variant} {wanted.row_length}"
 
 
 def _make(store: Store, task: RowTask) -> tuple[Artefact, ...]:
-    return _produce(store, task.sources, task.wanted, ("train", "val"))
+    return _produce(store, task.sources, task.wanted, task.splits)
 
 
 def _produce(

@@ -11,8 +11,23 @@ from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.diets.supply import Supply
 from schemas.errors import MixtureError
 
-Drawn = Mapping[tuple[str, str], int]
-"""Rows that earlier phases took, by (rows key, domain)."""
+Taken = Mapping[tuple[str, str], int]
+"""Rows that earlier plans took, by (rows key, domain)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """The rows of a stratum in one variant of its objective: what one pass over them reads."""
+
+    number: int
+    """Of the supply, among those of the serving."""
+    key: str
+    """Of the rows artefact."""
+    rows: npt.NDArray[np.int64]
+    """Numbers of its rows in that supply; never empty."""
+    tokens: int
+    """Valid tokens of those rows."""
+    drawn_before: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,35 +36,41 @@ class Stratum:
 
     serving: ResolvedServing
     domain: str
-    key: str
-    """Of the rows artefact."""
-    rows: npt.NDArray[np.int64]
-    """Numbers of its rows in the serving's supply."""
-    tokens: int
-    """Valid tokens of those rows."""
+    variants: tuple[Variant, ...]
+    """One, but for an objective that has several; passes read them in turn."""
     share: float
     """Of the phase's valid tokens, as the diet says."""
     served: float
     """The share after a shortage was renormalised; else the same."""
-    drawn_before: int
 
     @property
     def title(self) -> str:
         """Serving and domain in words."""
         return f"{self.serving.title}, domain {self.domain}"
 
+    @property
+    def rows(self) -> int:
+        """Rows of one pass, on average over the variants."""
+        return round(sum(len(each.rows) for each in self.variants) / len(self.variants))
+
+    @property
+    def tokens(self) -> int:
+        """Valid tokens of one pass, on average over the variants."""
+        return _mean_tokens(self.variants)
+
     def slots_per_token(self, slot_length: int) -> float:
         """Slots that hold one valid token of it: how often it must come for its share."""
         rows_per_slot = slot_length // self.serving.row_length
-        return len(self.rows) / (rows_per_slot * self.tokens)
+        rows = sum(len(each.rows) for each in self.variants)
+        return rows / (rows_per_slot * sum(each.tokens for each in self.variants))
 
 
 def demand(
-    phase: ResolvedPhase, supplies: Sequence[Supply], drawn: Drawn | None = None
+    phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], taken: Taken | None = None
 ) -> tuple[Stratum, ...]:
     """The strata of a phase, by serving and domain; their `served` sum to 1.
 
-    `supplies` hold the training rows of each serving, in the servings' order.
+    `supplies` hold the training rows of each serving, in the servings' order: one of each variant.
 
     Raises:
         MixtureError: for a domain that has no rows, and for a stratum of which more is asked than
@@ -58,8 +79,8 @@ def demand(
     assert len(supplies) == len(phase.servings)
     strata = [
         stratum
-        for serving, supply in zip(phase.servings, supplies, strict=True)
-        for stratum in _strata(serving, supply, drawn or {})
+        for serving, variants in zip(phase.servings, supplies, strict=True)
+        for stratum in _strata(serving, variants, taken or {})
     ]
     empty = [
         serving.title
@@ -76,35 +97,51 @@ def demand(
     return _within_supply(phase, strata)
 
 
-def _strata(serving: ResolvedServing, supply: Supply, drawn: Drawn) -> list[Stratum]:
+def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
     """A serving's domains: tokens of each in proportion to what there is times its factor."""
     factors = dict(serving.domains)
-    unknown = sorted(set(factors) - {"*", *supply.domains})
+    domains = sorted({domain for supply in supplies for domain in supply.domains})
+    unknown = sorted(set(factors) - {"*", *domains})
     if unknown:
         raise MixtureError(
             serving.title,
             f"domains.{unknown[0]}",
             cause="no row is of that domain",
-            cure=f"There are: {', '.join(supply.domains) or 'none'}",
+            cure=f"There are: {', '.join(domains) or 'none'}",
         )
     rest = factors.get("*", 1.0)
-    tokens = {name: supply.tokens_of(name) for name in supply.domains}
-    weights = {name: tokens[name] * factors.get(name, rest) for name in supply.domains}
+    variants = {name: _variants(supplies, name, taken) for name in domains}
+    weights = {name: _mean_tokens(variants[name]) * factors.get(name, rest) for name in domains}
     whole = math.fsum(weights.values())
     return [
         Stratum(
             serving=serving,
             domain=name,
-            key=supply.key,
-            rows=supply.rows_of(name),
-            tokens=tokens[name],
+            variants=variants[name],
             share=serving.share * weight / whole,
             served=serving.share * weight / whole,
-            drawn_before=drawn.get((supply.key, name), 0),
         )
         for name, weight in weights.items()
         if weight > 0
     ]
+
+
+def _variants(supplies: Sequence[Supply], domain: str, taken: Taken) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            number=number,
+            key=supply.key,
+            rows=supply.rows_of(domain),
+            tokens=supply.tokens_of(domain),
+            drawn_before=taken.get((supply.key, domain), 0),
+        )
+        for number, supply in enumerate(supplies)
+        if domain in supply.domains
+    )
+
+
+def _mean_tokens(variants: Sequence[Variant]) -> int:
+    return round(sum(each.tokens for each in variants) / len(variants))
 
 
 def _within_supply(phase: ResolvedPhase, strata: list[Stratum]) -> tuple[Stratum, ...]:

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from pydantic import ValidationError
 
 from curriculum.diets.resolve import faults
-from schemas.diet import Diet
+from schemas.diet import Diet, token_count
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec, PhasesSpec
 from schemas.text import line_of, nearest, parse
@@ -52,6 +53,8 @@ class DietOverrides:
         every_phase = {name: changed.pop(name) for name in ("max_repetition",) if name in changed}
         content = diet.model_dump() | changed
         content["phases"] = [phase | every_phase for phase in content["phases"]]
+        if self.token_budget is not None:
+            _scale_gates(content, diet.token_budget)
         try:
             return Diet.model_validate(content)
         except ValidationError as invalid:
@@ -62,6 +65,21 @@ class DietOverrides:
             raise DietError(
                 f"--{option}", fault["input"], cause=cause, cure=cure or "Give another value"
             ) from None
+
+
+def _scale_gates(content: dict[str, Any], before: int) -> None:
+    """A diet of another budget is the same diet: its gates wait for as large a part of it."""
+    try:
+        budget = token_count(content["token_budget"])
+    except ValueError:
+        return
+    assert isinstance(budget, int)
+    for phase in content["phases"]:
+        rule = phase["advance_when"]
+        if rule and rule["min_tokens"]:
+            phase["advance_when"] = rule | {
+                "min_tokens": max(1, rule["min_tokens"] * budget // before)
+            }
 
 
 def diet_names() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.diets.demand import Stratum
-from curriculum.diets.schedule import RowOrder, blocks, rates
+from curriculum.diets.schedule import Drawn, RowOrder, blocks, rates
 from curriculum.diets.supply import Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
@@ -31,7 +31,8 @@ class Totals:
     steps: int
     """Whole steps within the budget."""
     slots_of: Ints
-    rows_of: Ints
+    rows_of: tuple[Ints, ...]
+    """By stratum, of each of its variants."""
     tokens_of: Ints
 
 
@@ -41,8 +42,10 @@ class Piece:
 
     slot: Ints
     stratum: Ints
+    variant: npt.NDArray[np.int32]
+    """Among those of the stratum."""
     row: Ints
-    """Numbers in the serving's supply."""
+    """Numbers in the variant's supply."""
     repetition: npt.NDArray[np.int32]
     valid_tokens: npt.NDArray[np.int32]
 
@@ -52,6 +55,7 @@ class Piece:
         return Piece(
             slot=self.slot[:end],
             stratum=self.stratum[:end],
+            variant=self.variant[:end],
             row=self.row[:end],
             repetition=self.repetition[:end],
             valid_tokens=self.valid_tokens[:end],
@@ -67,22 +71,22 @@ class Planner:
     def __init__(
         self,
         strata: Sequence[Stratum],
-        supplies: Sequence[Supply],
+        supplies: Sequence[Sequence[Supply]],
         *,
         slot_length: int,
         seed: int,
     ) -> None:
         self._strata = strata
-        self._supplies = [supplies[stratum.serving.index] for stratum in strata]
+        self._supplies = supplies
         self._rows_per_slot = np.array(
             [slot_length // stratum.serving.row_length for stratum in strata], dtype=np.int64
         )
         self._orders = [
             RowOrder(
-                len(stratum.rows),
+                [len(each.rows) for each in stratum.variants],
                 seed=seed,
-                name=f"{stratum.key} {stratum.domain}",
-                start=stratum.drawn_before,
+                names=[f"{each.key} {stratum.domain}" for each in stratum.variants],
+                seen=[each.drawn_before for each in stratum.variants],
             )
             for stratum in strata
         ]
@@ -102,22 +106,35 @@ class Planner:
         counts = self._rows_per_slot[strata]
         stratum = np.repeat(strata, counts)
         row = np.empty(len(stratum), dtype=np.int64)
-        repetition = np.empty(len(stratum), dtype=np.int32)
-        valid_tokens = np.empty(len(stratum), dtype=np.int32)
+        variant, repetition, valid_tokens = (
+            np.empty(len(stratum), dtype=np.int32) for _ in range(3)
+        )
         by_stratum = np.argsort(stratum, kind="stable")
         ends = np.cumsum(np.bincount(stratum, minlength=len(self._strata)))
         for at, places in enumerate(np.split(by_stratum, ends[:-1])):
             if len(places):
-                indices, repetition[places] = self._orders[at].take(len(places))
-                row[places] = self._strata[at].rows[indices]
-                valid_tokens[places] = self._supplies[at].valid_tokens[row[places]]
+                drawn = self._orders[at].take(len(places))
+                variant[places], repetition[places] = drawn.variant, drawn.repetition
+                row[places], valid_tokens[places] = self._rows(self._strata[at], drawn)
         return Piece(
             slot=np.repeat(np.arange(start, start + len(strata)), counts),
             stratum=stratum,
+            variant=variant,
             row=row,
             repetition=repetition,
             valid_tokens=valid_tokens,
         )
+
+    def _rows(self, stratum: Stratum, drawn: Drawn) -> tuple[Ints, npt.NDArray[np.int32]]:
+        """The numbers of drawn rows in their supplies, and their valid tokens."""
+        rows = np.empty(len(drawn.index), dtype=np.int64)
+        valid_tokens = np.empty(len(rows), dtype=np.int32)
+        for at in np.unique(drawn.variant):
+            mine, variant = drawn.variant == at, stratum.variants[at]
+            rows[mine] = variant.rows[drawn.index[mine]]
+            supply = self._supplies[stratum.serving.index][variant.number]
+            valid_tokens[mine] = supply.valid_tokens[rows[mine]]
+        return rows, valid_tokens
 
 
 def within(
@@ -147,19 +164,22 @@ def write_plan(
     file: Path,
     pieces: Iterator[tuple[Piece, int]],
     strata: Sequence[Stratum],
-    supplies: Sequence[Supply],
+    supplies: Sequence[Sequence[Supply]],
 ) -> Totals:
     """Write a plan in row groups and count it; memory is flat in the plan's length."""
-    slots, rows, tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(3))
+    lanes = _Lanes(strata, supplies)
+    slots, tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
+    rows = np.zeros(len(lanes.keys), dtype=np.int64)
     position, steps = 0, 0
     with _writer(file) as writer:
         for piece, steps in pieces:  # noqa: B007 -- the last steps count
-            table = _table(piece, position, strata, supplies)
+            lane = lanes.of(piece)
+            table = _table(piece, position, strata, lanes)
             writer.write_table(table, row_group_size=ROW_GROUP)
             position += len(piece.row)
             first_rows = np.flatnonzero(np.diff(piece.slot, prepend=-1))
             slots += np.bincount(piece.stratum[first_rows], minlength=len(strata))
-            rows += np.bincount(piece.stratum, minlength=len(strata))
+            rows += np.bincount(lane, minlength=len(rows))
             tokens += np.bincount(
                 piece.stratum, weights=piece.valid_tokens, minlength=len(strata)
             ).astype(np.int64)
@@ -169,7 +189,7 @@ def write_plan(
         tokens=int(tokens.sum()),
         steps=steps,
         slots_of=slots,
-        rows_of=rows,
+        rows_of=tuple(np.split(rows, lanes.starts[1:])),
         tokens_of=tokens,
     )
 
@@ -198,18 +218,33 @@ def _writer(file: Path) -> pq.ParquetWriter:
     )
 
 
-def _table(
-    piece: Piece, position: int, strata: Sequence[Stratum], supplies: Sequence[Supply]
-) -> pa.Table:
+class _Lanes:
+    """Each variant of each stratum, counted through: strata of 1, 3, 1 variants begin at 0, 1, 4."""
+
+    def __init__(self, strata: Sequence[Stratum], supplies: Sequence[Sequence[Supply]]) -> None:
+        each = [(stratum, variant) for stratum in strata for variant in stratum.variants]
+        counts = [len(stratum.variants) for stratum in strata]
+        self.starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
+        self.keys = pl.Series([variant.key for _, variant in each], dtype=pl.String)
+        self.supplies = [
+            supplies[stratum.serving.index][variant.number] for stratum, variant in each
+        ]
+
+    def of(self, piece: Piece) -> Ints:
+        """The lane of each row of a piece."""
+        return self.starts[piece.stratum] + piece.variant
+
+
+def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes) -> pa.Table:
     serving = np.array([stratum.serving.index for stratum in strata], dtype=np.int32)
     length = np.array([stratum.serving.row_length for stratum in strata], dtype=np.int32)
-    servings = serving[piece.stratum]
-    shard, row_in_shard, pack = _places(piece.row, servings, supplies)
-    keys = pl.Series([stratum.key for stratum in strata], dtype=pl.String).gather(piece.stratum)
+    lane = lanes.of(piece)
+    shard, row_in_shard, pack = _places(piece.row, lane, lanes.supplies)
+    keys = lanes.keys.gather(lane)
     columns = {
         "position": np.arange(position, position + len(piece.row)),
         "slot": piece.slot,
-        "serving": servings,
+        "serving": serving[piece.stratum],
         "stratum": piece.stratum.astype(np.int32),
         "row_length": length[piece.stratum],
         "rows_key": keys.to_arrow().cast(pa.string()),
@@ -223,14 +258,14 @@ def _table(
 
 
 def _places(
-    rows: Ints, servings: npt.NDArray[np.int32], supplies: Sequence[Supply]
+    rows: Ints, lane: Ints, supplies: Sequence[Supply]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints]:
     """Shard, row in the shard and pack index of each row."""
     shard = np.empty(len(rows), dtype=np.int32)
     row_in_shard = np.empty(len(rows), dtype=np.int32)
     pack = np.empty(len(rows), dtype=np.int64)
     for at, supply in enumerate(supplies):
-        mine = np.flatnonzero(servings == at)
+        mine = np.flatnonzero(lane == at)
         number = rows[mine]
         shard[mine] = np.searchsorted(supply.shard_starts, number, side="right") - 1
         row_in_shard[mine] = number - supply.shard_starts[shard[mine]]

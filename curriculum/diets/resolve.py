@@ -1,11 +1,20 @@
 """Diet and phases become what each job trains on: servings with definite row lengths and tokens."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from schemas.diet import BUILDABLE_OBJECTIVES, AdvanceWhen, Diet, DietPhase, Objective, Serving
+from schemas.diet import (
+    BUILDABLE_OBJECTIVES,
+    FIM_OBJECTIVE,
+    AdvanceWhen,
+    Diet,
+    DietPhase,
+    Objective,
+    Serving,
+)
 from schemas.document import ENRICHED_FAMILY, Family
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec
@@ -13,6 +22,8 @@ from schemas.text import Location, nearest
 
 ANNEAL = "anneal"
 """The name of the tail job."""
+FIM_VARIANTS = 4
+"""Splits of each document, where a serving of fim doesn't say how many."""
 LONGEST_FILE_ROW = 4096
 """Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
 
@@ -33,6 +44,8 @@ class ResolvedServing:
     """Empty where all count."""
     base: Family | None = None
     """The family that v6_enriched adds structure to; None for every other."""
+    variants: int = 1
+    """Renderings of each document that its repetitions can come to; 1 but for fim."""
 
     @property
     def title(self) -> str:
@@ -181,7 +194,7 @@ def _resolved(
         tokens=tokens,
         rope_base=spec.rope_base,
         servings=tuple(
-            _resolved_serving(index, serving, spec, amount)
+            _resolved_serving(index, serving, spec, amount, phase.max_repetition)
             for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
         ),
         max_repetition=phase.max_repetition,
@@ -194,7 +207,7 @@ def _resolved(
 
 
 def _resolved_serving(
-    index: int, serving: Serving, spec: PhaseSpec, tokens: int
+    index: int, serving: Serving, spec: PhaseSpec, tokens: int, max_repetition: float
 ) -> ResolvedServing:
     row_length = _row_length(serving, spec)
     assert row_length is not None
@@ -208,6 +221,7 @@ def _resolved_serving(
         tokens=tokens,
         domains=tuple(sorted((serving.domains or {}).items())),
         repositories=tuple(sorted(serving.repositories or ())),
+        variants=_variants(serving, max_repetition),
     )
 
 
@@ -215,6 +229,13 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
     if serving.row_length is not None:
         return serving.row_length
     return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
+
+
+def _variants(serving: Serving, max_repetition: float) -> int:
+    """As many as can be seen: each repetition reads the next."""
+    if serving.objective != FIM_OBJECTIVE:
+        return 1
+    return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
 
 
 def _base(serving: Serving, row_length: int) -> Family | None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -67,40 +68,58 @@ def blocks(block_rates: npt.NDArray[np.int64], *, seed: int) -> Iterator[npt.NDA
         yield strata[np.argsort(place, kind="stable")]
 
 
-class RowOrder:
-    """The rows of a stratum in training order, without end: all once, then all again, shuffled anew.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """Rows in the order in which they are drawn."""
 
-    A plan that starts after `start` rows goes on where an earlier plan over the same rows ended.
+    variant: npt.NDArray[np.int32]
+    index: npt.NDArray[np.int64]
+    """Among the rows of the variant."""
+    repetition: npt.NDArray[np.int32]
+    """Passes that were whole before."""
+
+
+class RowOrder:
+    """The rows of a stratum in training order, without end: pass after pass, each shuffled anew.
+
+    A pass is all rows of one variant: the one with the fewest whole passes, the first of several. So
+    repetition r reads variant r mod variants, and a plan that starts after `seen` rows of each variant
+    goes on where earlier plans ended, whichever of the variants they had.
     """
 
-    def __init__(self, rows: int, *, seed: int, name: str, start: int = 0) -> None:
-        assert rows > 0
-        self.rows = rows
-        self.cursor = start
+    def __init__(
+        self, sizes: Sequence[int], *, seed: int, names: Sequence[str], seen: Sequence[int]
+    ) -> None:
+        assert all(size > 0 for size in sizes)
+        assert len(sizes) == len(names) == len(seen)
+        self._sizes = np.array(sizes, dtype=np.int64)
+        self._seen = np.array(seen, dtype=np.int64)
+        self._names = names
         self._seed = seed
-        self._name = name
-        self._repetition = -1
+        self._pass = (-1, -1)
         self._order: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
-    def take(self, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """The next rows, as indices in [0, rows), and how often each was seen before."""
-        orders: list[npt.NDArray[np.int64]] = []
-        repetitions: list[int] = []
-        end = self.cursor + count
-        while self.cursor < end:
-            repetition, offset = divmod(self.cursor, self.rows)
-            part = self._permutation(repetition)[offset : offset + end - self.cursor]
-            orders.append(part)
-            repetitions.append(repetition)
-            self.cursor += len(part)
-        sizes = [len(part) for part in orders]
-        return np.concatenate(orders), np.repeat(np.array(repetitions, dtype=np.int32), sizes)
+    def take(self, count: int) -> Drawn:
+        """The next rows."""
+        parts: list[npt.NDArray[np.int64]] = []
+        passes: list[tuple[int, int]] = []
+        while count:
+            whole, offsets = np.divmod(self._seen, self._sizes)
+            variant = int(np.argmin(whole))
+            offset = int(offsets[variant])
+            part = self._permutation(variant, int(whole[variant]))[offset : offset + count]
+            parts.append(part)
+            passes.append((variant, int(whole.sum())))
+            self._seen[variant] += len(part)
+            count -= len(part)
+        each = np.repeat(np.array(passes, dtype=np.int32), [len(part) for part in parts], axis=0)
+        return Drawn(variant=each[:, 0], index=np.concatenate(parts), repetition=each[:, 1])
 
-    def _permutation(self, repetition: int) -> npt.NDArray[np.int64]:
-        if repetition != self._repetition:
-            words = _words(self.rows, self._seed, self._name, repetition)
+    def _permutation(self, variant: int, number: int) -> npt.NDArray[np.int64]:
+        if (variant, number) != self._pass:
+            words = _words(int(self._sizes[variant]), self._seed, self._names[variant], number)
             self._order = np.argsort(words, kind="stable")
-            self._repetition = repetition
+            self._pass = (variant, number)
         return self._order
 
 

@@ -106,7 +106,8 @@ def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
         tokens=tokens,
         planned=planned,
         realised=tokens / report.tokens,
-        repetition=sum(each.drawn for each in strata) / sum(each.rows for each in strata),
+        repetition=sum(each.repetition * each.rows for each in strata)
+        / sum(each.rows for each in strata),
         key=first.rows_key,
         branches=tuple(
             Branch(

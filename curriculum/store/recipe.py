@@ -45,6 +45,8 @@ class Recipe:
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
+    """Patterns of other shelves on which the same may stand: what is of one key is one artefact."""
 
     @property
     def key(self) -> str:

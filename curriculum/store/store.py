@@ -7,6 +7,7 @@ A kill at any point leaves a draft that the next writer of the same key removes.
 import contextlib
 import datetime
 import hashlib
+import itertools
 import os
 import shutil
 import uuid
@@ -128,9 +129,17 @@ class Store:
         """Who this workspace is; its first writer made it."""
         return WorkspaceFile.model_validate_json((self.root / WORKSPACE_NAME).read_text())
 
+    def place(self, recipe: Recipe) -> Path:
+        """The directory of a recipe: where it stands, on its own shelf before another, or will stand."""
+        own = self.root / recipe.directory
+        if own.is_dir():
+            return own
+        others = (self.root.glob(f"{shelf}/{recipe.directory.name}") for shelf in recipe.elsewhere)
+        return next(itertools.chain(*(sorted(each) for each in others)), own)
+
     def find(self, recipe: Recipe) -> Artefact | None:
         """The published artefact of a recipe, if it stands."""
-        path = self.root / recipe.directory
+        path = self.place(recipe)
         if not (path / MANIFEST_NAME).is_file():
             return None
         artefact = self.load(path)

@@ -48,7 +48,7 @@ def train(store: Store, job: Job, *, again: bool = False) -> Run:
     Raises:
         JobError: where the training process failed, with the end of its log.
     """
-    folder = store.root / run_recipe(job).directory
+    folder = store.place(run_recipe(job))
     there = finished(store, job)
     newest = attempts(folder)[-1:]
     is_closed = there is not None and newest == [there.path]
@@ -69,7 +69,7 @@ def train(store: Store, job: Job, *, again: bool = False) -> Run:
 
 def finished(store: Store, job: Job) -> Artefact | None:
     """The last finished run of a job, if it has one."""
-    folder = store.root / run_recipe(job).directory
+    folder = store.place(run_recipe(job))
     closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
     return store.load(closed[-1]) if closed else None
 
@@ -136,6 +136,10 @@ def run_recipe(job: Job) -> Recipe:
         config=config,
         inputs=_inputs(job),
         tools={"torch": torch.__version__},
+        elsewhere=(
+            f"runs/specialist=*/phase={job.phase}",
+            f"runs/specialist=*/branch=*/phase={job.phase}",
+        ),
     )
 
 

@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curriculum.diets.demand import demand
+from curriculum.diets.demand import Stratum, demand
+from curriculum.diets.resolve import ResolvedPhase
 from curriculum.diets.supply import Supply
 from schemas.errors import MixtureError
 
@@ -25,20 +26,24 @@ def supply(key: str = "a", **tokens: list[int]) -> Supply:
     )
 
 
+def of_one_variant(phase: ResolvedPhase, supplies: list[Supply]) -> tuple[Stratum, ...]:
+    return demand(phase, [[each] for each in supplies])
+
+
 def test_a_domain_gets_tokens_by_what_there_is_times_its_factor(serving: Make, phase: Make) -> None:
     one = serving(domains=(("*", 1.0), ("templates", 3.0)))
-    strata = demand(phase(one, tokens=10), [supply(templates=[10, 20], other=[90])])
+    strata = of_one_variant(phase(one, tokens=10), [supply(templates=[10, 20], other=[90])])
     assert [(each.domain, each.share) for each in strata] == [("other", 0.5), ("templates", 0.5)]
 
 
 def test_domains_without_factors_are_seen_alike(serving: Make, phase: Make) -> None:
-    strata = demand(phase(serving(), tokens=10), [supply(templates=[30], other=[90])])
+    strata = of_one_variant(phase(serving(), tokens=10), [supply(templates=[30], other=[90])])
     assert {each.domain: each.share for each in strata} == {"other": 0.75, "templates": 0.25}
 
 
 def test_a_factor_of_zero_leaves_a_domain_out(serving: Make, phase: Make) -> None:
     one = serving(domains=(("*", 0.0), ("templates", 1.0)))
-    (stratum,) = demand(phase(one, tokens=10), [supply(templates=[10], other=[90])])
+    (stratum,) = of_one_variant(phase(one, tokens=10), [supply(templates=[10], other=[90])])
     assert (stratum.domain, stratum.share) == ("templates", 1.0)
 
 
@@ -47,12 +52,12 @@ def test_a_domain_that_has_no_rows_is_named_with_those_there_are(
 ) -> None:
     one = serving(domains=(("tests", 2.0),))
     with pytest.raises(MixtureError, match=r"domains\.tests; no row .* There are: other"):
-        demand(phase(one, tokens=10), [supply(other=[90])])
+        of_one_variant(phase(one, tokens=10), [supply(other=[90])])
 
 
 def test_slots_come_as_often_as_their_share_needs_at_their_fill(serving: Make, phase: Make) -> None:
     """Rows of 512 that are half full must come twice as often as full ones."""
-    strata = demand(
+    strata = of_one_variant(
         phase(serving(share=0.5), serving(1, share=0.5, row_length=1024), tokens=10),
         [supply("a", x=[256] * 8), supply("b", x=[1024] * 4)],
     )
@@ -64,7 +69,7 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
 ) -> None:
     asked = phase(serving(share=0.5), serving(1, share=0.5), tokens=10_000, max_repetition=4)
     with pytest.raises(MixtureError) as caught:
-        demand(asked, [supply("a", x=[500]), supply("b", x=[5000])])
+        of_one_variant(asked, [supply("a", x=[500]), supply("b", x=[5000])])
     said = str(caught.value)
     assert "v3_simple causal at 512, domain x" in said
     assert "5,000 tokens are asked and there are 500" in said
@@ -73,15 +78,15 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
 
 
 def test_exactly_max_repetition_is_served(serving: Make, phase: Make) -> None:
-    (stratum,) = demand(phase(serving(), tokens=2000, max_repetition=4), [supply(x=[500])])
+    (stratum,) = of_one_variant(phase(serving(), tokens=2000, max_repetition=4), [supply(x=[500])])
     assert stratum.served == 1.0
     with pytest.raises(MixtureError, match=r"seen 4\.01 times"):
-        demand(phase(serving(), tokens=2001, max_repetition=4), [supply(x=[500])])
+        of_one_variant(phase(serving(), tokens=2001, max_repetition=4), [supply(x=[500])])
 
 
 def test_renormalise_cuts_the_short_and_raises_the_others_alike(serving: Make, phase: Make) -> None:
     servings = [serving(at, share=share) for at, share in enumerate((0.5, 0.25, 0.25))]
-    strata = demand(
+    strata = of_one_variant(
         phase(*servings, tokens=1000, max_repetition=2, on_shortage="renormalise"),
         [supply("a", x=[100]), supply("b", x=[900]), supply("c", x=[900])],
     )
@@ -91,7 +96,7 @@ def test_renormalise_cuts_the_short_and_raises_the_others_alike(serving: Make, p
 
 def test_renormalise_cuts_those_that_the_raise_makes_short(serving: Make, phase: Make) -> None:
     servings = [serving(at, share=share) for at, share in enumerate((0.6, 0.3, 0.1))]
-    strata = demand(
+    strata = of_one_variant(
         phase(*servings, tokens=1000, max_repetition=1, on_shortage="renormalise"),
         [supply("a", x=[300]), supply("b", x=[310]), supply("c", x=[900])],
     )
@@ -100,7 +105,7 @@ def test_renormalise_cuts_those_that_the_raise_makes_short(serving: Make, phase:
 
 def test_renormalise_cannot_make_rows(serving: Make, phase: Make) -> None:
     with pytest.raises(MixtureError, match="together have 200 at max_repetition 2"):
-        demand(
+        of_one_variant(
             phase(serving(), tokens=1000, max_repetition=2, on_shortage="renormalise"),
             [supply(x=[100])],
         )
@@ -112,8 +117,8 @@ def test_a_serving_without_rows_is_an_error_unless_the_phase_renormalises(
     servings = (serving(share=0.5), serving(1, share=0.5, family="v2_simple"))
     supplies = [supply("a", x=[500]), supply("b")]
     with pytest.raises(MixtureError, match="v2_simple causal at 512; there is no row"):
-        demand(phase(*servings, tokens=100), supplies)
-    (stratum,) = demand(phase(*servings, tokens=100, on_shortage="renormalise"), supplies)
+        of_one_variant(phase(*servings, tokens=100), supplies)
+    (stratum,) = of_one_variant(phase(*servings, tokens=100, on_shortage="renormalise"), supplies)
     assert (stratum.serving.index, stratum.served, stratum.share) == (0, 1.0, 0.5)
     with pytest.raises(MixtureError, match="there is no row"):
-        demand(phase(serving(), tokens=100, on_shortage="renormalise"), [supply("a")])
+        of_one_variant(phase(serving(), tokens=100, on_shortage="renormalise"), [supply("a")])

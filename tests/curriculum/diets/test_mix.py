@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from curriculum.diets.load import load_diet
 from curriculum.diets.plan import ROW_GROUP
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.mix import drawn, mix, recipe, report_of
+from curriculum.mix import mix, recipe, report_of, seen_of, taken
 from curriculum.store import Artefact, Store
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import MixtureError
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 Make = Callable[..., Any]
-TwoServings = tuple[ResolvedPhase, list[Artefact]]
+TwoServings = tuple[ResolvedPhase, list[list[Artefact]]]
 DIET = load_diet("templates.demo")
 
 
@@ -42,7 +42,7 @@ def two_servings(serving: Make, phase: Make, make_rows: Make) -> TwoServings:
         tokens=120_000,
         max_repetition=8,
     )
-    return asked, [make_rows(short), make_rows(long, name="v2_simple", shards=3)]
+    return asked, [[make_rows(short)], [make_rows(long, name="v2_simple", shards=3)]]
 
 
 def test_a_plan_keeps_its_schema_and_points_at_its_rows(
@@ -55,7 +55,7 @@ def test_a_plan_keeps_its_schema_and_points_at_its_rows(
     assert file.schema_arrow.metadata[b"schema_version"] == SCHEMA_VERSION.encode()
     plan = plan_of(mixture)
     assert plan["position"].to_list() == list(range(plan.height))
-    by_key = {artefact.key: artefact for artefact in rows}
+    by_key = {artefact.key: artefact for (artefact,) in rows}
     for line in plan.sample(40, seed=1).iter_rows(named=True):
         artefact = by_key[line["rows_key"]]
         shard = pl.read_parquet(artefact.path / f"part-{line['shard']:05d}.parquet")
@@ -168,13 +168,15 @@ def test_phases_of_other_rows_leave_a_key_alone(
     store: Store, two_servings: TwoServings, make_rows: Make, serving: Make, phase: Make
 ) -> None:
     asked, rows = two_servings
-    others = [make_rows({"x": [500] * 50}, name="v3_doxygen")]
+    others = [[make_rows({"x": [500] * 50}, name="v3_doxygen")]]
     elsewhere = mix(
         store, DIET, phase(serving(), tokens=9000, name="edits"), others, tokens_per_step=4096
     )
     alone = recipe(DIET, asked, rows, tokens_per_step=4096)
-    after = recipe(DIET, asked, rows, tokens_per_step=4096, previous=[elsewhere])
-    assert drawn([elsewhere], others) == {(others[0].key, "x"): report_of(elsewhere).rows}
+    after = recipe(DIET, asked, rows, tokens_per_step=4096, seen=seen_of([elsewhere]))
+    assert taken(seen_of([elsewhere]), others) == {
+        (others[0][0].key, "x"): report_of(elsewhere).rows
+    }
     assert alone.key == after.key
 
 
@@ -207,7 +209,7 @@ def test_a_step_must_be_whole_slots_and_within_the_budget(
 def test_a_renormalised_share_is_recorded(
     store: Store, make_rows: Make, serving: Make, phase: Make
 ) -> None:
-    rows = [make_rows({"x": [500] * 4}), make_rows({"x": [500] * 99}, name="v2_simple")]
+    rows = [[make_rows({"x": [500] * 4})], [make_rows({"x": [500] * 99}, name="v2_simple")]]
     asked = phase(
         serving(share=0.5),
         serving(1, share=0.5, family="v2_simple"),
@@ -247,7 +249,7 @@ def test_full_blocks_of_any_plan_hold_exact_counts(
     """Counts by share ÷ mean fill, whatever the fill of the rows is."""
     shares = np.array(raw[: len(fills)]) / sum(raw[: len(fills)])
     rows = [
-        make_rows({"x": [fill] * count}, name=f"f{at}") for at, (count, fill) in enumerate(fills)
+        [make_rows({"x": [fill] * count}, name=f"f{at}")] for at, (count, fill) in enumerate(fills)
     ]
     servings = [serving(at, share=float(share)) for at, share in enumerate(shares)]
     asked = phase(*servings, tokens=2 * BLOCK_SLOTS * 400, max_repetition=1e6)
@@ -265,7 +267,7 @@ def test_full_blocks_of_any_plan_hold_exact_counts(
 
 def test_the_plan_is_pinned(store: Store, make_rows: Make, serving: Make, phase: Make) -> None:
     """A change of these lines changes every plan: raise mix.REVISION with it."""
-    rows = [make_rows({"x": [400, 401, 402]}), make_rows({"y": [900, 901]}, name="v2_simple")]
+    rows = [[make_rows({"x": [400, 401, 402]})], [make_rows({"y": [900, 901]}, name="v2_simple")]]
     servings = (
         serving(share=0.5),
         serving(1, share=0.5, family="v2_simple", row_length=1024),
@@ -297,8 +299,8 @@ def test_a_plan_of_several_row_groups_is_one_plan(
 ) -> None:
     """Pieces are drawn, counted and written one after another; nobody sees where they meet."""
     rows = [
-        make_rows({"x": list(range(65, 129))}),
-        make_rows({"y": [100] * 30}, name="v2_simple"),
+        [make_rows({"x": list(range(65, 129))})],
+        [make_rows({"y": [100] * 30}, name="v2_simple")],
     ]
     servings = (
         serving(share=0.7, row_length=128),
@@ -321,5 +323,5 @@ def test_a_plan_of_several_row_groups_is_one_plan(
 def test_what_was_drawn_before_is_in_the_key(store: Store, two_servings: TwoServings) -> None:
     phase, rows = two_servings
     first = mix(store, DIET, phase, rows, tokens_per_step=4096)
-    after = recipe(DIET, phase, rows, tokens_per_step=4096, previous=[first])
+    after = recipe(DIET, phase, rows, tokens_per_step=4096, seen=seen_of([first]))
     assert after.key != first.key

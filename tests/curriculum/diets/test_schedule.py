@@ -9,6 +9,12 @@ from hypothesis import strategies as st
 from curriculum.diets.schedule import RowOrder, blocks, counts, rates
 from schemas.mixture import BLOCK_SLOTS
 
+
+def order_of(rows: int, *, seed: int, name: str, start: int = 0) -> RowOrder:
+    """Of one variant."""
+    return RowOrder([rows], seed=seed, names=[name], seen=[start])
+
+
 weights = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=12)
 
 
@@ -68,10 +74,10 @@ def test_slots_of_a_stratum_do_not_come_in_a_fixed_beat() -> None:
     st.integers(0, 100),
 )
 def test_no_row_comes_again_before_all_were_seen(rows: int, takes: list[int], start: int) -> None:
-    order = RowOrder(rows, seed=3, name="v3", start=start)
+    order = order_of(rows, seed=3, name="v3", start=start)
     taken = [order.take(count) for count in takes]
-    indices = np.concatenate([index for index, _ in taken])
-    repetitions = np.concatenate([repetition for _, repetition in taken])
+    indices = np.concatenate([drawn.index for drawn in taken])
+    repetitions = np.concatenate([drawn.repetition for drawn in taken])
     assert repetitions.tolist() == [(start + at) // rows for at in range(len(indices))]
     for repetition in set(repetitions.tolist()):
         seen = indices[repetitions == repetition]
@@ -82,9 +88,9 @@ def test_no_row_comes_again_before_all_were_seen(rows: int, takes: list[int], st
 
 
 def test_each_repetition_is_shuffled_anew_and_each_stratum_otherwise() -> None:
-    order = RowOrder(100, seed=3, name="v3")
-    first, second = order.take(100)[0], order.take(100)[0]
-    other = RowOrder(100, seed=3, name="v2").take(100)[0]
+    order = order_of(100, seed=3, name="v3")
+    first, second = order.take(100).index, order.take(100).index
+    other = order_of(100, seed=3, name="v2").take(100).index
     assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(100))
     assert first.tolist() != second.tolist()
     assert first.tolist() != other.tolist()
@@ -93,16 +99,49 @@ def test_each_repetition_is_shuffled_anew_and_each_stratum_otherwise() -> None:
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.integers(0, 60))
 def test_rows_do_not_depend_on_how_they_are_taken(takes: list[int], start: int) -> None:
-    order = RowOrder(13, seed=1, name="v3", start=start)
-    pieces = np.concatenate([order.take(count)[0] for count in takes])
-    at_once = RowOrder(13, seed=1, name="v3", start=start).take(sum(takes))[0]
-    from_zero = RowOrder(13, seed=1, name="v3").take(start + sum(takes))[0][start:]
+    order = order_of(13, seed=1, name="v3", start=start)
+    pieces = np.concatenate([order.take(count).index for count in takes])
+    at_once = order_of(13, seed=1, name="v3", start=start).take(sum(takes)).index
+    from_zero = order_of(13, seed=1, name="v3").take(start + sum(takes)).index[start:]
     assert pieces.tolist() == at_once.tolist() == from_zero.tolist()
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=5), st.integers(1, 90))
+def test_a_repetition_reads_the_variant_that_comes_next(sizes: list[int], count: int) -> None:
+    """Variants may have other numbers of rows; each pass reads all rows of one."""
+    names = [f"variant {at}" for at in range(len(sizes))]
+    drawn = RowOrder(sizes, seed=5, names=names, seen=[0] * len(sizes)).take(count)
+    assert (drawn.variant == drawn.repetition % len(sizes)).all()
+    for repetition in range(int(drawn.repetition[-1])):
+        seen = drawn.index[drawn.repetition == repetition]
+        assert sorted(seen.tolist()) == list(range(sizes[repetition % len(sizes)]))
+    assert (np.diff(drawn.repetition) >= 0).all()
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=4), st.integers(0, 60), st.integers(1, 60))
+def test_a_plan_goes_on_where_one_of_fewer_variants_ended(
+    sizes: list[int], before: int, count: int
+) -> None:
+    """What the earlier one never read comes first: no row comes again before all were seen."""
+    names = [f"variant {at}" for at in range(len(sizes))]
+    first = RowOrder(sizes[:1], seed=5, names=names[:1], seen=[0])
+    seen = [0] * len(sizes)
+    if before:
+        seen[0] = len(first.take(before).index)
+    later = RowOrder(sizes, seed=5, names=names, seen=seen).take(count)
+    whole = seen[0] // sizes[0]
+    if whole:
+        head = sum(sizes[1:])
+        assert set(later.variant[:head].tolist()) <= set(range(1, len(sizes)))
+    all_at_once = RowOrder(sizes[:1], seed=5, names=names[:1], seen=[0])
+    if not whole and before:
+        rest = all_at_once.take(sizes[0]).index[before:]
+        assert later.index[: len(rest)].tolist() == rest[:count].tolist()
 
 
 def test_the_order_is_pinned() -> None:
     """A change of these numbers changes every plan: raise mix.REVISION with it."""
-    assert RowOrder(8, seed=17, name="golden").take(10)[0].tolist() == [
+    assert order_of(8, seed=17, name="golden").take(10).index.tolist() == [
         4,
         3,
         0,

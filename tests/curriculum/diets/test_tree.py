@@ -58,7 +58,7 @@ def test_a_diet_is_explained_with_what_this_version_does_not_build(
 def test_a_plan_is_explained_down_to_its_domains(
     store: Store, make_rows: Make, serving: Make, phase: Make
 ) -> None:
-    rows = [make_rows({"a": [400] * 9, "b": [500] * 9}), make_rows({"a": [450] * 9}, name="v2")]
+    rows = [[make_rows({"a": [400] * 9, "b": [500] * 9})], [make_rows({"a": [450] * 9}, name="v2")]]
     asked = phase(serving(share=0.75), serving(1, share=0.25, family="v2_simple"), tokens=9000)
     diet = load_diet("templates.demo")
     mixture = mix(store, diet, asked, rows, tokens_per_step=512)
@@ -67,7 +67,7 @@ def test_a_plan_is_explained_down_to_its_domains(
     assert [each.title for each in first.branches] == ["a", "b"]
     assert second.branches == ()
     assert (first.planned, second.planned) == (0.75, 0.25)
-    assert (first.key, second.key) == (rows[0].key, rows[1].key)
+    assert (first.key, second.key) == (rows[0][0].key, rows[1][0].key)
     assert first.tokens + second.tokens == tree.tokens == report_of(mixture).tokens
     assert sum(each.realised or 0 for each in first.branches) == 1
     assert mixture.key[:12] in next(lines(tree))
