@@ -18,17 +18,17 @@ from curriculum.corpus.sample import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.encode import Counts, Fitter, encode_documents, policy_of
+from curriculum.encode import Counts, Fitted, Fitter, encode_documents, policy_of
 from curriculum.families import v4_context_graph
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, write_documents
 from curriculum.graph.call_graph import CallGraph
-from curriculum.objectives import lesson_of
+from curriculum.objectives import fim, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
-from curriculum.tokens import Encoding
+from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
@@ -212,3 +212,53 @@ def parts_in(document: Document, encoding: Encoding) -> Iterator[Part]:
     for kind, _, _, start, end in encoding.pieces.tolist():
         if kind == TEXT_PIECE:
             yield from (part for part in document.parts if part.start < end and start < part.end)
+
+
+def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterator[Fitted]:
+    lesson = lesson_of(objective, pair.tokenizer, variant=variant)
+    policy = policy_of(pair.documents[0].family)
+    return encode_documents(
+        sorted(pair.enriched.glob("part-*.parquet")),
+        TokenStore.open(pair.base),
+        Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
+        structure=True,
+        teach=taught_by(lesson),
+    )
+
+
+@pytest.mark.parametrize("family", OUTCOMES)
+def test_structure_goes_where_its_bytes_go(family: str, pairs: dict[str, Pair]) -> None:
+    """What fim moves keeps its codes; what it cuts is a chunk a stretch, and edges are only lost."""
+    pair, seen = pairs[family], Counter[str]()
+    for variant in range(3):
+        plain = encoded(pair, 1024, "causal", 0)
+        for before, after in zip(plain, encoded(pair, 1024, "fim", variant), strict=True):
+            for causal, split in zip(before.encodings, after.encodings, strict=True):
+                seen.update(same_codes(causal, split, pair.tokenizer))
+            if before.structure and after.structure:
+                seen["cut"] += after.structure.chunks_cut
+                assert before.structure.chunks_cut == 0
+                assert before.structure.edges_dropped <= after.structure.edges_dropped
+    assert seen["same"] > 20 * seen["anew"] > 0
+    assert seen["cut"] > 0
+
+
+def same_codes(plain: Encoding, moved: Encoding, tokenizer: Tokenizer) -> Counter[str]:
+    """How many tokens of what moved stood there before, each with the codes that it has now."""
+    assert plain.structure is not None
+    assert moved.structure is not None
+    known = dict(zip(placed(plain, tokenizer), plain.structure.codes.tolist(), strict=True))
+    seen: Counter[str] = Counter()
+    for place, codes in zip(placed(moved, tokenizer), moved.structure.codes.tolist(), strict=True):
+        if place[0] == place[1]:
+            assert codes == [0] * len(STRUCTURE_TOKENS)
+        else:
+            assert codes == known.get(place, codes)
+            seen["same" if place in known else "anew"] += 1
+    return seen
+
+
+def placed(encoding: Encoding, tokenizer: Tokenizer) -> list[tuple[int, int, int]]:
+    """First byte, the byte after the last, id of each token."""
+    starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
+    return list(zip(starts.tolist(), ends.tolist(), encoding.ids.tolist(), strict=True))

@@ -1,7 +1,9 @@
 """Structure over tokens is what looking at each token's bytes one by one gives."""
 
 import doctest
-from itertools import pairwise
+from collections import Counter
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Fitted, Fitter, encode_documents, structure
+from curriculum.encode import Fitted, Fitter, Teach, Tokenised, encode_documents, structure
 from curriculum.families.write import EnrichedWriter, write_documents
+from curriculum.objectives.rearrange import Segment, rearranged
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
@@ -87,7 +90,11 @@ def painted(size: int, random: np.random.Generator) -> Structure:
 
 
 def both(
-    rows: list[tuple[Document, Structure]], tokenizer: Tokenizer, folder: Path, row_length: int
+    rows: list[tuple[Document, Structure]],
+    tokenizer: Tokenizer,
+    folder: Path,
+    row_length: int,
+    teach: Teach | None = None,
 ) -> tuple[list[Fitted], list[Fitted]]:
     """What became of the documents, flat and with structure."""
     base, enriched = folder / "base", folder / "enriched"
@@ -100,9 +107,9 @@ def both(
     tokenise_documents(sorted(base.glob("part-*")), tokenizer, base)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
     store = TokenStore.open(base)
-    flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter)
+    flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter, teach=teach)
     files = sorted(enriched.glob("part-*.parquet"))
-    return list(flat), list(encode_documents(files, store, fitter, structure=True))
+    return list(flat), list(encode_documents(files, store, fitter, structure=True, teach=teach))
 
 
 WORDS = (" int", "  int", " compute", "(b)", "é", "\t", "\treturn", "  ", " x;")
@@ -135,6 +142,41 @@ def test_tokens_have_what_their_first_byte_that_is_no_space_has(
     assert seen == {"whole", "elided", "divided", "a gap in a chunk", "space alone", "space before"}
 
 
+def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    seen: set[str] = set()
+
+    @settings(max_examples=150)
+    @given(TEXTS, st.integers(12, 60), st.integers(0, 1000), st.data())
+    def holds(
+        drawn: list[tuple[str, bool]], row_length: int, seed: int, data: st.DataObject
+    ) -> None:
+        document = made([line for line, _ in drawn], [may for _, may in drawn])
+        found = painted(len(document.text.encode()), np.random.default_rng(seed))
+        letters = accumulate((len(each.encode()) for each in document.text), initial=0)
+        cuts = data.draw(st.lists(st.sampled_from(list(letters)), min_size=1, max_size=4))
+        edges = [0, *sorted(cuts), len(document.text.encode())]
+        order = data.draw(st.permutations(list(pairwise(edges))))
+        kept = order[: data.draw(st.integers(1, len(order)))]
+
+        def teach(own: Tokenised, fitted: Fitted) -> Fitted:
+            segments = [Segment(start=start, end=end) for start, end in kept]
+            moved = (
+                rearranged(each, segments, own.part_bytes, tokenizer).encoding
+                for each in fitted.encodings
+            )
+            return replace(fitted, encodings=tuple(moved))
+
+        (flat,), (done,) = both([(document, found)], tokenizer, tmp_path, row_length, teach)
+        seen.add(done.outcome)
+        check_same_encodings(flat, done)
+        check_structure(done, document, found, tokenizer, seen)
+
+    holds()
+    assert seen >= {"whole", "elided", "divided", "cut", "a gap in a chunk"}
+
+
 def check_same_encodings(flat: Fitted, done: Fitted) -> None:
     assert (done.outcome, done.elided_bytes) == (flat.outcome, flat.elided_bytes)
     for plain, enriched in zip(flat.encodings, done.encodings, strict=True):
@@ -147,14 +189,18 @@ def check_structure(
     done: Fitted, document: Document, found: Structure, tokenizer: Tokenizer, seen: set[str]
 ) -> None:
     held: set[int] = set()
+    cut: set[int] = set()
     for encoding in done.encodings:
         assert encoding.structure is not None
         assert encoding.structure.base_document_id == document.document_id != done.document_id
         at = deciding_bytes(encoding, document.text.encode(), tokenizer, seen)
-        held |= check_encoding(encoding, encoding.structure, at, found, seen)
+        whole, several = check_encoding(encoding, encoding.structure, at, found, seen)
+        held, cut = held | whole | several, cut | several
     assert done.structure is not None
     assert done.structure.chunks == len(found.chunks)
     assert done.structure.chunks_without_tokens == len(found.chunks) - len(held)
+    assert done.structure.chunks_cut == len(cut)
+    seen |= {"cut"} if cut else set()
 
 
 def deciding_bytes(
@@ -177,15 +223,16 @@ def deciding_bytes(
 
 def check_encoding(
     encoding: Encoding, coded: EncodedStructure, at: list[int], found: Structure, seen: set[str]
-) -> set[int]:
-    """Everything token by token; the chunks that the encoding holds."""
+) -> tuple[set[int], set[int]]:
+    """Everything token by token; the chunks that the encoding holds whole, and those in stretches."""
     ends = np.array(found.ends)
     chunk_at = {
         byte: number
         for number, chunk in enumerate(found.chunks)
         for byte in range(chunk.start, chunk.end)
     }
-    tokens: dict[int, list[int]] = {}
+    runs: list[tuple[tuple[int, int], list[int]]] = []
+    before, stretch = -1, 0
     for token, byte in enumerate(at):
         if byte < 0:
             assert coded.codes[token].tolist() == [0] * 5
@@ -199,28 +246,34 @@ def check_encoding(
             found.sibling_index[run],
             found.ast_node_type[run],
         ]
-        if number is not None:
-            tokens.setdefault(number, []).append(token)
+        stretch += byte < before or any(0 <= before < each < byte for each in at)
+        if number is not None and runs and runs[-1][0] == (number, stretch):
+            runs[-1][1].append(token)
+        elif number is not None:
+            runs.append(((number, stretch), [token]))
+        before = byte
     assert coded.chunks.tolist() == [
         [own[0], own[-1] + 1, found.chunks[number].kind, found.chunks[number].dep_level]
-        for number, own in sorted(tokens.items())
+        for (number, _), own in runs
     ]
-    if any(len(own) < own[-1] - own[0] + 1 for own in tokens.values()):
+    if any(len(own) < own[-1] - own[0] + 1 for _, own in runs):
         seen.add("a gap in a chunk")
-    check_edges(coded, found, sorted(tokens))
-    return set(tokens)
+    times = Counter(number for (number, _), _ in runs)
+    place = {number: at for at, ((number, _), _) in enumerate(runs) if times[number] == 1}
+    check_edges(coded, found, place)
+    return set(place), {number for number in times if times[number] > 1}
 
 
-def check_edges(coded: EncodedStructure, found: Structure, held: list[int]) -> None:
+def check_edges(coded: EncodedStructure, found: Structure, place: dict[int, int]) -> None:
     for edges, expected in (
         (coded.call_edges, found.call_edges),
         (coded.type_edges, found.type_edges),
     ):
-        assert edges.tolist() == [
-            [held.index(edge.source), held.index(edge.target), edge.label]
+        assert edges.tolist() == sorted(
+            [place[edge.source], place[edge.target], edge.label]
             for edge in expected
-            if edge.source in held and edge.target in held
-        ]
+            if edge.source in place and edge.target in place
+        )
 
 
 def test_a_document_without_structure_has_zeros(tokenizer: Tokenizer, tmp_path: Path) -> None:
