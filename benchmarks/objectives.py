@@ -1,0 +1,98 @@
+"""How fast is an encoding taught? Prints million tokens per CPU second of each objective, medians.
+
+python benchmarks/objectives.py REPOSITORY [--family v2_simple] [--row-length 4096] [--rounds 5]
+
+Documents of a git repository, tokenised and fitted before the clock runs; objectives take turns.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from curriculum.build.lessons import taught_by
+from curriculum.corpus.history import read_changes
+from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import resolve
+from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents, policy_of
+from curriculum.families.render import render
+from curriculum.families.write import write_documents
+from curriculum.objectives import REVISIONS, lesson_of
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.train import train_tokenizer
+from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
+from schemas.document import Document
+
+Given = tuple[Tokenised, Fitted]
+VOCABULARY = 16_384
+
+
+def documents(path: Path, family: str, cache: Path) -> Iterator[Document]:
+    spec = RepositorySpec(name="repository", path=str(path))
+    corpus = CorpusSpec(name="one", repositories=(spec,), history=HistorySpec())
+    for change in read_changes(resolve(spec, cache=cache), spec, corpus, Skips()):
+        yield from render(change, (family,)).documents
+
+
+def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokenizer, list[Given]]:
+    """What an objective is given, in memory."""
+    texts = [document.text for document in found]
+    tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=VOCABULARY).decode())
+    write_documents(found, folder)
+    files = sorted(folder.glob("part-*.parquet"))
+    tokenise_documents(files, tokenizer, folder)
+    policy = policy_of(found[0].family)
+    fitter = Fitter.of(tokenizer, row_length=row_length - 16, policy=policy)
+    given: list[Given] = []
+
+    def keep(document: Tokenised, fitted: Fitted) -> Fitted:
+        given.append((document, fitted))
+        return fitted
+
+    for _ in encode_documents(files, TokenStore.open(folder), fitter, teach=keep):
+        pass
+    return tokenizer, given
+
+
+def seconds(objective: str, tokenizer: Tokenizer, given: list[Given]) -> tuple[float, Counter[str]]:
+    teach, counts = taught_by(lesson_of(objective, tokenizer, variant=0)), Counter[str]()
+    begin = time.process_time()
+    for document, fitted in given:
+        for name, number in teach(document, replace(fitted)).taught:
+            counts[name] += number
+    return time.process_time() - begin, counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("repository", type=Path)
+    parser.add_argument("--family", default="v2_simple")
+    parser.add_argument("--row-length", type=int, default=4096)
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = list(
+            islice(documents(asked.repository, asked.family, Path(folder)), asked.documents)
+        )
+        tokenizer, given = fitted(found, asked.row_length, Path(folder))
+        tokens = sum(len(each.ids) for _, done in given for each in done.encodings)
+        encodings = sum(len(done.encodings) for _, done in given)
+        print(f"{len(found)} documents of {asked.family}, {encodings} encodings, {tokens:,} tokens")
+        names = [each for each in REVISIONS if each != "chat"]
+        rounds = [
+            {name: seconds(name, tokenizer, given) for name in names} for _ in range(asked.rounds)
+        ]
+        for name in names:
+            rate = tokens / statistics.median(each[name][0] for each in rounds) / 1e6
+            print(f"{name:12} {rate:6.1f} M tokens/s   {dict(rounds[0][name][1])}")
+
+
+if __name__ == "__main__":
+    main()
