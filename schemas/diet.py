@@ -3,9 +3,9 @@
 import math
 import re
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
@@ -147,8 +147,24 @@ class AdvanceWhen(Strict):
     val_bpb: StopsImproving | None = None
 
 
+def _complete_unless_it_extends(schema: dict[str, Any]) -> None:
+    """Let an editor ask for what is required only of a diet that extends no other."""
+    whole = {"properties": {"phases": {"items": {"required": [*REQUIRED_OF_A_PHASE]}}}}
+    schema["if"] = {"required": ["extends"]}
+    schema["else"] = {"required": schema.pop("required"), **whole}
+
+
+def _named(schema: dict[str, Any]) -> None:
+    schema["required"] = ["phase"]
+
+
+REQUIRED_OF_A_PHASE = ("phase", "portion", "servings")
+
+
 class DietPhase(Strict):
     """What a specialist eats in one phase, and when it may go on."""
+
+    model_config = ConfigDict(json_schema_extra=_named)
 
     phase: Name
     portion: Share
@@ -193,6 +209,12 @@ class Anneal(Strict):
 class Diet(Strict):
     """A diet file; `diets/*.yaml`."""
 
+    model_config = ConfigDict(json_schema_extra=_complete_unless_it_extends)
+
+    extends: str | None = None
+    """Another diet, by name or path, which itself extends none. What stands here takes the place of what
+    that says; `phases`, where given, is the whole list, and what an entry leaves out is that of the other's
+    phase of the same name."""
     specialist: Name
     why: str = ""
     phases_file: str = "phases"
@@ -211,6 +233,8 @@ class Diet(Strict):
     max_source_repetition: Annotated[float, Field(ge=1)] = 16.0
     seed: int = 17
     branch: Name | None = None
+    """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two
+    branches have alike are planned and trained once."""
     phases: Annotated[tuple[DietPhase, ...], Field(min_length=1)]
     anneal: Anneal | None = None
 

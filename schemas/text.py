@@ -50,10 +50,23 @@ def parse(model: type[Model], text: str, *, file: str, error: type[CurriculumErr
             faults are in one message, a line each.
     """
     source = read_yaml(text, file=file, error=error)
+    return validated(model, source.content, source.node, file=file, error=error)
+
+
+def validated(
+    model: type[Model], content: object, node: yaml.Node, *, file: str, error: type[CurriculumError]
+) -> Model:
+    """The model that `content` says; its faults are named by their lines in `node`.
+
+    What `node` doesn't hold, because the content was completed, is named by the line around it.
+
+    Raises:
+        CurriculumError: of the given kind, with all faults in one message, a line each.
+    """
     try:
-        return model.model_validate(source.content)
+        return model.model_validate(content)
     except ValidationError as invalid:
-        raise _all(_faults(invalid, source.node, model, file=file, error=error)) from None
+        raise _all(_faults(invalid, node, model, file=file, error=error)) from None
 
 
 def line_of(text: str, location: Location, *, file: str, error: type[CurriculumError]) -> int:

@@ -8,15 +8,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from curriculum.diets.extends import FIELD as EXTENDS
+from curriculum.diets.extends import merged
 from curriculum.diets.resolve import faults
 from schemas.diet import Diet, token_count
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec, PhasesSpec
-from schemas.text import line_of, nearest, parse
-from schemas.yaml_text import LARGEST_TEXT
+from schemas.text import line_of, nearest, parse, validated
+from schemas.yaml_text import LARGEST_TEXT, read_yaml
 
 PACKAGE = Path(__file__).parents[1]
 DIETS = PACKAGE / "diets"
+PATHS = ("phases_file", "corpus", "tokenizer")
+"""The fields of a diet that may hold one."""
 
 Phases = Mapping[str, PhaseSpec]
 """Phases by name, in the order of the curriculum; read-only."""
@@ -108,8 +112,7 @@ def load_diet(name_or_path: str, overrides: DietOverrides | None = None) -> Diet
     """
     file = _find(name_or_path, DIETS, diet_names(), kind="diet")
     text = _read(file)
-    diet = parse(Diet, text, file=str(file), error=DietError)
-    diet = diet.model_copy(update=dict(_anchored(diet, file.parent)))
+    diet = _diet(file, text)
     overrides = overrides or DietOverrides()
     if overrides.phases_file:
         diet = diet.model_copy(update={"phases_file": overrides.phases_file})
@@ -117,6 +120,51 @@ def load_diet(name_or_path: str, overrides: DietOverrides | None = None) -> Diet
         line = line_of(text, fault.location, file=str(file), error=DietError)
         raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
     return overrides.apply(diet)
+
+
+def _diet(file: Path, text: str) -> Diet:
+    """What a file says, with what the diet that it extends says beside."""
+    source = read_yaml(text, file=str(file), error=DietError)
+    content = dict(_anchored(source.content, file.parent))
+    if isinstance(source.content.get(EXTENDS), str):
+        parent = _parent(file, text, source.content)
+        content = merged(content, parent.model_dump(exclude_unset=True))
+    return validated(Diet, content, source.node, file=str(file), error=DietError)
+
+
+def _parent(file: Path, text: str, child: Mapping[str, Any]) -> Diet:
+    """The diet that a child extends.
+
+    Raises:
+        DietError: for one that isn't there, that extends another itself, or that the child can't be told
+            from: what both leave in a workspace would stand under one name.
+    """
+    where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
+    name = child[EXTENDS]
+    found = _find(
+        str(file.parent / Path(name).expanduser()) if _is_path(name) else name,
+        DIETS,
+        diet_names(),
+        kind="diet",
+    )
+    said = _read(found)
+    if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
+        raise DietError(
+            where,
+            f"extends = {name!r}",
+            cause=f"{found} extends another diet itself, and one level is all there is",
+            cure="Extend a diet that stands alone, or write this one out",
+        )
+    parent = _diet(found, said)
+    own = child.get("specialist", parent.specialist), child.get("branch", parent.branch)
+    if own == (parent.specialist, parent.branch):
+        raise DietError(
+            where,
+            f"extends = {name!r}",
+            cause=f"what both leave would stand under one name, {parent.specialist}",
+            cure="Give it a branch, such as `branch: wide`",
+        )
+    return parent
 
 
 def load_phases(name_or_path: str = "phases") -> Phases:
@@ -165,9 +213,8 @@ def _read(file: Path) -> str:
         ) from None
 
 
-def _anchored(diet: Diet, folder: Path) -> Iterator[tuple[str, str]]:
-    """The fields of a diet that hold paths, relative to its folder."""
-    for name in ("phases_file", "corpus", "tokenizer"):
-        value = getattr(diet, name)
-        if _is_path(value):
-            yield name, str(folder / Path(value).expanduser())
+def _anchored(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
+    """The fields of a diet; those that hold paths relative to its folder."""
+    for name, value in content.items():
+        is_path = name in PATHS and isinstance(value, str) and _is_path(value)
+        yield name, str(folder / Path(value).expanduser()) if is_path else value
