@@ -13,6 +13,7 @@ from schemas.corpus import CorpusSpec, HistorySpec
 WANTED = (
     Wanted(family="v2_simple", row_length=512),
     Wanted(family="v3_doxygen", row_length=1024),
+    Wanted(family="v3_doxygen", objective="fim", variant=1, row_length=1024),
 )
 
 

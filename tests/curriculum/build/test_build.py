@@ -125,11 +125,30 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
             assert in_rows + said["elided_bytes"] == total > 0
 
 
+def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
+    fim = next(each for each in built.rows if each.wanted.objective == "fim")
+    plain = next(each for each in built.rows if each.wanted == fim.wanted.held_out)
+    assert fim.val.key == plain.val.key
+    said: Any = fim.train.report_of("encode")
+    counts = said["objective"]
+    split = counts["psm"] + counts["spm"]
+    assert (
+        split + counts["unsplit_too_small"] + counts.get("unsplit_no_room", 0) == said["encodings"]
+    )
+    assert sum(counts[kind] for kind in ("body", "statement", "arguments", "random")) == split
+    assert split > 0.8 * said["encodings"]
+    assert 0.3 < counts["psm"] / split < 0.7
+    assert 0 < counts["random"] < split
+
+
 def test_the_checker_finds_nothing_to_object_to(workspace: Path, built: Built) -> None:
     report = check(workspace / "rows")
     assert report.faults == []
     assert report.rows > 50
-    assert report.files == 2 * len(built.rows) + 1
+    files = {
+        file for each in built.artefacts() for file in each.files() if each.manifest.stage == "rows"
+    }
+    assert report.files == len(files) > len(built.rows)
 
 
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path, make: Make, built: Built) -> None:

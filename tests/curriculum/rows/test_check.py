@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,29 @@ def test_rows_without_targets_keep_the_contract(tmp_path: Path, encodings: Any, 
     report = check(kit.write(tmp_path / "rows", encodings, store_targets=False).folder)
     assert report.num_faults == 0
     assert report.fallbacks == ["target_ids is not stored: derived from input_ids and loss_mask"]
+
+
+def moved(encodings: Any, overlap: int) -> list[Any]:
+    """With the second half of each text before the first, which ends `overlap` bytes behind its start."""
+    done = []
+    for each in encodings:
+        pieces = each.pieces.copy()
+        text = np.flatnonzero(pieces[:, 0] == 0)
+        if len(text) == 2:
+            pieces[text, 3:] = pieces[text[::-1], 3:]
+            pieces[text[1], 4] += overlap
+        done.append(replace(each, pieces=pieces))
+    return done
+
+
+def test_text_may_stand_in_another_order_but_not_twice(
+    tmp_path: Path, encodings: Any, kit: Any
+) -> None:
+    sound = check(kit.write(tmp_path / "sound", moved(encodings, 0)).folder)
+    assert sound.num_faults == 0
+    twice = check(kit.write(tmp_path / "twice", moved(encodings, 1)).folder)
+    assert {fault.rule for fault in twice.faults} == {Rule.COVERAGE}
+    assert twice.num_faults > len(encodings) / 2
 
 
 def test_foreign_rows_are_inferred_where_bos_marks_documents(written: Written) -> None:
