@@ -8,7 +8,7 @@ from rich.text import Text
 
 from curriculum.build import Built
 from curriculum.build.documents import documents_of
-from curriculum.build.selection import selection_of
+from curriculum.build.selection import kept_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
 from curriculum.diets.resolve import missing
@@ -233,10 +233,10 @@ def tokenizer(order: Order) -> None:
     with watching() as watch:
         team = Team(store=plan.store, workers=order.workers or 1, watch=watch)
         documents = documents_of(team, plan.corpus)
-        selection = selection_of(team, plan.corpus, documents)
+        kept = kept_of(team, plan.corpus, documents)
         wanted = Tokenizing(
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
         )
-        trained = tokenizer_of(team, wanted, documents, selection)
+        trained = tokenizer_of(team, wanted, documents, kept)
     plan.store.mark(f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

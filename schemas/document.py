@@ -245,7 +245,7 @@ DOCUMENT_SCHEMA = pa.schema(
 )
 """documents/…/part-*.parquet: one row a document, ordered as the history was read."""
 
-SELECTION_SCHEMA = pa.schema(
+KEPT_SCHEMA = pa.schema(
     [
         required("document_id", pa.string()),
         required("family", pa.string()),
@@ -256,6 +256,14 @@ SELECTION_SCHEMA = pa.schema(
         pa.field("evidence", pa.string()),
         required("lineage", pa.string()),
         required("split", pa.string()),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""selections/…/kept.parquet: a selection before domains are decided, sorted alike."""
+
+SELECTION_SCHEMA = pa.schema(
+    [
+        *KEPT_SCHEMA,
         required("domain", pa.string()),
         required("domain_rule", pa.string()),
     ],

@@ -1,7 +1,11 @@
 """Selections: the only place where the whole corpus is seen.
 
-One is made of the documents of files and decides the sides; each family of graphs has its own on top, so
-that rows of files never depend on what graphs say.
+    kept        what is kept, on which side of the split; tokenizers are trained on it
+    selection   the same with each document's domain; rows are made by it
+
+One pair is made of the documents of files and decides the sides; each family of graphs has its own on top,
+so that rows of files never depend on what graphs say. A changed rule of domains makes selections and rows
+anew, and neither documents nor tokens.
 """
 
 from collections.abc import Sequence
@@ -13,7 +17,9 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from curriculum.build.workers import Team
+from curriculum.corpus import decide, domains
 from curriculum.corpus.select import (
+    KEPT_NAME,
     REVISION,
     SELECTION_NAME,
     SIDES_NAME,
@@ -26,42 +32,80 @@ from schemas.corpus import CorpusSpec
 from schemas.progress import Progress
 
 
-def selection_of(
+def kept_of(
     team: Team,
     corpus: CorpusSpec,
     documents: Sequence[Artefact],
     *,
     known: Artefact | None = None,
 ) -> Artefact:
-    """What of the documents is kept, on which side, in which domain.
+    """What of the documents is kept, and on which side.
 
-    `known` is the selection whose sides hold; then the documents are those of one family of graphs.
+    `known` is what was kept of files, whose sides hold; then the documents are those of one family of
+    graphs.
     """
-    families = sorted({each.manifest.labels["family"] for each in documents})
     recipe = Recipe(
         stage="selections",
-        labels=(("corpus", corpus.name), *((("family", families[0]),) if known else ())),
+        labels=(*_labels(corpus, documents, of_graphs=known is not None), ("step", "kept")),
         revision=REVISION,
         config=ingredients(corpus),
         inputs=(
-            *((known.as_input("selection"),) if known else ()),
+            *((known.as_input("kept"),) if known else ()),
             *(each.as_input(title(each)) for each in documents),
         ),
     )
 
     def fill(drafts: Sequence[Draft]) -> None:
-        listed = [
-            DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
-            for each in documents
-        ]
         sides = known.path / SIDES_NAME if known else None
-        summary = select(listed, corpus, drafts[0].path, known=sides)
+        summary = select(_folders(documents), corpus, drafts[0].path, known=sides)
         drafts[0].report.update(summary.report())
 
+    return team.store.produce([recipe], fill)[0]
+
+
+def selection_of(
+    team: Team, corpus: CorpusSpec, documents: Sequence[Artefact], kept: Artefact
+) -> Artefact:
+    """What was `kept` of the documents, with the domain of each.
+
+    Raises:
+        CorpusError: for rules of domains that can't be used.
+    """
+    spec = domains.load_domains(corpus.domains)
+    labels = _labels(corpus, documents, of_graphs="family" in kept.manifest.labels)
+    recipe = Recipe(
+        stage="selections",
+        labels=labels,
+        revision=decide.REVISION,
+        config=domains.ingredients(spec),
+        inputs=(
+            kept.as_input("kept"),
+            *(each.as_input(title(each)) for each in documents),
+        ),
+    )
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        decided = decide.decide(_folders(documents), kept.path, spec, drafts[0].path)
+        drafts[0].report.update({**kept.manifest.report, **decided.report()})
+
     artefact = team.store.produce([recipe], fill)[0]
-    item = families[0] if known else corpus.name
+    item = dict(labels).get("family", corpus.name)
     team.watch(Progress(stage="selection", item=item, done=1, total=1, unit="tasks"))
     return artefact
+
+
+def _labels(
+    corpus: CorpusSpec, documents: Sequence[Artefact], *, of_graphs: bool
+) -> tuple[tuple[str, str], ...]:
+    family = [("family", documents[0].manifest.labels["family"])] if of_graphs else []
+    return (("corpus", corpus.name), *family)
+
+
+def _folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
+    return [
+        DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
+        for each in documents
+    ]
 
 
 def title(artefact: Artefact) -> str:
@@ -108,6 +152,21 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
         domains=tuple(names),
         document_ids=ids,
     )
+
+
+def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
+    """The ids of an artefact's documents that are kept on the train side."""
+    labels = documents.manifest.labels
+    wanted = [("family", labels["family"]), ("repository", labels["repository"])]
+    chosen = pq.read_table(
+        kept.path / KEPT_NAME,
+        columns=["document_id"],
+        partitioning=None,
+        filters=[
+            (name, "=", value) for name, value in (*wanted, ("keep", True), ("split", "train"))
+        ],
+    )
+    return {str(name) for name in chosen["document_id"].to_pylist()}
 
 
 def val_lineages(selection: Artefact) -> frozenset[str]:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from curriculum.build.selection import decisions, title
+from curriculum.build.selection import title, train_ids
 from curriculum.build.workers import Team
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import store as token_store
@@ -34,7 +34,7 @@ class Tokenizing:
 
 
 def tokenizer_of(
-    team: Team, tokenizing: Tokenizing, documents: Sequence[Artefact], selection: Artefact
+    team: Team, tokenizing: Tokenizing, documents: Sequence[Artefact], kept: Artefact
 ) -> Artefact:
     """The tokenizer artefact; one that is trained sees texts of the train side only.
 
@@ -43,10 +43,10 @@ def tokenizer_of(
     """
     given = Tokenizer.load(tokenizing.file, tokenizing.roles) if tokenizing.file else None
     texts = [each for each in documents if each.manifest.labels["family"] == TRAINED_ON]
-    recipe = _given(given) if given else _trained(tokenizing, texts, selection)
+    recipe = _given(given) if given else _trained(tokenizing, texts, kept)
 
     def fill(drafts: Sequence[Draft]) -> None:
-        tokenizer = given or _train(tokenizing, texts, selection)
+        tokenizer = given or _train(tokenizing, texts, kept)
         drafts[0].report.update(train.write_tokenizer(tokenizer, drafts[0].path))
 
     artefact = team.store.produce([recipe], fill)[0]
@@ -107,7 +107,7 @@ def _given(tokenizer: Tokenizer) -> Recipe:
     )
 
 
-def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], selection: Artefact) -> Recipe:
+def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], kept: Artefact) -> Recipe:
     return Recipe(
         stage="tokenizers",
         labels=(),
@@ -117,18 +117,17 @@ def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], selection: Artef
             **asdict(tokenizing.roles),
         },
         inputs=(
-            selection.as_input("selection"),
+            kept.as_input("kept"),
             *(each.as_input(title(each)) for each in texts),
         ),
         tools=train.TOOLS,
     )
 
 
-def _train(tokenizing: Tokenizing, texts: Sequence[Artefact], selection: Artefact) -> Tokenizer:
+def _train(tokenizing: Tokenizing, texts: Sequence[Artefact], kept: Artefact) -> Tokenizer:
     known: set[str] = set()
     for each in texts:
-        chosen = decisions(selection, each)
-        known.update(str(each, "ascii") for each in chosen.document_ids[chosen.kept & ~chosen.val])
+        known |= train_ids(kept, each)
     files = [file for each in texts for file in each.files()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from curriculum.corpus.domains import is_path, load_domains
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.text import parse
@@ -20,7 +21,8 @@ def load_corpus(name: str) -> CorpusSpec:
     Paths in it are absolute afterwards: `~` is the home folder, the rest is relative to the file.
 
     Raises:
-        CorpusError: if there is no such corpus, or with line and cure for each fault in the file.
+        CorpusError: if there is no such corpus, or with line and cure for each fault in the file or in
+            its rules of domains.
     """
     file = _file(name)
     try:
@@ -31,7 +33,11 @@ def load_corpus(name: str) -> CorpusSpec:
         ) from None
     corpus = parse(CorpusSpec, text, file=str(file), error=CorpusError)
     placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
-    return corpus.model_copy(update={"repositories": placed})
+    domains = corpus.domains
+    if is_path(domains):
+        domains = str(file.parent.absolute() / Path(domains).expanduser())
+    load_domains(domains)
+    return corpus.model_copy(update={"repositories": placed, "domains": domains})
 
 
 def corpus_names() -> list[str]:

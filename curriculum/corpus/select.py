@@ -1,7 +1,8 @@
-"""What of a corpus is kept, on which side of the split, in which domain: seen as a whole, decided once.
+"""What of a corpus is kept, on which side of the split: seen as a whole, decided once.
 
 No text is read: ids, lineages, times and provenance are enough. Sides go by lineage (split.py); the same
-text in two repositories is kept in the one that the corpus names first.
+text in two repositories is kept in the one that the corpus names first. Domains come after (decide.py), so
+that another rule for them moves nothing here.
 
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.
@@ -26,15 +27,14 @@ from curriculum.corpus.split import (
 )
 from curriculum.corpus.touched import touched_files
 from schemas.corpus import CorpusSpec
-from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
+from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
 
-REVISION = 2
-"""Raised when the same documents give another selection."""
-SELECTION_NAME, SIDES_NAME = "selection.parquet", "sides.parquet"
+REVISION = 3
+"""Raised when the same documents are kept or split otherwise."""
+KEPT_NAME, SELECTION_NAME, SIDES_NAME = "kept.parquet", "selection.parquet", "sides.parquet"
 GRAPHS = "graphs"
 """Stands for the families that are made of whole commits: their documents lie on one side only where all
 files whose functions a commit changed do, so val needs files that some commits changed alone."""
-DOMAIN = "general"
 ROWS_PER_GROUP = 100_000
 KEY = ("family", "repository", "document_id")
 
@@ -84,7 +84,7 @@ def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
 def select(
     documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path, *, known: Path | None = None
 ) -> Summary:
-    """Write the selection of all `documents` and the sides of their files into `folder`.
+    """Write which `documents` are kept and the sides of their files into `folder`.
 
     `known` are the sides that an earlier selection decided: they stay, and only files that it has never
     seen get one, that of a known file of the same bytes, else by their hash.
@@ -102,7 +102,7 @@ def select(
     else:
         sides = _extended(rows, pl.read_parquet(known), corpus)
     decided = _decide(listed, sides, list(order))
-    _write(decided, SELECTION_SCHEMA, folder / SELECTION_NAME)
+    _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
     return _summary(decided, joined)
 
@@ -261,8 +261,6 @@ def _decide(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) 
         .then(pl.col("oldest"))
         .when(duplicate)
         .then(names.gather(pl.col("first"))),
-        domain=pl.lit(DOMAIN),
-        domain_rule=pl.lit("every document"),
     ).sort(KEY)
 
 

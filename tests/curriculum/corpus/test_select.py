@@ -8,7 +8,7 @@ import pytest
 
 from curriculum.corpus.select import (
     GRAPHS,
-    SELECTION_NAME,
+    KEPT_NAME,
     SIDES_NAME,
     DocumentsOf,
     Summary,
@@ -17,7 +17,7 @@ from curriculum.corpus.select import (
 )
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA, Document, Part, Provenance, Span
+from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Provenance, Span
 
 
 def document(
@@ -88,7 +88,7 @@ def chosen(
     target = folder / name
     target.mkdir()
     summary = select(given, corpus, target, known=known)
-    return pl.read_parquet(target / SELECTION_NAME), summary
+    return pl.read_parquet(target / KEPT_NAME), summary
 
 
 def sides(frame: pl.DataFrame) -> dict[str, str]:
@@ -100,10 +100,9 @@ FILES = [document("r", f"f{i}.cc", f"text {i}") for i in range(40)]
 
 def test_a_selection_has_its_schema_and_order(tmp_path):
     frame, summary = chosen(tmp_path, corpus_of("r"), *reversed(FILES))
-    written = pq.read_schema(tmp_path / "s" / SELECTION_NAME)
-    assert written.equals(SELECTION_SCHEMA, check_metadata=True)
+    written = pq.read_schema(tmp_path / "s" / KEPT_NAME)
+    assert written.equals(KEPT_SCHEMA, check_metadata=True)
     assert frame.equals(frame.sort("family", "repository", "document_id"))
-    assert frame["domain"].unique().to_list() == ["general"]
     assert (summary.documents, summary.kept, summary.joined) == (40, 40, ())
     assert 0 < summary.val < 40
     assert summary.report()["val"] == summary.val
@@ -112,9 +111,7 @@ def test_a_selection_has_its_schema_and_order(tmp_path):
 def test_a_selection_is_the_same_whatever_the_order_of_its_input(tmp_path):
     chosen(tmp_path, corpus_of("r"), *FILES, name="a")
     chosen(tmp_path, corpus_of("r"), *reversed(FILES), name="b")
-    assert (tmp_path / "a" / SELECTION_NAME).read_bytes() == (
-        tmp_path / "b" / SELECTION_NAME
-    ).read_bytes()
+    assert (tmp_path / "a" / KEPT_NAME).read_bytes() == (tmp_path / "b" / KEPT_NAME).read_bytes()
 
 
 def test_the_side_of_a_file_is_that_of_its_hash_in_every_family(tmp_path):
