@@ -35,13 +35,13 @@ def test_a_diet_is_explained_with_what_this_version_does_not_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("curriculum.diets.resolve.BUILDABLE_OBJECTIVES", ("causal",))
-    shipped = load_diet("algorithms")
+    shipped = load_diet("templates.demo")
     graph = shipped.phases[1]
     asked = graph.servings[0].model_copy(update={"objective": "fim"})
     changed = graph.model_copy(update={"servings": (asked, *graph.servings[1:])})
     phases = (shipped.phases[0], changed, *shipped.phases[2:])
     diet = shipped.model_copy(update={"phases": phases})
-    tree = explain_diet(diet, resolve(diet, load_phases()))
+    tree = explain_diet(diet, resolve(diet, load_phases(diet.phases_file)))
     assert [each.title for each in tree.branches] == [
         "syntax",
         "file_graph",
@@ -49,10 +49,10 @@ def test_a_diet_is_explained_with_what_this_version_does_not_build(
         "structure",
         "anneal",
     ]
-    assert sum(each.tokens for each in tree.branches) == tree.tokens == 200_000_000
+    assert sum(each.tokens for each in tree.branches) == tree.tokens == 400_000
     assert tree.branches[0].note == ""
     assert tree.branches[1].note == "not built by this version: objective fim"
-    assert any("v4_context_graph fim at 16384" in line for line in lines(tree))
+    assert any("v4_context_graph fim at 1024" in line for line in lines(tree))
 
 
 def test_a_plan_is_explained_down_to_its_domains(
