@@ -1,9 +1,25 @@
 """A lesson between fitting and structure: what joins objectives to encodings."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from curriculum.build.row_sources import Wanted
+from curriculum.build.tokens import Tokenizing
 from curriculum.encode import Fitted, Teach, Tokenised
-from curriculum.objectives import Document, Lesson
+from curriculum.objectives import Document, Lesson, lesson_of
+from curriculum.tokens.codec import Tokenizer
+
+
+def check_lessons(tokenizing: Tokenizing, wanted: Iterable[Wanted]) -> None:
+    """Pass if a given tokenizer has what the objectives need, before anything is read; a trained one has.
+
+    Raises:
+        TokenizerError: for the first that it can't serve.
+    """
+    if tokenizing.file:
+        tokenizer = Tokenizer.load(tokenizing.file, tokenizing.roles)
+        for objective in sorted({each.objective for each in wanted}):
+            lesson_of(objective, tokenizer, variant=0)
 
 
 def taught_by(lesson: Lesson) -> Teach:
