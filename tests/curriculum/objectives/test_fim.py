@@ -289,3 +289,21 @@ def test_what_grows_past_its_reserve_stays_as_it_is(byte_level: Tokenizer, kit: 
 def test_a_tokenizer_without_sentinels_is_refused_with_a_cure(kit: Any) -> None:
     with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Train a tokenizer"):
         lesson_of("fim", kit.tokenizer_of(sentinels=False), variant=0)
+
+
+def test_characters_of_several_tokens_are_never_cut(byte_level: Tokenizer, kit: Any) -> None:
+    """A line without an end, of characters of four tokens each, is divided between them, and split so."""
+    text = "𝄞é" * 60 + "\n"
+    part = flat.Part(kind="code", start=0, end=len(text.encode()))
+    document = dataclasses.replace(v3(), text=text, parts=(part,), spans=())
+    encodings = kit.encoded(document, byte_level, 40)
+    assert len(encodings) > 9
+    for encoding in encodings:
+        for variant in range(30):
+            taught = lesson_of("fim", byte_level, variant=variant).teach(
+                encoding, kit.known(document)
+            )
+            for kind, start, end, _, _ in taught.encoding.pieces.tolist():
+                if kind == TEXT_PIECE:
+                    ids = taught.encoding.ids[start:end].tolist()
+                    assert set(byte_level.decode_bytes(ids).decode()) <= set(text)
