@@ -100,7 +100,8 @@ def _produce(
         tokenizer = load_tokenizer(sources.tokenizer)
         spool = drafts[0].path / "spool"
         spool.mkdir()
-        spooled = _spool(sources, wanted, tokenizer, spool, anchor=splits == ("anchor",))
+        lacking = {_split_of(draft) for draft in drafts}
+        spooled = _spool(sources, wanted, tokenizer, spool, lacking)
         for draft in drafts:
             _write(draft, spooled, sources, wanted, tokenizer)
         shutil.rmtree(spool)
@@ -180,8 +181,9 @@ class _Sorting:
 
 
 def _spool(
-    sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, *, anchor: bool
+    sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
 ) -> _Spooled:
+    """Spool what goes to the splits that lack."""
     policy = encode.policy_of(wanted.flat_family)
     lesson = lesson_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - lesson.reserve
@@ -189,7 +191,8 @@ def _spool(
     selection, sorting = sources.selected(wanted), _Sorting()
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
-    within = _anchored(sources, wanted, chosen) if anchor else None
+    anchor = "anchor" in lacking
+    asked = _anchored(sources, wanted, chosen) if anchor else _kept(chosen, lacking)
     with Spool(folder, structured=structured) as spool:
         for at, source in enumerate(sources.of(wanted)):
             picked = chosen[at]
@@ -197,7 +200,7 @@ def _spool(
                 source.documents.files(),
                 TokenStore.open(source.tokens.path),
                 fitter,
-                kept=picked.kept if within is None else within[at],
+                kept=asked[at],
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
@@ -223,6 +226,12 @@ def _split(picked: Decisions, row: int, anchor: bool) -> Split:
 
 def _domain(picked: Decisions, row: int) -> str:
     return picked.domains[int(picked.domain[row])]
+
+
+def _kept(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
+    """By artefact, the kept documents of some splits."""
+    train, val = "train" in lacking, "val" in lacking
+    return [each.kept & np.where(each.val, val, train) for each in chosen]
 
 
 def _anchored(
