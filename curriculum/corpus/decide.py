@@ -35,7 +35,7 @@ class Decided:
     """What the kept documents are: (repository, domain, …) and (rule, domain, …), and warnings."""
 
     sizes: pl.DataFrame
-    """repository, domain, documents, bytes, code_bytes, comment_bytes; sorted."""
+    """repository, domain, documents, val (documents of them), bytes, code_bytes, comment_bytes; sorted."""
     rules: pl.DataFrame
     """rule, domain, holds, decides; in the order of the rules."""
 
@@ -81,7 +81,9 @@ def decide(
     200 MB/s a core, and 100 bytes of memory a document.
     """
     judged = pl.concat([_judged(each, spec) for each in documents]).collect(engine="streaming")
-    first = judged.sort(*KEY, "timestamp", "lineage").unique(KEY, keep="first", maintain_order=True)
+    first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
+        KEY, keep="first", maintain_order=True
+    )
     chosen = pl.read_parquet(kept / KEPT_NAME).join(
         first.drop("lineage", "timestamp"),
         on=KEY,
@@ -128,17 +130,10 @@ def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
 
 def _code(documents: DocumentsOf) -> pl.LazyFrame:
     """What rules may ask of each document, its code among it; `whole` where it isn't a deleted file's."""
-    part, source = pl.element().struct, pl.col("provenance").list
+    part = pl.element().struct
     is_code = part.field("kind").is_in(["code", "target"]) & (part.field("source") >= 0)
-    code = pl.col("parts").list.eval(pl.element().filter(is_code))
-    changes = pl.col("parts").list.eval(
-        pl.element().filter(part.field("kind") == "changes").struct.field("start")
-    )
-    sizes = part.field("end") - part.field("start")
-    largest = code.list.eval(part.field("source").sort_by(sizes, descending=True)).list.first()
-    start = pl.coalesce(
-        code.list.eval(part.field("start")).list.min(), changes.list.min(), pl.lit(0)
-    )
+    code = _starts(is_code)
+    start = pl.coalesce(code, _starts(part.field("kind") == "changes"), pl.lit(0))
     return (
         pl.scan_parquet(documents.path / "part-*.parquet", hive_partitioning=False)
         .select(
@@ -148,13 +143,27 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
             "timestamp",
             "lineage",
             pl.col("num_bytes").cast(pl.Int64).alias("bytes"),
-            source.get(largest.fill_null(0), null_on_oob=True).struct.field("path"),
+            _path(),
             pl.col("text").cast(pl.Binary).bin.slice(start).cast(pl.String).alias(CODE),
             pl.lit(documents.repository).alias("repository"),
-            largest.is_not_null().alias("whole"),
+            code.is_not_null().alias("whole"),
         )
         .with_columns(num_bytes=pl.col(CODE).str.len_bytes().cast(pl.Int64))
     )
+
+
+def _starts(wanted: pl.Expr) -> pl.Expr:
+    """Where the first of the wanted parts begins; null where there is none."""
+    starts = pl.element().filter(wanted).struct.field("start")
+    return pl.col("parts").list.eval(starts).list.first()
+
+
+def _path() -> pl.Expr:
+    """The path of the document's lineage at its commit: of the first source that is of that lineage."""
+    lineages = pl.col("provenance").list.eval(pl.element().struct.field("lineage"))
+    own = pl.concat_list("lineage", lineages).list.eval(pl.element() == pl.element().first())
+    source = pl.col("provenance").list.get(own.list.slice(1).list.arg_max())
+    return source.struct.field("path").alias("path")
 
 
 def _comment_bytes() -> pl.Expr:
@@ -183,6 +192,7 @@ def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> Decided:
         kept.group_by("repository", "domain")
         .agg(
             pl.len().cast(pl.Int64).alias("documents"),
+            (pl.col("split") == "val").sum().cast(pl.Int64).alias("val"),
             pl.col("bytes", "code_bytes", "comment_bytes").sum(),
         )
         .sort("repository", "domain")
@@ -202,6 +212,7 @@ def _measures(line: dict[str, int]) -> dict[str, JsonValue]:
     """Documents, bytes, and the share of comments in the bytes of code."""
     return {
         "documents": line["documents"],
+        "val": line["val"],
         "bytes": line["bytes"],
         "code_bytes": line["code_bytes"],
         "comment_bytes": line["comment_bytes"],
