@@ -9,7 +9,7 @@ from dataclasses import replace
 import polars as pl
 from pydantic import JsonValue
 
-from curriculum.diets.demand import Stratum, Taken, demand
+from curriculum.diets.demand import Stratum, Taken, demand, without_rows
 from curriculum.diets.plan import Planner, Totals, within, write_plan
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.diets.sources import Draw, source_repetition, warning
@@ -214,6 +214,7 @@ def _report(
         f"{stratum.title}: share {stratum.share:.4f} was renormalised to {stratum.served:.4f}"
         for stratum in cut
     ] + [f"{phase.servings[at].title}: there is no row of it" for at in sorted(unserved)]
+    warnings += without_rows(phase, strata)
     return MixtureReport(
         slot_length=phase.slot_length,
         slots=totals.slots,

@@ -1,7 +1,7 @@
 """What is asked of each stratum, held against what there is."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.diets.supply import Supply
-from schemas.errors import MixtureError
+from schemas.errors import DietError, MixtureError
+from schemas.text import nearest
 
 Taken = Mapping[tuple[str, str], int]
 """Rows that earlier plans took, by (rows key, domain)."""
@@ -71,9 +72,10 @@ def demand(
     """The strata of a phase, by serving and domain; their `served` sum to 1.
 
     `supplies` hold the training rows of each serving, in the servings' order: one of each variant.
+    A domain that has no rows has no stratum, whatever its factor.
 
     Raises:
-        MixtureError: for a domain that has no rows, and for a stratum of which more is asked than
+        MixtureError: for a serving that has no rows, and for a stratum of which more is asked than
             max_repetition times what there is, unless the phase renormalises its shares.
     """
     assert len(supplies) == len(phase.servings)
@@ -97,18 +99,36 @@ def demand(
     return _within_supply(phase, strata)
 
 
+def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
+    """What a diet asks of domains of which there is no row, a sentence each."""
+    for serving in phase.servings:
+        there = {each.domain for each in strata if each.serving.index == serving.index}
+        for name, factor in serving.domains:
+            if factor and name not in {"*", *there}:
+                yield f"{serving.title}: no row is of domain {name}, so its factor {factor:g} is idle"
+
+
+def check_domains(phases: Sequence[ResolvedPhase], known: Collection[str]) -> None:
+    """Refuse a factor for a domain that no rule of the corpus gives.
+
+    Raises:
+        DietError: with the likely name, or all that there are.
+    """
+    for phase in phases:
+        for serving in phase.servings:
+            for name in sorted({name for name, _ in serving.domains} - {"*", *known}):
+                raise DietError(
+                    f"phase {phase.name}: {serving.title}",
+                    f"domains.{name}",
+                    cause="the corpus has no such domain",
+                    cure=nearest(name, known),
+                )
+
+
 def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
     """A serving's domains: tokens of each in proportion to what there is times its factor."""
     factors = dict(serving.domains)
     domains = sorted({domain for supply in supplies for domain in supply.domains})
-    unknown = sorted(set(factors) - {"*", *domains})
-    if unknown:
-        raise MixtureError(
-            serving.title,
-            f"domains.{unknown[0]}",
-            cause="no row is of that domain",
-            cure=f"There are: {', '.join(domains) or 'none'}",
-        )
     rest = factors.get("*", 1.0)
     variants = {name: _variants(supplies, name, taken) for name in domains}
     weights = {name: _mean_tokens(variants[name]) * factors.get(name, rest) for name in domains}

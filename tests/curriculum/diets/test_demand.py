@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curriculum.diets.demand import Stratum, demand
+from curriculum.diets.demand import Stratum, check_domains, demand, without_rows
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.diets.supply import Supply
-from schemas.errors import MixtureError
+from schemas.errors import DietError, MixtureError
 
 Make = Callable[..., Any]
 
@@ -47,12 +47,29 @@ def test_a_factor_of_zero_leaves_a_domain_out(serving: Make, phase: Make) -> Non
     assert (stratum.domain, stratum.share) == ("templates", 1.0)
 
 
-def test_a_domain_that_has_no_rows_is_named_with_those_there_are(
+def test_a_domain_without_rows_is_warned_of_and_takes_nothing(serving: Make, phase: Make) -> None:
+    one = serving(domains=(("*", 1.0), ("nothing", 0.0), ("tests", 2.0)))
+    resolved = phase(one, tokens=10)
+    (stratum,) = strata = of_one_variant(resolved, [supply(other=[90])])
+    assert (stratum.domain, stratum.share) == ("other", 1.0)
+    (said,) = without_rows(resolved, strata)
+    assert said.endswith("no row is of domain tests, so its factor 2 is idle")
+
+
+def test_a_serving_of_domains_without_rows_alone_is_empty(serving: Make, phase: Make) -> None:
+    one = serving(domains=(("*", 0.0), ("tests", 1.0)))
+    with pytest.raises(MixtureError, match="there is no row of it"):
+        of_one_variant(phase(one, tokens=10), [supply(other=[90])])
+
+
+def test_a_domain_that_no_rule_gives_is_refused_with_the_likely_one(
     serving: Make, phase: Make
 ) -> None:
-    one = serving(domains=(("tests", 2.0),))
-    with pytest.raises(MixtureError, match=r"domains\.tests; no row .* There are: other"):
-        of_one_variant(phase(one, tokens=10), [supply(other=[90])])
+    known = ("testing", "templates", "general")
+    check_domains([phase(serving(domains=(("*", 1.0), ("testing", 2.0))), tokens=10)], known)
+    wrong = phase(serving(domains=(("testng", 2.0),)), tokens=10)
+    with pytest.raises(DietError, match=r"domains\.testng; .* Did you mean 'testing'"):
+        check_domains([wrong], known)
 
 
 def test_slots_come_as_often_as_their_share_needs_at_their_fill(serving: Make, phase: Make) -> None:
