@@ -12,6 +12,7 @@ from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Store
+from flows.continuing import Middle, middle_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import DietError
@@ -42,6 +43,9 @@ class Order:
     configure: bool = False
     """Whether cmake may make compilation databases that lack."""
     workers: int | None = None
+    continue_run: str | None = None
+    """A run to go on from in its middle, by path or key."""
+    at_step: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +59,8 @@ class Course:
     phases: tuple[ResolvedPhase, ...]
     specs: Phases
     overrides: tuple[tuple[str, str], ...]
+    middle: Middle | None = None
+    """Where in a run the course goes on, if it doesn't begin at its first phase."""
     planned: dict[str, Artefact] = field(default_factory=dict)
     """What a dry walk would leave, by the name of its mark."""
 
@@ -75,6 +81,10 @@ class Course:
         for error in missing(found):
             raise error
         return found
+
+    def goes_on_in(self, phase: ResolvedPhase) -> Middle | None:
+        """The checkpoint that a phase goes on from in its middle."""
+        return self.middle if self.middle and self.middle.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
         """The phases that come before one and that this version can build."""
@@ -126,15 +136,39 @@ def course(order: Order, *, dry: bool = False) -> Course:
     preset(diet.model)
     corpus = _corpus(order, diet)
     _know_repositories(phases, corpus)
+    store = Store(order.home, dry=dry)
     return Course(
         order=order,
-        store=Store(order.home, dry=dry),
+        store=store,
+        middle=_middle(order, store, phases),
         diet=diet,
         corpus=corpus,
         phases=phases,
         specs=specs,
         overrides=tuple(sorted({**overrides.recorded, **_recorded(order)}.items())),
     )
+
+
+def _middle(order: Order, store: Store, phases: Sequence[ResolvedPhase]) -> Middle | None:
+    if order.continue_run is None:
+        if order.at_step is not None:
+            raise DietError(
+                "--at-step",
+                order.at_step,
+                cause="it says where in a run to go on, and no run is named",
+                cure="Give --continue RUN",
+            )
+        return None
+    middle = middle_of(store, order.continue_run, order.at_step)
+    names = [each.name for each in phases]
+    if middle.job.phase not in names:
+        raise DietError(
+            "--continue",
+            order.continue_run,
+            cause=f"it is a run of {middle.job.phase}, which the diet doesn't list",
+            cure=f"Its phases: {', '.join(names)}",
+        )
+    return middle
 
 
 def _at_length(
@@ -196,5 +230,7 @@ def _recorded(order: Order) -> dict[str, str]:
         "max_commits": order.max_commits,
         "versions_per_path": order.versions_per_path,
         "row_length": order.row_length,
+        "continue": order.continue_run,
+        "at_step": order.at_step,
     }
     return {name: str(value) for name, value in changed.items() if value is not None}

@@ -12,6 +12,8 @@ from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import mix
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Recipe
+from curriculum.store.recipe import KEY_DIGITS
+from flows.continuing import continued
 from flows.course import Course
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError
@@ -67,6 +69,7 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
     """The plan of a phase: which rows its specialist sees, in which order."""
     resolved = course.phase(phase)
     previous = [course.current("mixtures", each) for each in course.before(resolved)]
+    middle = course.goes_on_in(resolved)
     mixture = mix(
         course.store,
         course.diet,
@@ -74,6 +77,7 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
         [[built.rows_of(each).train for each in variants] for variants in _wanted(resolved)],
         tokens_per_step=_tokens_per_step(course),
         previous=[each for each in previous if each],
+        continued=continued(course.store, middle) if middle else None,
         documents=None if built.selection.planned else _lineages(built),
     )
     course.keep("mixtures", resolved, mixture)
@@ -96,7 +100,7 @@ def train_phase(
         JobError: where the phase before has no run yet, training failed, or it was told to stop.
     """
     resolved = course.phase(phase)
-    previous = _previous(course, resolved)
+    previous = None if course.goes_on_in(resolved) else _previous(course, resolved)
     if course.store.dry and (mixture.planned or (previous and previous.planned)):
         return _planned_run(course, resolved, mixture)
     run = _train(course, resolved, built, mixture, previous, again=new_attempt, watch=watch)
@@ -118,7 +122,14 @@ def _train(
     from curriculum.train.job import Ingredients, make_job
     from curriculum.train.run import finished, train
 
-    store = course.store
+    store, middle = course.store, course.goes_on_in(resolved)
+    if middle and middle.job.tokenizer.key != built.tokenizer.key:
+        raise JobError(
+            f"phase {resolved.name}",
+            f"tokenizer {built.tokenizer.key[:KEY_DIGITS]}",
+            cause=f"the run was trained with another one, {middle.job.tokenizer.key[:KEY_DIGITS]}",
+            cure="Keep corpus and tokenizer of the diet, or begin anew",
+        )
     job = make_job(
         course.diet,
         resolved.name,
@@ -129,6 +140,7 @@ def _train(
             rows=tuple(built.rows_of(each).train for each in _data_sets(resolved)),
             tokenizer=built.tokenizer,
             previous=previous,
+            middle=middle.checkpoint if middle else None,
         ),
         evaluations=_evaluations(course, resolved, built),
         overrides=dict(course.overrides),

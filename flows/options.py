@@ -50,6 +50,8 @@ Specialist = Annotated[
         help="Whose diet is served: a name, or the path of a diet's YAML.", show_default=False
     ),
 ]
+NAMES = {"continue_run": ["--continue"]}
+"""Of options whose fields can't be named so."""
 P = ParamSpec("P")
 
 
@@ -82,7 +84,7 @@ def _order_options() -> Iterator[inspect.Parameter]:
 def _change_options() -> Iterator[inspect.Parameter]:
     for name, field in Changes.model_fields.items():
         # A switch says its one name: a column of --no-… would cut the longer names short.
-        names = [f"--{name}"] if field.annotation is bool else []
+        names = [f"--{name}"] if field.annotation is bool else NAMES.get(name, [])
         option = typer.Option(*names, help=field.description, show_default=False)
         kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
         yield _parameter(name, kind)

@@ -1,5 +1,6 @@
 """`curriculum build`, `mix` and `train`: the doors without Prefect, and what they say when they are done."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -30,13 +31,16 @@ from schemas.progress import Watch, unwatched
 def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iterator[str]:
     """The phases to go through: the one that was named, or all that this version can build.
 
+    A course that goes on in the middle of a phase begins with that one.
+
     Raises:
         DietError: for a phase that the diet hasn't, or a named one that can't be built.
     """
     if phase is not None:
         yield plan.phase(phase).name
         return
-    for each in plan.phases:
+    first = plan.middle.job.phase if plan.middle else plan.phases[0].name
+    for each in itertools.dropwhile(lambda each: each.name != first, plan.phases):
         reasons = missing(each)
         if reasons:
             skip(f"{each.name} is skipped: {reasons[0].value}; {reasons[0].cause}")

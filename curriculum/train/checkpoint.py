@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from curriculum.model.decoder import Decoder
+from curriculum.store.recipe import digest
 from curriculum.train.disk import flush, write_text
 from curriculum.train.metrics import say
 from schemas.errors import JobError
@@ -103,6 +104,12 @@ def damage(checkpoint: Path) -> str | None:
         if not path.is_file() or _record(path) != record:
             return f"{record.name} isn't what was written"
     return None
+
+
+def content_of(checkpoint: Path) -> str:
+    """What a checkpoint is: a digest of its files; 64 hex digits."""
+    manifest = CheckpointManifest.model_validate_json((checkpoint / MANIFEST_NAME).read_text())
+    return digest([[record.name, record.sha256] for record in manifest.files])
 
 
 def resume(checkpoint: Path, learner: Learner) -> TrainerState:

@@ -12,9 +12,10 @@ import torch
 
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
+from curriculum.train.checkpoint import content_of
 from curriculum.train.directory import JOB, read_job, read_report
 from curriculum.train.run import run_recipe
-from schemas.diet import Diet, DietPhase
+from schemas.diet import AdvanceWhen, Diet, DietPhase
 from schemas.errors import JobError
 from schemas.job import (
     Backend,
@@ -39,13 +40,17 @@ SHORTEST_BETWEEN_CHECKPOINTS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ingredients:
-    """The published artefacts that a job reads; `previous` is the finished run that it carries on."""
+    """The published artefacts that a job reads; `previous` is the finished run that it carries on.
+
+    `middle` is a checkpoint of any run, which it carries on instead.
+    """
 
     workspace: Path
     plan: Artefact
     rows: tuple[Artefact, ...]
     tokenizer: Artefact
     previous: Artefact | None = None
+    middle: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +131,7 @@ def make_job(
         evaluations=_evaluations(evaluations, before),
         evaluate_every=max(mixture.steps // EVALUATIONS, 1),
         checkpoint_every=_between_checkpoints(mixture.steps),
-        advance_when=None if phase_name == ANNEAL else eats.advance_when,
+        advance_when=None if phase_name == ANNEAL else _gate(eats.advance_when, mixture),
         require=eats.require,
         overrides=dict(overrides or {}),
     )
@@ -274,13 +279,29 @@ def _between_checkpoints(steps: int) -> int:
     return int(np.clip(steps // 10, SHORTEST_BETWEEN_CHECKPOINTS, LONGEST_BETWEEN_CHECKPOINTS))
 
 
+def _gate(rule: AdvanceWhen | None, mixture: MixtureReport) -> AdvanceWhen | None:
+    """The rule of a phase; one that goes on has counted some of its tokens already."""
+    if rule is None or rule.min_tokens is None or mixture.continued is None:
+        return rule
+    left = max(rule.min_tokens - mixture.continued.tokens, 1)
+    return rule.model_copy(update={"min_tokens": left})
+
+
 def _previous_job(ingredients: Ingredients) -> Job | None:
     previous = ingredients.previous
+    if ingredients.middle is not None:
+        return read_job(ingredients.middle.parents[1] / JOB)
     return read_job(previous.path / JOB) if previous is not None else None
 
 
 def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
-    previous = ingredients.previous
+    previous, middle = ingredients.previous, ingredients.middle
+    if middle is not None:
+        return CheckpointRef(
+            run_key=read_job(middle.parents[1] / JOB).run_key,
+            run_content=content_of(middle),
+            path=_relative(middle, ingredients.workspace),
+        )
     if previous is None:
         return None
     return CheckpointRef(
