@@ -60,16 +60,22 @@ class Decided:
         }
 
     def warnings(self) -> Iterator[str]:
-        """Rules that tell no document from another, with counts."""
+        """Rules that tell no document from another, with counts; a sentence a kind."""
         documents = int(self.sizes["documents"].sum())
-        for rule, domain, holds, decides in self.rules.iter_rows():
-            if documents and not holds:
-                yield f"rule {rule!r} ({domain}) holds for none of {documents:,} documents"
-            elif holds == documents and documents:
-                yield f"rule {rule!r} ({domain}) holds for all {documents:,} documents"
-            elif holds and not decides:
-                some = f"{holds:,} of {documents:,} documents"
-                yield f"rule {rule!r} ({domain}) holds for {some}, and rules before it decide them all"
+        holds = pl.col("holds")
+        kinds = (
+            (f"hold for none of {documents:,} documents", holds == 0),
+            (f"hold for all {documents:,} documents", holds == documents),
+            (
+                "hold where rules before them decide",
+                (holds > 0) & (holds < documents) & (pl.col("decides") == 0),
+            ),
+        )
+        for problem, which in kinds if documents else ():
+            found = self.rules.filter(which).iter_rows()
+            listed = [f"{rule} ({domain}, {number:,})" for rule, domain, number, _ in found]
+            if listed:
+                yield f"rules of domains that {problem}: {', '.join(listed)}"
 
 
 def decide(

@@ -241,9 +241,9 @@ def test_rules_that_tell_nothing_apart_are_warned_of_with_counts(tmp_path):
     documents = [file(LOOP * 5), file(PLAIN, path="b.cc"), file(NEW, path="c.cc")]
     _, counted = decided(tmp_path, *documents, spec=replace_rules(SPEC, rules))
     assert list(counted.warnings()) == [
-        "rule 'path' (tests) holds for none of 3 documents",
-        "rule 'everything' (all) holds for all 3 documents",
-        "rule 'too late' (busy) holds for 1 of 3 documents, and rules before it decide them all",
+        "rules of domains that hold for none of 3 documents: path (tests, 0)",
+        "rules of domains that hold for all 3 documents: everything (all, 3)",
+        "rules of domains that hold where rules before them decide: too late (busy, 1)",
     ]
 
 
