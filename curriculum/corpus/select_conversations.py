@@ -1,0 +1,127 @@
+"""Which conversations are kept, and on which side of the split: apart from all that is made of code.
+
+Equal conversations are kept once, in the source that the corpus names first. Those that share an id, or a
+text under several ids, lie on one side.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+from pydantic import JsonValue
+
+from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
+from curriculum.corpus.split import Lineage, clusters, held_out
+from schemas.corpus import CorpusSpec
+from schemas.document import CHAT_FAMILY, SELECTION_SCHEMA, SIDES_SCHEMA
+
+REVISION = 1
+"""Raised when the same conversations give another selection."""
+DOMAIN = "chat"
+_PLACE = ("document_id", "order")
+
+
+def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
+    """What of a corpus decides the selection, beside its conversations."""
+    return {
+        "conversations": [each.name for each in corpus.conversations],
+        "val_fraction": corpus.val_fraction,
+    }
+
+
+def select_conversations(
+    documents: Sequence[DocumentsOf], corpus: CorpusSpec, folder: Path
+) -> Summary:
+    """Write the selection of all conversations and the sides of their lineages into `folder`.
+
+    Memory: some 200 bytes a conversation.
+    """
+    rows = _rows(documents)
+    listed = (
+        rows.group_by(_PLACE)
+        .agg(pl.col("lineage", "repository").sort_by("number").first())
+        .sort(_PLACE)
+    )
+    sides, joined = _sides(rows, listed, corpus)
+    decided = _decided(listed, sides)
+    for frame, schema, name in (
+        (decided, SELECTION_SCHEMA, SELECTION_NAME),
+        (sides.sort("lineage"), SIDES_SCHEMA, SIDES_NAME),
+    ):
+        table = frame.select(schema.names).to_arrow().cast(schema)
+        pq.write_table(table, folder / name, compression="zstd")
+    kept = decided.filter("keep")
+    val = kept.filter(pl.col("split") == "val").height
+    return Summary(
+        documents=decided.height,
+        repeated=rows.height - decided.height,
+        kept=kept.height,
+        val=val,
+        rejected=tuple(decided.filter(~pl.col("keep")).group_by("reason").len().iter_rows()),
+        joined=joined,
+        families_without_val=() if val else (CHAT_FAMILY,),
+    )
+
+
+def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
+    """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
+    frames = [
+        pl.scan_parquet(each.path / "part-*.parquet")
+        .select("document_id", "lineage")
+        .with_columns(repository=pl.lit(each.repository), order=pl.lit(order, dtype=pl.Int32))
+        for order, each in enumerate(documents)
+    ]
+    return pl.concat(frames).with_row_index("number").collect(engine="streaming")
+
+
+def _sides(
+    rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
+) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
+    """(lineage, split) of all lineages, and what had to join val."""
+    found = rows.group_by("lineage").agg(
+        pl.col("repository").first(), pl.col("order").min(), pl.col("number").min()
+    )
+    lineages = [
+        Lineage(name=name, repository=repository, order=order, since=number)
+        for name, repository, order, number in found.sort("lineage").iter_rows()
+    ]
+    oldest = clusters(lineages, _sharing(rows))
+    units: dict[str, list[str]] = {}
+    units[CHAT_FAMILY] = [oldest[name].name for name in sorted(set(listed["lineage"]))]
+    val, joined = held_out(units, val_fraction=corpus.val_fraction)
+    sides = [(each.name, "val" if oldest[each.name].name in val else "train") for each in lineages]
+    return pl.DataFrame(sides, schema=["lineage", "split"], orient="row"), joined
+
+
+def _sharing(rows: pl.DataFrame) -> Iterator[tuple[str, str]]:
+    """Pairs of lineages that have the same text."""
+    return (
+        rows.select("document_id", "lineage")
+        .unique()
+        .with_columns(first=pl.col("lineage").min().over("document_id"))
+        .filter(pl.col("first") != pl.col("lineage"))
+        .select("first", "lineage")
+        .sort("first", "lineage")
+        .iter_rows()
+    )
+
+
+def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
+    """The selection's columns."""
+    first = pl.col("order").min().over("document_id")
+    holder = pl.col("repository").sort_by("order").first().over("document_id")
+    keep = pl.col("order") == first
+    return (
+        listed.join(sides, on="lineage", how="left", validate="m:1")
+        .with_columns(
+            keep=keep,
+            family=pl.lit(CHAT_FAMILY),
+            reason=pl.when(~keep).then(pl.lit("duplicate")),
+            rule=pl.when(~keep).then(pl.lit("the same text is kept once")),
+            evidence=pl.when(~keep).then(holder),
+            domain=pl.lit(DOMAIN),
+            domain_rule=pl.lit("every conversation"),
+        )
+        .sort("family", "repository", "document_id")
+    )
