@@ -40,7 +40,7 @@ View = Literal[
 VIEWS: tuple[View, ...] = get_args(View)
 MEANINGS: dict[View, str] = {
     "documents": "every document with its text, parts and provenance",
-    "selection": "what of them is kept, on which side of the split, in which domain",
+    "selection": "what of them is kept, on which side of the split, in which domain by which rule",
     "rejected": "what isn't kept, with the rule and the evidence",
     "rows": "packed rows; token lists cost time, the counts beside them don't",
     "pieces": "which tokens of a row encode which bytes of which document",

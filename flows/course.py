@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
+from curriculum.diets.demand import check_domains
 from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
@@ -15,6 +17,7 @@ from curriculum.store import Artefact, Store
 from flows.continuing import Middle, middle_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
+from schemas.domains import CHAT_DOMAIN
 from schemas.errors import DietError
 from schemas.packed_row import ROW_MULTIPLE
 
@@ -136,6 +139,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
     preset(diet.model)
     corpus = _corpus(order, diet)
     _know_repositories(phases, corpus)
+    check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
     store = Store(order.home, dry=dry)
     return Course(
         order=order,

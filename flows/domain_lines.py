@@ -69,7 +69,7 @@ def comment_lines(built: Built) -> Iterator[Line]:
     for repository in sorted(largest):
         own = sizes[repository]
         yield {
-            "comments": repository,
+            "comments in": repository,
             "all": whole[repository].comments,
             **{name: own.get(name, _Size()).comments for name in names},
         }

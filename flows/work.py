@@ -19,6 +19,7 @@ from curriculum.store import Artefact, Step, Store, explain
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings
 from flows.course import Course, Order, course
+from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.graph_lines import document_lines, graph_lines, warnings
 from flows.lines import branch_lines, report_of, run_line, yield_lines
@@ -62,14 +63,14 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
 
 
 def _tell(phase: str, built: Built) -> None:
-    """How full the rows of a phase are, how long their context is, and what should not be missed."""
+    """How full the rows of a phase are, how long their context is, what there is of each domain."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
     out.print(table(yield_lines(built)))
-    graphs = [*graph_lines(built)]
-    if graphs:
-        out.print(table(graphs))
-    for line in warnings(built):
+    for lines in ([*graph_lines(built)], [*domain_lines(built)], [*comment_lines(built)]):
+        if lines:
+            out.print(table(lines))
+    for line in (*warnings(built), *domain_warnings(built)):
         warn(f"{phase}: {line}")
 
 

@@ -1,6 +1,6 @@
 """JSON Schemas for editors: made from the models, so that both always say the same.
 
-`python -m schemas.json_schema` writes schemas/json/{diet,corpus,phases}.schema.json.
+`python -m schemas.json_schema` writes schemas/json/{diet,corpus,phases,domains}.schema.json.
 """
 
 import json
@@ -10,12 +10,14 @@ from pydantic import BaseModel
 
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
+from schemas.domains import DomainsSpec
 from schemas.phase import PhasesSpec
 
 MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("corpus", CorpusSpec),
     ("diet", Diet),
     ("phases", PhasesSpec),
+    ("domains", DomainsSpec),
 )
 FOLDER = Path(__file__).parent / "json"
 

@@ -19,7 +19,7 @@ from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME,
 from schemas.document import SELECTION_SCHEMA
 from schemas.domains import GENERAL, DomainsSpec
 
-REVISION = 1
+REVISION = 2
 """Raised when the same documents and rules give other domains."""
 NO_RULE = "no rule holds"
 ROWS_PER_GROUP = 100_000

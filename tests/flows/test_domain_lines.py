@@ -44,8 +44,20 @@ def test_a_domain_is_summed_over_repositories_and_selections() -> None:
 
 def test_comments_are_shares_by_repository_and_domain() -> None:
     assert list(comment_lines(BUILT)) == [
-        {"comments": "one", "all": "20.0%", "general": "0.0%", "templates": "", "testing": "25.0%"},
-        {"comments": "two", "all": "12.0%", "general": "", "templates": "20.0%", "testing": "0.0%"},
+        {
+            "comments in": "one",
+            "all": "20.0%",
+            "general": "0.0%",
+            "templates": "",
+            "testing": "25.0%",
+        },
+        {
+            "comments in": "two",
+            "all": "12.0%",
+            "general": "",
+            "templates": "20.0%",
+            "testing": "0.0%",
+        },
     ]
 
 
