@@ -29,7 +29,7 @@ from curriculum.build.rows import (
     anchor_rows,
     rows_of,
 )
-from curriculum.build.selection import selection_of
+from curriculum.build.selection import kept_of, selection_of
 from curriculum.build.tokens import Tokenizing, tokenizer_of, tokens_of
 from curriculum.build.workers import Team
 from curriculum.store import Artefact, Store
@@ -58,6 +58,8 @@ class Built:
 
     indexes: tuple[Artefact, ...]
     documents: tuple[Artefact, ...]
+    kept: tuple[Artefact, ...]
+    """What selections are made of, of files first."""
     selection: Artefact
     selections: Mapping[str, Artefact]
     """By family, of those that are made of graphs."""
@@ -76,6 +78,7 @@ class Built:
         return [
             *self.indexes,
             *self.documents,
+            *self.kept,
             self.selection,
             *self.selections.values(),
             self.tokenizer,
@@ -110,15 +113,17 @@ def build(
     check_lessons(tokenizing or Tokenizing(), wanted)
     team = Team(store=store, workers=workers, watch=watch)
     files = documents_of(team, corpus)
-    selection = selection_of(team, corpus, files)
-    tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, selection)
+    kept = kept_of(team, corpus, files)
+    selection = selection_of(team, corpus, files, kept)
+    tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, kept)
     families = {each.flat_family for each in wanted} | {ANCHOR_FAMILY}
     wanted_graphs = [family for family in GRAPH_FAMILIES if family in families]
     indexes = indexes_of(team, corpus, configure=configure) if INDEXED_FAMILY in families else ()
     graphs = graphs_of(team, corpus, wanted_graphs, indexes) if wanted_graphs else ()
+    of_graphs = {family: _of(graphs, {family}) for family in wanted_graphs}
+    more = {family: kept_of(team, corpus, of_graphs[family], known=kept) for family in of_graphs}
     selections = {
-        family: selection_of(team, corpus, _of(graphs, {family}), known=selection)
-        for family in wanted_graphs
+        family: selection_of(team, corpus, of_graphs[family], more[family]) for family in of_graphs
     }
     flat = (*files, *graphs)
     tokens = tokens_of(team, tokenizer, flat, families)
@@ -136,6 +141,7 @@ def build(
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
         documents=sources.documents,
+        kept=(kept, *more.values()),
         selection=selection,
         selections=selections,
         tokenizer=tokenizer,
