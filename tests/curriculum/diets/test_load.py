@@ -181,3 +181,13 @@ def test_another_phases_file_is_the_one_that_counts(tmp_path: Path) -> None:
     assert diet.phases_file == str(phases)
     with pytest.raises(DietError, match=r"no such phase in .*mine\.yaml"):
         load_diet("algorithms", DietOverrides(phases_file=str(phases)))
+
+
+def test_gates_wait_for_as_large_a_part_of_another_budget(tmp_path: Path) -> None:
+    file = tmp_path / "diet.yaml"
+    file.write_text(DIET + "    advance_when: {min_tokens: 4M}\n")
+    smaller = load_diet(str(file), DietOverrides(token_budget="20K")).phases[0].advance_when
+    assert smaller
+    assert smaller.min_tokens == 8000
+    with pytest.raises(DietError, match=r"--token-budget: x; this is no number of tokens"):
+        load_diet(str(file), DietOverrides(token_budget="x"))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from curriculum.diets.load import load_diet
 from curriculum.diets.plan import ROW_GROUP
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.mix import mix, recipe, report_of, seen_of, taken
+from curriculum.mix import mix, recipe, report_of, seen_of, seen_until, taken
 from curriculum.store import Artefact, Store
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import MixtureError
-from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
+from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA, Continued
 
 Make = Callable[..., Any]
 TwoServings = tuple[ResolvedPhase, list[list[Artefact]]]
@@ -325,3 +325,126 @@ def test_what_was_drawn_before_is_in_the_key(store: Store, two_servings: TwoServ
     first = mix(store, DIET, phase, rows, tokens_per_step=4096)
     after = recipe(DIET, phase, rows, tokens_per_step=4096, seen=seen_of([first]))
     assert after.key != first.key
+
+
+@pytest.fixture
+def two_variants(serving: Make, phase: Make, make_rows: Make) -> TwoServings:
+    """One serving of two variants, which pack into 5 and 7 rows, beside one of one."""
+    variants = [
+        make_rows({"x": [500] * 5}, name="variant0"),
+        make_rows({"x": [400] * 7}, name="variant1"),
+    ]
+    asked = phase(
+        serving(share=0.5, variants=2),
+        serving(1, share=0.5, family="v2_simple"),
+        tokens=20_000,
+        max_repetition=8,
+    )
+    return asked, [variants, [make_rows({"x": [450] * 60}, name="v2_simple")]]
+
+
+def test_a_repetition_reads_the_next_variant(store: Store, two_variants: TwoServings) -> None:
+    phase, rows = two_variants
+    mixture = mix(store, DIET, phase, rows, tokens_per_step=1024)
+    keys = [artefact.key for artefact in rows[0]]
+    mine = plan_of(mixture).filter(pl.col("serving") == 0)
+    assert mine["stratum"].n_unique() == 1
+    assert set(mine["repetition"].to_list()) >= {0, 1, 2, 3}
+    for line in mine.iter_rows(named=True):
+        assert line["rows_key"] == keys[line["repetition"] % 2]
+        assert line["pack_id"].startswith(keys[line["repetition"] % 2][:12])
+        assert line["valid_tokens"] == (500, 400)[line["repetition"] % 2]
+    passes = mine.group_by("repetition", maintain_order=True).agg(pl.col("pack_id").n_unique())
+    assert passes["pack_id"].to_list()[:3] == [5, 7, 5]
+
+
+def test_one_pass_of_several_variants_is_what_there_is(
+    store: Store, two_variants: TwoServings
+) -> None:
+    phase, rows = two_variants
+    stratum = report_of(mix(store, DIET, phase, rows, tokens_per_step=1024)).strata[0]
+    assert (stratum.rows, stratum.rows_tokens) == (6, (2500 + 2800) // 2)
+    assert [each.rows for each in stratum.variants] == [5, 7]
+    assert sum(each.drawn for each in stratum.variants) == stratum.drawn
+    assert stratum.repetition == pytest.approx(10_000 / 2650, rel=0.1)
+    assert stratum.tokens / (20_000 + 1024) == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_later_phase_goes_on_in_the_variant_where_the_earlier_one_ended(
+    store: Store, two_variants: TwoServings, phase: Make
+) -> None:
+    asked, rows = two_variants
+    short = phase(*asked.servings, tokens=7000, max_repetition=8)
+    first = mix(store, DIET, short, rows, tokens_per_step=1024)
+    tail = phase(*asked.servings, tokens=7000, max_repetition=8, name="anneal")
+    second = mix(store, DIET, tail, rows, tokens_per_step=1024, previous=[first])
+    both = pl.concat([plan_of(first), plan_of(second)]).filter(pl.col("serving") == 0)
+    expected = [repetition for repetition in range(9) for _ in range((5, 7)[repetition % 2])]
+    assert both["repetition"].to_list() == expected[: both.height]
+    assert plan_of(first).filter(pl.col("serving") == 0).height % 12 not in (0, 5)
+
+
+def test_what_was_seen_at_a_step_stays_seen_in_a_plan_that_goes_on_from_it(
+    store: Store, two_servings: TwoServings, serving: Make, phase: Make
+) -> None:
+    asked, rows = two_servings
+    first = mix(store, DIET, asked, rows, tokens_per_step=4096)
+    seen, tokens = seen_until(first, slots=10 * 4)
+    head = plan_of(first).filter(pl.col("slot") < 40)
+    assert tokens == head["valid_tokens"].sum()
+    assert sum(each.rows for each in seen) == head.height
+    changed = phase(
+        serving(share=0.3, domains=asked.servings[0].domains),
+        serving(1, share=0.7, family="v2_simple", row_length=1024),
+        tokens=asked.tokens,
+        max_repetition=8,
+    )
+    middle = Continued(run="ab" * 32, step=10, tokens=tokens, seen=seen)
+    later = mix(
+        store, DIET, changed, rows, tokens_per_step=4096, previous=[first], continued=middle
+    )
+    report = report_of(later)
+    assert report.budget == asked.tokens - tokens
+    assert report.continued == middle
+    both = pl.concat([head, plan_of(later)], how="vertical")
+    for stratum in report.strata:
+        mine = both.filter(pl.col("stratum") == stratum.stratum)
+        assert mine["repetition"].to_list() == [at // stratum.rows for at in range(mine.height)]
+        for _, turn in mine.group_by("repetition"):
+            assert turn["pack_id"].n_unique() == turn.height
+    shares = [sum(each.tokens for each in report.strata if each.serving == at) for at in (0, 1)]
+    assert shares[1] / report.tokens == pytest.approx(0.7, abs=0.02)
+
+
+def test_a_plan_that_went_on_tells_later_phases_all_that_was_seen(
+    store: Store, two_servings: TwoServings
+) -> None:
+    phase, rows = two_servings
+    first = mix(store, DIET, phase, rows, tokens_per_step=4096)
+    seen, tokens = seen_until(first, slots=8)
+    middle = Continued(run="ab" * 32, step=2, tokens=tokens, seen=seen)
+    later = mix(store, DIET, phase, rows, tokens_per_step=4096, continued=middle)
+    drawn = [each for stratum in report_of(later).strata for each in stratum.taken]
+    assert seen_of([first, later]) == (*seen, *drawn)
+
+
+def test_nothing_is_left_to_mix_where_the_budget_was_seen(
+    store: Store, two_servings: TwoServings
+) -> None:
+    phase, rows = two_servings
+    middle = Continued(run="ab" * 32, step=99, tokens=phase.tokens, seen=())
+    with pytest.raises(MixtureError, match=r"has seen 120,000 at step 99, so none are left"):
+        mix(store, DIET, phase, rows, tokens_per_step=4096, continued=middle)
+
+
+def test_a_branch_finds_the_plan_that_another_made(
+    store: Store, two_servings: TwoServings, phase: Make
+) -> None:
+    asked, rows = two_servings
+    made = mix(store, DIET, asked, rows, tokens_per_step=4096)
+    wide = phase(*asked.servings, tokens=asked.tokens, max_repetition=8, branch="wide")
+    found = mix(store, DIET, wide, rows, tokens_per_step=4096)
+    assert (found.path, found.made) == (made.path, False)
+    less = phase(*asked.servings, tokens=50_000, max_repetition=8, branch="wide")
+    own = mix(store, DIET, less, rows, tokens_per_step=4096)
+    assert own.path.relative_to(store.root).parts[2] == "branch=wide"

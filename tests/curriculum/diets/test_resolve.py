@@ -148,3 +148,19 @@ def test_amounts_are_whole_and_sum_to_the_total(total: int, shares: list[float])
 def test_amounts_of_five_shares() -> None:
     assert _divide(10, [0.45, 0.45, 0.1]) == [4, 5, 1]
     assert _divide(7, [0.2] * 5) == [1, 2, 1, 2, 1]
+
+
+def test_fim_has_as_many_variants_as_its_repetitions_can_come_to() -> None:
+    asked = diet(
+        {
+            "phase": "syntax",
+            "max_repetition": 2.5,
+            "servings": servings(
+                {"objective": "fim"},
+                {"objective": "fim", "family": "v2_simple", "variants": 2},
+                {"family": "v2_doxygen"},
+            ),
+        }
+    )
+    (phase,) = resolve(asked, load_phases())
+    assert [serving.variants for serving in phase.servings] == [3, 2, 1]

@@ -241,3 +241,16 @@ def test_gc_keeps_what_is_marked_and_all_its_inputs(tmp_path: Path) -> None:
     assert [artefact.key for artefact in unused] == [stray.key]
     assert collect(store, unused) == 100
     assert {artefact.key for artefact in store.artefacts()} == {base.key, top.key}
+
+
+def test_what_is_of_one_key_is_found_on_another_shelf(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    made = Recipe(stage="mixtures", labels=(("specialist", "a"), ("phase", "p")), revision=1)
+    shelves = ("mixtures/specialist=*/phase=p", "mixtures/specialist=*/branch=*/phase=p")
+    labels = (("specialist", "a"), ("branch", "wide"), ("phase", "p"))
+    other = Recipe(stage="mixtures", labels=labels, revision=1, elsewhere=shelves)
+    assert store.place(other) == store.root / other.directory
+    (first,) = store.produce([made], lambda drafts: None)
+    (found,) = store.produce([other], lambda drafts: None)
+    assert (found.path, found.made) == (first.path, False)
+    assert store.find(Recipe(stage="mixtures", labels=labels, revision=1)) is None
