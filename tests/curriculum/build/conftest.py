@@ -24,10 +24,12 @@ def small_corpus() -> CorpusSpec:
     )
 
 
-def small_build(store: Store, *, workers: int = 1, vocab_size: int = 800) -> Built:
+def small_build(
+    store: Store, *, workers: int = 1, vocab_size: int = 800, domains: str = "domains"
+) -> Built:
     return build(
         store,
-        small_corpus(),
+        small_corpus().model_copy(update={"domains": domains}),
         WANTED,
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=vocab_size),
