@@ -103,8 +103,11 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     for mixture in made:
         if mixture.manifest.stage == "mixtures" and not mixture.planned:
             title = mixture.manifest.labels["phase"]
-            shown = explain_plan(mixture_report_of(mixture), title=title, key=mixture.key)
+            report = mixture_report_of(mixture)
+            shown = explain_plan(report, title=title, key=mixture.key)
             out.print(table(branch_lines(shown)))
+            for line in report.warnings:
+                warn(f"{title}: {line}")
     _account(plan.store, made)
 
 

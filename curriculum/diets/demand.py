@@ -190,7 +190,8 @@ def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) 
             f"phase {phase.name}",
             f"{phase.tokens} tokens are asked",
             cause=f"all servings together have {there} at max_repetition {phase.max_repetition:g}",
-            cure="Lower token_budget, raise max_repetition or enlarge the corpus",
+            cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
+            "the corpus",
         )
     cut: set[int] = set()
     while True:
@@ -214,7 +215,12 @@ def _shortage(phase: ResolvedPhase, short: Sequence[Stratum]) -> MixtureError:
         f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}{others}",
         cause=f"each row would be seen {times:g} times, and max_repetition is "
         f"{phase.max_repetition:g}",
-        cure=f"Lower the phase's tokens to {fitting:,}, raise max_repetition to "
+        cure=f"Lower token_budget to {_budget(phase, fitting)}, raise max_repetition to "
         f"{math.ceil(times)}, lower its share, enlarge the corpus, "
         "or set on_shortage: renormalise",
     )
+
+
+def _budget(phase: ResolvedPhase, tokens: int) -> str:
+    """The diet's budget of which the phase's portion are so many tokens, as an option takes it."""
+    return f"{int(tokens / phase.portion / 1000)}K" if tokens > 1000 else str(tokens)

@@ -76,6 +76,8 @@ class ResolvedPhase:
     on_budget: str
     require: tuple[str, ...]
     why: str
+    portion: float = 1.0
+    """Of the diet's budget."""
 
     @property
     def slot_length(self) -> int:
@@ -203,6 +205,7 @@ def _resolved(
         on_budget=phase.on_budget,
         require=phase.require,
         why=phase.why,
+        portion=tokens / diet.token_budget,
     )
 
 

@@ -109,6 +109,7 @@ def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
         repetition=sum(each.repetition * each.rows for each in strata)
         / sum(each.rows for each in strata),
         key=first.rows_key,
+        note=f"{len(first.by_variant)} variants" if len(first.by_variant) > 1 else "",
         branches=tuple(
             Branch(
                 title=each.domain,

@@ -91,7 +91,7 @@ def test_a_shortage_says_what_there_is_what_is_asked_and_what_to_change(
     assert "v3_simple causal at 512, domain x" in said
     assert "5,000 tokens are asked and there are 500" in said
     assert "10 times, and max_repetition is 4" in said
-    assert "tokens to 4,000, raise max_repetition to 10" in said
+    assert "Lower token_budget to 4K, raise max_repetition to 10" in said
 
 
 def test_exactly_max_repetition_is_served(serving: Make, phase: Make) -> None:
