@@ -4,6 +4,8 @@
     indexes.py     what a compiler frontend knows of a repository at its pinned commit
     graphs.py      documents of graphs: a commit within its whole tree
     enriched.py    documents of another family with their structure
+    conversations.py
+                   documents of conversations, and which of them are kept
     selection.py   what is kept, on which side of the split, in which domain
     tokens.py      a tokenizer, trained on the corpus or given; each document's ids once
     lessons.py     what an objective makes of a document
@@ -11,12 +13,17 @@
     workers.py     work cut by repository and by data set; the number of workers never changes a byte
 
 Each stage takes published artefacts and publishes one; what is there already is not made again. Graphs,
-indexes and structure are made only where rows of them are wanted.
+indexes, structure and conversations are made only where rows of them are wanted.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from curriculum.build.conversations import (
+    conversation_selection_of,
+    conversations_of,
+    require_conversations,
+)
 from curriculum.build.documents import documents_of
 from curriculum.build.enriched import enriched_of
 from curriculum.build.graphs import graphs_of
@@ -34,7 +41,7 @@ from curriculum.build.tokens import Tokenizing, tokenizer_of, tokens_of
 from curriculum.build.workers import Team
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import GRAPH_FAMILIES
+from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
 from schemas.progress import Watch, unwatched
 
 __all__ = ["Built", "RowSet", "Tokenizing", "Wanted", "build", "sample"]
@@ -62,7 +69,7 @@ class Built:
     """What selections are made of, of files first."""
     selection: Artefact
     selections: Mapping[str, Artefact]
-    """By family, of those that are made of graphs."""
+    """By family, of those that are made of graphs or conversations."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
     rows: tuple[RowSet, ...]
@@ -107,16 +114,18 @@ def build(
 
     Raises:
         CorpusError: for a pin that resolves to nothing, and where more than `max_skipped` of a
-            repository can't be read.
+            repository or of conversations can't be read.
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
     """
     check_lessons(tokenizing or Tokenizing(), wanted)
+    families = {each.flat_family for each in wanted} | {ANCHOR_FAMILY}
+    if CHAT_FAMILY in families:
+        require_conversations(corpus)
     team = Team(store=store, workers=workers, watch=watch)
     files = documents_of(team, corpus)
     kept = kept_of(team, corpus, files)
     selection = selection_of(team, corpus, files, kept)
     tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, kept)
-    families = {each.flat_family for each in wanted} | {ANCHOR_FAMILY}
     wanted_graphs = [family for family in GRAPH_FAMILIES if family in families]
     indexes = indexes_of(team, corpus, configure=configure) if INDEXED_FAMILY in families else ()
     graphs = graphs_of(team, corpus, wanted_graphs, indexes) if wanted_graphs else ()
@@ -125,7 +134,10 @@ def build(
     selections = {
         family: selection_of(team, corpus, of_graphs[family], more[family]) for family in of_graphs
     }
-    flat = (*files, *graphs)
+    talks = conversations_of(team, corpus) if CHAT_FAMILY in families else ()
+    if talks:
+        selections[CHAT_FAMILY] = conversation_selection_of(team, corpus, talks)
+    flat = (*files, *graphs, *talks)
     tokens = tokens_of(team, tokenizer, flat, families)
     enriched = enriched_of(team, _of(flat, {each.base for each in wanted if each.base}))
     sources = RowSources(
@@ -169,14 +181,18 @@ def sample(
     They come from the newest commits, of which not each has a document of each family; nothing is
     selected, tokenised or packed.
     """
+    families = {each.flat_family for each in wanted}
+    if CHAT_FAMILY in families:
+        require_conversations(corpus)
     team = Team(store=store, workers=workers, watch=watch)
     newest = corpus.model_copy(update={"repositories": tuple(_newest(corpus, number))})
-    families = {each.flat_family for each in wanted}
     graphs = [family for family in GRAPH_FAMILIES if family in families]
     indexes = indexes_of(team, newest, configure=configure) if INDEXED_FAMILY in families else ()
+    of_files = families - {*GRAPH_FAMILIES, CHAT_FAMILY}
     flat = [
-        *(documents_of(team, newest, sample=number) if families - set(GRAPH_FAMILIES) else ()),
+        *(documents_of(team, newest, sample=number) if of_files else ()),
         *(graphs_of(team, newest, graphs, indexes, sample=number) if graphs else ()),
+        *(conversations_of(team, corpus, sample=number) if CHAT_FAMILY in families else ()),
     ]
     enriched = enriched_of(team, _of(flat, {each.base for each in wanted if each.base}))
     return (*_of(flat, families), *enriched)

@@ -38,7 +38,18 @@ def conversations_of(
     """The documents of each source of conversations; at most `sample` of each.
 
     Raises:
-        CorpusError: for a corpus that names none, and for what can't be read.
+        CorpusError: for what can't be read.
+    """
+    tasks = [_Task(corpus=corpus, spec=each, sample=sample) for each in corpus.conversations]
+    made = team.each("conversations", tasks, _make, lambda task: task.spec.name)
+    return tuple(artefact for artefacts in made for artefact in artefacts)
+
+
+def require_conversations(corpus: CorpusSpec) -> None:
+    """Pass if a corpus names conversations.
+
+    Raises:
+        CorpusError: otherwise.
     """
     if not corpus.conversations:
         raise CorpusError(
@@ -48,9 +59,6 @@ def conversations_of(
             cure="Name some in the corpus file, conversations: [{name: …, path: ….jsonl}], "
             f"or take the servings of {CHAT_FAMILY} out of the diet",
         )
-    tasks = [_Task(corpus=corpus, spec=each, sample=sample) for each in corpus.conversations]
-    made = team.each("conversations", tasks, _make, lambda task: task.spec.name)
-    return tuple(artefact for artefacts in made for artefact in artefacts)
 
 
 def conversation_selection_of(

@@ -59,7 +59,7 @@ class RowSources:
     selection: Artefact
     """Of the families that are made of files."""
     selections: Mapping[str, Artefact]
-    """By family, of those that are made of graphs."""
+    """By family, of those that are made of graphs or conversations."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
 

@@ -184,10 +184,9 @@ def _spool(
     sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
 ) -> _Spooled:
     """Spool what goes to the splits that lack."""
-    policy = encode.policy_of(wanted.flat_family)
     lesson = lesson_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - lesson.reserve
-    fitter = encode.Fitter.of(tokenizer, row_length=room, policy=policy)
+    fitter = encode.fitter_of(tokenizer, row_length=room, family=wanted.flat_family)
     selection, sorting = sources.selected(wanted), _Sorting()
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]

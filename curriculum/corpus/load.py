@@ -33,11 +33,17 @@ def load_corpus(name: str) -> CorpusSpec:
         ) from None
     corpus = parse(CorpusSpec, text, file=str(file), error=CorpusError)
     placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
+    talks = tuple(
+        each.model_copy(update={"path": str(file.parent.absolute() / Path(each.path).expanduser())})
+        for each in corpus.conversations
+    )
     domains = corpus.domains
     if is_path(domains):
         domains = str(file.parent.absolute() / Path(domains).expanduser())
     load_domains(domains)
-    return corpus.model_copy(update={"repositories": placed, "domains": domains})
+    return corpus.model_copy(
+        update={"repositories": placed, "conversations": talks, "domains": domains}
+    )
 
 
 def corpus_names() -> list[str]:

@@ -13,6 +13,8 @@ one text piece of its encodings or is counted as elided, so a header is not repe
 
     documents.py   what goes in and what comes out
     fit.py         one document
+    turns.py       one conversation
+    fitting.py     which of the two
     sides.py       what of its context lies on the other side of the split
     structure.py   its structure, from bytes to tokens
     batch.py       documents as an artefact's columns hold them
@@ -29,6 +31,7 @@ from curriculum.encode.documents import (
     Tokenised,
 )
 from curriculum.encode.fit import Fitter, Policy, elided_parts, policy_of
+from curriculum.encode.fitting import Fitting, fitter_of
 from curriculum.encode.stream import Teach, encode_documents
 
 REVISION = 3
@@ -39,6 +42,7 @@ __all__ = [
     "Counts",
     "Fitted",
     "Fitter",
+    "Fitting",
     "Outcome",
     "Policy",
     "StructureCounts",
@@ -46,5 +50,6 @@ __all__ = [
     "Tokenised",
     "elided_parts",
     "encode_documents",
+    "fitter_of",
     "policy_of",
 ]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from curriculum.encode.batch import Batch, columns_of
 from curriculum.encode.documents import Fitted, Tokenised
-from curriculum.encode.fit import Fitter
+from curriculum.encode.fitting import Fitting
 from curriculum.encode.sides import Split
 from curriculum.encode.structure import with_structure
 from curriculum.tokens.store import TokenStore, document_batches
@@ -21,7 +21,7 @@ Teach = Callable[[Tokenised, Fitted], Fitted]
 def encode_documents(
     files: Sequence[Path],
     store: TokenStore,
-    fitter: Fitter,
+    fitter: Fitting,
     *,
     kept: npt.NDArray[np.bool_] | None = None,
     val: npt.NDArray[np.bool_] | None = None,

@@ -3,12 +3,13 @@
 lesson.py      what goes in and what comes out
 rearrange.py   an encoding in another order
 causal.py      every next token
+chat.py        what the assistant says
 fim.py         the middle after what stands before and after it
 """
 
 from collections.abc import Callable, Mapping
 
-from curriculum.objectives import causal, fim
+from curriculum.objectives import causal, chat, fim
 from curriculum.objectives.lesson import Document, Lesson, Taught
 from curriculum.tokens.codec import Tokenizer
 
@@ -16,9 +17,14 @@ __all__ = ["REVISIONS", "Document", "Lesson", "Taught", "lesson_of"]
 
 _LESSONS: Mapping[str, Callable[[Tokenizer, int], Lesson]] = {
     "causal": causal.lesson,
+    "chat": chat.lesson,
     "fim": fim.lesson,
 }
-REVISIONS: Mapping[str, int] = {"causal": causal.REVISION, "fim": fim.REVISION}
+REVISIONS: Mapping[str, int] = {
+    "causal": causal.REVISION,
+    "chat": chat.REVISION,
+    "fim": fim.REVISION,
+}
 """By objective, of what changes the rows that it gives."""
 
 
