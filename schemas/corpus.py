@@ -20,6 +20,7 @@ class RepositorySpec(Strict):
     """A repository pin: where it lies, which commit, and which part of its history."""
 
     name: Name
+    """What diets, documents and reports call it; unique in the corpus."""
     path: str | None = None
     """A work tree, a bare repository, a bundle or a plain directory (one snapshot, no history)."""
     url: str | None = None
@@ -27,14 +28,18 @@ class RepositorySpec(Strict):
     commit: str = "HEAD"
     """A commit, tag or branch; what it resolves to is recorded."""
     licence: str | None = None
+    """The SPDX name of its licence, such as Apache-2.0; it is kept with every document."""
     compile_commands: str | None = None
     """A compilation database of the pinned commit, relative to a repository that is a folder, else to this
     file; by default compile_commands.json or build/compile_commands.json in that folder."""
     since: datetime.date | None = None
+    """The first day, in UTC, whose commits are read: 2020-01-01."""
     until: datetime.date | None = None
+    """The last day, in UTC, whose commits are read."""
     include: tuple[str, ...] = ()
     """gitignore-style patterns; a file that matches none is left out."""
     exclude: tuple[str, ...] = ()
+    """gitignore-style patterns; a file that matches one is left out."""
     max_commits: Annotated[int, Field(ge=1)] | None = None
     """The newest so many commits."""
 
@@ -53,23 +58,31 @@ class ConversationsSpec(Strict):
     """Conversations to learn from: a file of JSON lines, or a folder of such files."""
 
     name: Name
+    """What diets, documents and reports call it; unique in the corpus, among repositories too."""
     path: str
+    """A file of JSON lines, or a folder of such files; relative to this file."""
     licence: str | None = None
+    """The SPDX name of their licence; it is kept with every document."""
 
 
 class HistorySpec(Strict):
     """How many versions of one file are read; hot files would drown the rest."""
 
     versions_per_path: Annotated[int, Field(ge=1)] = 8
+    """Changes of one file, through renames, that are read at most."""
     newest_first: bool = True
+    """Whether those are the newest; false takes the oldest."""
 
 
 class QualitySpec(Strict):
     """What is too small, too large or not written by hand."""
 
     min_bytes: Annotated[int, Field(ge=0)] = 100
+    """Smaller files are left out."""
     max_bytes: Annotated[int, Field(ge=1)] = 1_000_000
+    """Larger files are left out."""
     max_line_bytes: Annotated[int, Field(ge=1)] = 100_000
+    """Files with a longer line are left out: data, or written by a machine."""
     vendored: bool = False
     """Keep files under third_party, vendor, … as well."""
     generated: bool = False
@@ -80,15 +93,21 @@ class CorpusSpec(Strict):
     """A corpus file; `corpora/*.yaml`."""
 
     name: Name
+    """What workspace and reports call the corpus."""
     repositories: Annotated[tuple[RepositorySpec, ...], Field(min_length=1)]
+    """What is read, in order: the same text in two of them is kept in the first."""
     conversations: tuple[ConversationsSpec, ...] = ()
     """The sources of the chat family."""
     domains: str = "domains"
     """The rules that give each document its domain: a name that comes with the package, or a path."""
     files: tuple[Language, ...] = LANGUAGES
+    """The languages whose files are read; all that are known by default."""
     history: HistorySpec = HistorySpec()
+    """How many versions of one file are read."""
     quality: QualitySpec = QualitySpec()
+    """Which files are left out for their size, or since nobody wrote them by hand."""
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[float, Field(ge=0, le=1)] = 0.01
     """A build that lost more than this share of its input to unreadable data fails."""
     store_targets: bool = True

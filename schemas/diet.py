@@ -60,19 +60,28 @@ class Serving(Strict):
     """One line of a diet: a family, an objective and its share of the phase's tokens."""
 
     family: Family
+    """What a document is made of: v2 files before and after a commit, v3 the commit itself, v4 and v5
+    what a commit touched behind its callers and callees, v6 with the structure of the code, chat
+    conversations."""
     base: Family | None = None
     """Of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
     4096 tokens and v4_context_graph in longer ones."""
     objective: Objective = "causal"
+    """What is learnt from a document: causal every next token, fim a part between what stands around it,
+    doc_to_code a body from its comment, code_to_doc the comment from the body, chat what the assistant
+    says."""
     share: Share
+    """Of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
     """The phase's by default; required where the phase has several."""
     domains: dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
     repositories: tuple[Name, ...] | None = None
+    """Only what these repositories of the corpus give; all by default."""
     variants: Annotated[int, Field(ge=1, le=64)] | None = None
     """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
     why: str = ""
+    """The reason, for people; it changes no key."""
 
     @model_validator(mode="before")
     @classmethod
@@ -137,14 +146,18 @@ class StopsImproving(Strict):
     """val_bpb fell by less than `stops_improving_by` over the last `over_evaluations` evaluations."""
 
     stops_improving_by: Annotated[float, Field(gt=0)]
+    """Bits per byte."""
     over_evaluations: Annotated[int, Field(ge=1)] = 3
+    """How many evaluations it is compared over."""
 
 
 class AdvanceWhen(Strict):
     """The gate: the phase ends before its budget when all of this holds."""
 
     min_tokens: TokenCount | None = None
+    """Valid tokens that the phase sees in any case; --token-budget scales them too."""
     val_bpb: StopsImproving | None = None
+    """When the phase's bits per byte on held-out rows improve no more."""
 
 
 def _complete_unless_it_extends(schema: dict[str, Any]) -> None:
@@ -167,14 +180,24 @@ class DietPhase(Strict):
     model_config = ConfigDict(json_schema_extra=_named)
 
     phase: Name
+    """A phase of the phases file."""
     portion: Share
+    """Of token_budget; the portions of all phases and of the anneal sum to 1."""
     servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
+    """What is eaten in this phase, all mixed in one order."""
     max_repetition: Annotated[float, Field(ge=1)] = 4.0
+    """How often a row may be seen in this phase; asking for more is a shortage."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
+    """stop ends with what there is and what is asked; renormalise gives a serving all there is and the
+    others the rest."""
     advance_when: AdvanceWhen | None = None
+    """The gate: the phase ends before its budget when all its rules hold."""
     on_budget: Literal["advance", "hold"] = "advance"
+    """Where the budget ends before the gate opens: advance goes on, hold waits for a person."""
     require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
+    """What must pass before the phase may begin or its successor go on."""
     why: str = ""
+    """The reason, for people; it changes no key."""
 
     @model_validator(mode="after")
     def _whole(self) -> "DietPhase":
@@ -204,6 +227,7 @@ class Anneal(Strict):
     """The decay: a tail job of its own over the last phase's servings."""
 
     portion: Share
+    """Of token_budget, beside the portions of the phases."""
 
 
 class Diet(Strict):
@@ -216,10 +240,13 @@ class Diet(Strict):
     that says; `phases`, where given, is the whole list, and what an entry leaves out is that of the other's
     phase of the same name."""
     specialist: Name
+    """Whose diet it is; it enters the paths of mixtures and runs."""
     why: str = ""
+    """What the specialist is for, for people; it changes no key."""
     phases_file: str = "phases"
     """Name or path of the phases file that the diet is written for."""
     corpus: str
+    """A corpus by its name, such as sample, or the path of its YAML, relative to this file."""
     tokenizer: str = "corpus"
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
     vocab_size: Annotated[int, Field(ge=300, le=1 << 20)] = 32_768
@@ -227,16 +254,22 @@ class Diet(Strict):
     document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
     """What stands around each document, of what the tokenizer has."""
     model: str
+    """The preset of the model: tiny, or the name of a larger one."""
     token_budget: TokenCount
+    """Valid tokens of all phases together: 500K, 20M, 10B."""
     tokens_per_step: TokenCount | None = None
     """Row positions per optimizer step; by default the model's preset says."""
     max_source_repetition: Annotated[float, Field(ge=1)] = 16.0
+    """How often the same source file may be seen over all servings and phases before the mix warns."""
     seed: int = 17
+    """Of order, shuffling and initial weights."""
     branch: Name | None = None
     """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two
     branches have alike are planned and trained once."""
     phases: Annotated[tuple[DietPhase, ...], Field(min_length=1)]
+    """The phases in the order in which they are trained."""
     anneal: Anneal | None = None
+    """The decay at the end; without it the last phase keeps its learning rate."""
 
     @model_validator(mode="after")
     def _portions(self) -> "Diet":

@@ -19,12 +19,14 @@ class DomainRule(Strict):
     """One rule: it decides about the documents for which `when` holds and no rule before it."""
 
     domain: Name
+    """The domain of the documents that it decides about."""
     rule: Annotated[str, Field(min_length=1, max_length=100)]
     """Its name, unique; it is kept with every document that it decides about."""
     when: Annotated[str, Field(min_length=1)]
     """A condition in SQL over path, repository, language, num_bytes and the features, on one document
     alone: comparisons, AND, OR, NOT, IN, LIKE, arithmetic, `path ~ 'regex'`."""
     why: str = ""
+    """The reason, for people; it changes no key."""
 
 
 class DomainsSpec(Strict):
@@ -37,6 +39,7 @@ class DomainsSpec(Strict):
     features: Annotated[dict[str, str], Field(default_factory=dict)]
     """Name → regular expression in the syntax of Rust's regex crate: matches per 1,000 bytes of code."""
     rules: Annotated[tuple[DomainRule, ...], Field(min_length=1)]
+    """In order; for a document for which none holds the domain is general."""
 
     @property
     def domains(self) -> tuple[str, ...]:

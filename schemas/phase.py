@@ -16,8 +16,11 @@ class PhaseSpec(Strict):
     """The defaults of a phase; a serving may name any family and its own row length."""
 
     row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
+    """Tokens of a row, a multiple of 128; of several lengths each serving names one."""
     rope_base: Annotated[float, Field(gt=1)] = 500_000.0
+    """The base of rotary positions: the longer the rows, the larger."""
     families: Annotated[tuple[Family, ...], Field(min_length=1)]
+    """The families that the phase is meant for; a serving may name any."""
 
     @property
     def row_lengths(self) -> tuple[int, ...]:

@@ -39,3 +39,16 @@ def test_an_editor_accepts_what_the_parser_accepts_and_marks_what_it_refuses() -
 def test_fields_carry_their_meaning() -> None:
     tokenizer = Diet.model_json_schema()["properties"]["tokenizer"]
     assert "byte-level BPE" in tokenizer["description"]
+
+
+@pytest.mark.parametrize(("name", "model"), MODELS, ids=lambda value: str(value))
+def test_every_field_says_what_it_means(name: str, model: type[Diet]) -> None:
+    schema = model.model_json_schema(mode="validation")
+    objects = {name: schema, **schema["$defs"]}
+    fields = {
+        f"{place}.{field}": said
+        for place, each in objects.items()
+        for field, said in each.get("properties", {}).items()
+    }
+    assert len(fields) >= 3
+    assert [field for field, said in fields.items() if not said.get("description")] == []
