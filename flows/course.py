@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
+from curriculum.build.conversations import require_conversations
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.diets.demand import check_domains
 from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
@@ -17,6 +18,7 @@ from curriculum.store import Artefact, Store
 from flows.continuing import Middle, middle_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
+from schemas.document import CHAT_FAMILY
 from schemas.domains import CHAT_DOMAIN
 from schemas.errors import DietError
 from schemas.packed_row import ROW_MULTIPLE
@@ -138,7 +140,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
     phases = _at_length(resolve(diet, specs), order.row_length)
     preset(diet.model)
     corpus = _corpus(order, diet)
-    _know_repositories(phases, corpus)
+    _know_sources(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
     store = Store(order.home, dry=dry)
     return Course(
@@ -213,16 +215,22 @@ def _corpus(order: Order, diet: Diet) -> CorpusSpec:
     return corpus
 
 
-def _know_repositories(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> None:
-    known = [each.name for each in corpus.repositories]
+def _know_sources(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> None:
+    repositories = [each.name for each in corpus.repositories]
+    conversations = [each.name for each in corpus.conversations]
     for phase in phases:
         for serving in phase.servings:
+            is_chat = serving.family == CHAT_FAMILY
+            if is_chat:
+                require_conversations(corpus)
+            known = conversations if is_chat else repositories
             for name in serving.repositories:
                 if name not in known:
                     raise DietError(
                         f"phase {phase.name}, serving {serving.index}",
                         f"repository {name!r}",
-                        cause=f"the corpus {corpus.name} has no such repository",
+                        cause=f"the corpus {corpus.name} has no such "
+                        f"{'conversations' if is_chat else 'repository'}",
                         cure=f"It has {', '.join(known)}",
                     )
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from curriculum.build import Built, RowSet
 from curriculum.store import Artefact
 from flows.lines import Line, count, percent
-from schemas.document import EDGE_LABELS, ENRICHED_FAMILY
+from schemas.document import EDGE_LABELS, ENRICHED_FAMILY, GRAPH_FAMILIES
 
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""
@@ -55,7 +55,7 @@ def graph_lines(built: Built) -> Iterator[Line]:
     """A line a repository and family of graphs: documents, edges by label, what an index covers."""
     for each in built.documents:
         family = each.manifest.labels["family"]
-        if family not in built.selections:
+        if family not in GRAPH_FAMILIES:
             continue
         report = _Documents.model_validate(each.manifest.report)
         functions = report.coverage.get("functions", 0)

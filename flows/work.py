@@ -18,6 +18,7 @@ from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings
+from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
 from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
@@ -67,11 +68,13 @@ def _tell(phase: str, built: Built) -> None:
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
     out.print(table(yield_lines(built)))
-    for lines in ([*graph_lines(built)], [*domain_lines(built)], [*comment_lines(built)]):
+    for listed in (graph_lines, conversation_lines, domain_lines, comment_lines):
+        lines = [*listed(built)]
         if lines:
             out.print(table(lines))
-    for line in (*warnings(built), *domain_warnings(built)):
-        warn(f"{phase}: {line}")
+    for said in (warnings, conversation_warnings, domain_warnings):
+        for line in said(built):
+            warn(f"{phase}: {line}")
 
 
 def sample(order: Order, phase: str | None, number: int) -> None:

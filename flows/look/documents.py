@@ -26,7 +26,7 @@ from flows.look.tree import (
 )
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, colour, plain_table
-from schemas.document import Chunk, Document
+from schemas.document import CHAT_FAMILY, Chunk, Document
 
 TEXT_LINES = 24
 TREE_LINES = 24
@@ -94,7 +94,8 @@ def _sizes(seen: Seen, tokens: int | None) -> Iterator[str]:
         edges = len(seen.structure.call_edges), len(seen.structure.type_edges)
         yield number(len(seen.structure.chunks), "structure chunk")
         yield f"{number(edges[0], 'call edge')}, {number(edges[1], 'type edge')}"
-    yield document.language
+    if document.language:
+        yield document.language
     yield document.licence or "no licence"
 
 
@@ -189,6 +190,9 @@ def _left_out(document: Document, kept: list[Branch]) -> str:
 
 def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
     """The target's text, or the document's where it has none; with `full` all of it."""
+    if seen.document.family == CHAT_FAMILY:
+        yield from cut_off(_turns(seen), None if full else TEXT_LINES)
+        return
     parts = seen.document.parts
     first, last = (0, len(parts)) if full else target_parts(seen.document)
     if first == last:
@@ -200,6 +204,13 @@ def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
         lines = (Text(line) for piece in cut for line in safe(piece.text).splitlines())
     shown = itertools.dropwhile(lambda line: not line.plain.strip(), lines)
     yield from cut_off(shown, None if full else TEXT_LINES)
+
+
+def _turns(seen: Seen) -> Iterator[Text]:
+    """The text of a conversation, a bar in the colour of its turn beside each line."""
+    for index, part in enumerate(seen.document.parts):
+        for line in safe(seen.content[part.start : part.end].decode()).splitlines():
+            yield Text.assemble(("▎", colour(index)), line)
 
 
 def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
