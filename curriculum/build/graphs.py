@@ -96,7 +96,7 @@ def _recipe(task: _Task, source: Source, family: str) -> Recipe:
 def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
     repository, skips = task.repository, Skips()
     families = [dict(draft.recipe.labels)["family"] for draft in drafts]
-    graphs = _Graphs.of(task, families)
+    graphs = Graphs.of(families, task.index)
     with Sheaf(drafts, sample=task.sample) as sheaf:
         for commit in trees.read_commits(source, repository.spec, repository.corpus, skips):
             graphs.apply(commit.tree)
@@ -109,11 +109,11 @@ def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
         "changes": skips.report(),
         "without_syntax_tree": [*sorted(graphs.incomplete)],
     }
-    sheaf.report(more, {family: graphs.report(task, family) for family in families})
+    sheaf.report(more, {family: graphs.report(family, task.index) for family in families})
 
 
 @dataclass(kw_only=True, slots=True)
-class _Graphs:
+class Graphs:
     """The graphs of one repository as they go from commit to commit."""
 
     families: Sequence[str]
@@ -123,10 +123,10 @@ class _Graphs:
     """Files that had no whole syntax tree at some commit."""
 
     @classmethod
-    def of(cls, task: _Task, families: Sequence[str]) -> "_Graphs":
+    def of(cls, families: Sequence[str], index: Index | None) -> "Graphs":
         """Those that the families need, over an empty tree."""
         syntactic = CallGraph()
-        snapshot = snapshot_of(task.index) if v5_clang_graph.FAMILY in families else None
+        snapshot = snapshot_of(index) if v5_clang_graph.FAMILY in families else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
         return cls(families=families, syntactic=syntactic, resolved=resolved)
 
@@ -142,11 +142,11 @@ class _Graphs:
         if self.resolved is not None:
             yield v5_clang_graph.documents(commit, self.resolved)
 
-    def report(self, task: _Task, family: str) -> dict[str, JsonValue]:
+    def report(self, family: str, index: Index | None) -> dict[str, JsonValue]:
         """What an index covers of the newest tree, or what there is none for."""
         if family != v5_clang_graph.FAMILY:
             return {}
         if self.resolved is None:
-            assert task.index is not None
-            return {"lacks": task.index.lacks}
+            assert index is not None
+            return {"lacks": index.lacks}
         return {"coverage": asdict(self.resolved.coverage())}

@@ -11,7 +11,7 @@ renames. The log lies on disk meanwhile.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -103,10 +103,27 @@ def opened(
             yield Past(repository=repository, log=log, scope=scope, rules=rules, reader=reader)
 
 
-def changes_of(past: Past, spec: RepositorySpec, skips: Skips) -> Iterator[FileChange]:
-    """The changes of an open history, as read_changes gives them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampled:
+    """Some commits of a history, and what of the others must be known to read them as all are read."""
+
+    commits: Collection[str]
+    marks: frozenset[int]
+    """mark_of every version that some change of the history leaves."""
+
+
+def changes_of(
+    past: Past, spec: RepositorySpec, skips: Skips, sampled: Sampled | None = None
+) -> Iterator[FileChange]:
+    """The changes of an open history, as read_changes gives them; of some commits, if they are `sampled`.
+
+    Of a sample a `before` that a later change leaves again isn't new, where it is for read_changes.
+    """
     chosen = candidates(past.log, past.scope, past.rules, spec, skips)
     seen: set[int] = set()
+    if sampled is not None:
+        chosen = (each for each in chosen if each.commit in sampled.commits)
+        seen |= sampled.marks
     with diffing(past.repository) as differ:
         for batch in _batches(_judged(chosen, past.reader, skips)):
             for change in _changes(differ, batch, spec, seen):
@@ -174,10 +191,10 @@ def _changes(
     for pair, lines in zip(batch, _hunks(differ, batch), strict=True):
         candidate = pair.candidate
         before_is_new = (
-            pair.before is not None and _mark(candidate, candidate.before_id) not in seen
+            pair.before is not None and mark_of(candidate, candidate.before_id) not in seen
         )
         if pair.after is not None:
-            seen.add(_mark(candidate, candidate.after_id))
+            seen.add(mark_of(candidate, candidate.after_id))
         yield FileChange(
             kind=candidate.kind,
             repository=spec.name,
@@ -209,7 +226,7 @@ def _hunks(differ: Differ, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]
             yield whole(pair.before.blob.text, added=False)
 
 
-def _mark(candidate: Candidate, blob_id: str) -> int:
+def mark_of(candidate: Candidate, blob_id: str) -> int:
     """64 bits for a blob along a lineage."""
     named = f"{candidate.lineage}\0{blob_id}".encode()
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest())

@@ -15,7 +15,7 @@ from pathlib import Path
 from curriculum.corpus import directory, git
 from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.choice import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
-from curriculum.corpus.history import Past, changes_of, opened
+from curriculum.corpus.history import Past, Sampled, changes_of, opened
 from curriculum.corpus.languages import language_of
 from curriculum.corpus.listing import Comparison, TreeEntry, comparing, contents, listed
 from curriculum.corpus.log import Commit, commits
@@ -46,17 +46,23 @@ def read_commits(
         if changes:
             yield _commit(changes, _snapshot(changes))
         return
-    with (
-        opened(source.layout, source, spec, corpus, skips) as past,
-        comparing(past.repository) as compared,
-    ):
+    with opened(source.layout, source, spec, corpus, skips) as past:
+        yield from commits_of(past, spec, skips)
+
+
+def commits_of(
+    past: Past, spec: RepositorySpec, skips: Skips, sampled: Sampled | None = None
+) -> Iterator[CommitChange]:
+    """The commits of an open history, as read_commits gives them; only some, if they are `sampled`."""
+    with comparing(past.repository) as compared:
         trees = _Trees(
             past=past,
             compared=compared,
             log=commits(past.log),
             origins=Origins(repository=spec.name),
         )
-        for commit, changed in groupby(changes_of(past, spec, skips), lambda each: each.commit):
+        changes = changes_of(past, spec, skips, sampled)
+        for commit, changed in groupby(changes, lambda each: each.commit):
             yield _commit(tuple(changed), trees.delta(commit, skips))
 
 
