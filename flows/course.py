@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from curriculum.corpus.domains import load_domains
 from curriculum.build.conversations import require_conversations
+from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.diets.demand import check_domains
 from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases

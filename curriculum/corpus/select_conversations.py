@@ -15,10 +15,10 @@ from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Su
 from curriculum.corpus.split import Lineage, clusters, held_out
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, SELECTION_SCHEMA, SIDES_SCHEMA
+from schemas.domains import CHAT_DOMAIN
 
 REVISION = 1
 """Raised when the same conversations give another selection."""
-DOMAIN = "chat"
 _PLACE = ("document_id", "order")
 
 
@@ -120,7 +120,7 @@ def _decided(listed: pl.DataFrame, sides: pl.DataFrame) -> pl.DataFrame:
             reason=pl.when(~keep).then(pl.lit("duplicate")),
             rule=pl.when(~keep).then(pl.lit("the same text is kept once")),
             evidence=pl.when(~keep).then(holder),
-            domain=pl.lit(DOMAIN),
+            domain=pl.lit(CHAT_DOMAIN),
             domain_rule=pl.lit("every conversation"),
         )
         .sort("family", "repository", "document_id")
