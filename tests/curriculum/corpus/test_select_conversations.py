@@ -1,0 +1,115 @@
+"""Equal conversations are kept once; what shares an id or a text lies on one side."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.corpus.select import DocumentsOf, Summary
+from curriculum.corpus.select_conversations import select_conversations
+from curriculum.corpus.split import place
+from curriculum.families import chat
+from curriculum.families.write import write_documents
+from schemas.conversation import Conversation, Turn, digest_of
+from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
+
+Said = Mapping[str, Sequence[tuple[str, str]]]
+"""(id, answer) of each conversation, by source."""
+
+
+def conversation(source: str, name: str, answer: str) -> Conversation:
+    turns = (Turn(role="user", text="?"), Turn(role="assistant", text=answer))
+    return Conversation(
+        source=source,
+        pin="0" * 40,
+        licence=None,
+        file="t.jsonl",
+        line=1,
+        start=0,
+        end=1,
+        name=name,
+        digest=digest_of(turns),
+        turns=turns,
+    )
+
+
+def selected(root: Path, said: Said, val_fraction: float = 0.3) -> tuple[list[Any], Summary]:
+    documents = []
+    for source, listed in said.items():
+        folder = root / source
+        folder.mkdir()
+        write_documents((chat.document(conversation(source, *each)) for each in listed), folder)
+        documents.append(DocumentsOf(repository=source, path=folder))
+    corpus = CorpusSpec(
+        name="c",
+        repositories=(RepositorySpec(name="r", path="/r"),),
+        conversations=tuple(ConversationsSpec(name=name, path="/t") for name in said),
+        val_fraction=val_fraction,
+    )
+    out = root / "out"
+    out.mkdir()
+    summary = select_conversations(documents, corpus, out)
+    sides = pq.read_table(out / "sides.parquet").to_pylist()
+    rows = pq.read_table(out / "selection.parquet").to_pylist()
+    known = {each["lineage"]: each["split"] for each in sides}
+    assert [each["lineage"] for each in sides] == sorted(known)
+    assert all(row["split"] == known[row["lineage"]] for row in rows)
+    return rows, summary
+
+
+def test_the_same_conversation_is_kept_in_the_first_source_that_has_it(tmp_path: Path) -> None:
+    rows, summary = selected(
+        tmp_path, {"b": [("1", "x"), ("2", "x"), ("3", "y")], "a": [("9", "y"), ("8", "z")]}
+    )
+    kept = {(row["repository"], row["lineage"]) for row in rows if row["keep"]}
+    assert kept == {("b", "b:1"), ("b", "b:3"), ("a", "a:8")}
+    (gone,) = [row for row in rows if not row["keep"]]
+    assert (gone["reason"], gone["evidence"], gone["repository"]) == ("duplicate", "b", "a")
+    assert (summary.documents, summary.repeated, summary.kept) == (4, 1, 3)
+    assert summary.rejected == (("duplicate", 1),)
+    assert [(row["repository"], row["document_id"]) for row in rows] == sorted(
+        (row["repository"], row["document_id"]) for row in rows
+    )
+
+
+def test_what_shares_an_id_lies_on_one_side(tmp_path: Path) -> None:
+    listed = [(str(n % 40), f"answer {n}") for n in range(200)]
+    rows, summary = selected(tmp_path, {"t": listed})
+    sides: dict[str, set[str]] = {}
+    for row in rows:
+        sides.setdefault(row["lineage"], set()).add(row["split"])
+    assert len(sides) == 40
+    assert all(len(each) == 1 for each in sides.values())
+    for lineage, (side,) in ((name, tuple(each)) for name, each in sides.items()):
+        assert (side == "val") == (place(lineage) < 0.3)
+    assert 0 < summary.val < summary.kept == 200
+
+
+def test_ids_that_share_a_text_lie_on_one_side(tmp_path: Path) -> None:
+    names = sorted((f"t:{n}" for n in range(100)), key=place)
+    low, high = names[0].removeprefix("t:"), names[-1].removeprefix("t:")
+    rows, _ = selected(tmp_path, {"t": [(high, "same"), (low, "same"), (low, "a"), (high, "b")]})
+    assert {row["split"] for row in rows} == {"train"}, "the oldest lineage decides for both"
+    assert [row["keep"] for row in rows] == [True] * 3
+
+
+def test_one_conversation_at_least_is_held_out(tmp_path: Path) -> None:
+    rows, summary = selected(tmp_path, {"t": [("1", "a"), ("2", "b")]}, val_fraction=1e-9)
+    assert sorted(row["split"] for row in rows) == ["train", "val"]
+    assert [family for family, _ in summary.joined] == ["chat"]
+
+
+def test_a_single_conversation_stays_in_train_and_that_is_told(tmp_path: Path) -> None:
+    rows, summary = selected(tmp_path, {"t": [("1", "a")]}, val_fraction=1e-9)
+    assert [row["split"] for row in rows] == ["train"]
+    assert summary.families_without_val == ("chat",)
+
+
+@pytest.mark.parametrize("column", ["domain", "domain_rule"])
+def test_all_are_of_one_domain(tmp_path: Path, column: str) -> None:
+    rows, _ = selected(tmp_path, {"t": [("1", "a"), ("2", "b")]})
+    assert {row[column] for row in rows} == {
+        {"domain": "chat", "domain_rule": "every conversation"}[column]
+    }
