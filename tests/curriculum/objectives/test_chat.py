@@ -1,0 +1,275 @@
+"""Only the assistant is scored, to the byte; every division says who speaks; no byte is lost or doubled."""
+
+import doctest
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.build.lessons import taught_by
+from curriculum.encode import Fitted, Tokenised, fitter_of, turns
+from curriculum.families import chat
+from curriculum.objectives import lesson_of
+from curriculum.tokens import Encoding, byte_ranges
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.controls import Roles
+from curriculum.tokens.turns import turn_marks
+from schemas import document as flat
+from schemas.conversation import Conversation, Role, Turn, digest_of
+from schemas.document import PART_KINDS
+from schemas.packed_row import TEXT_PIECE
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "objectives"
+TALK: tuple[tuple[Role, str], ...] = (
+    ("system", "Be brief."),
+    ("user", "What does <|assistant|> mean?"),
+    ("assistant", "It is text here:\n  return é;"),
+    ("user", "And then?"),
+    ("assistant", "The end."),
+)
+
+
+def document(*said: tuple[Role, str]) -> flat.Document:
+    listed = tuple(Turn(role=role, text=text) for role, text in said)
+    made = Conversation(
+        source="talks",
+        pin="0" * 40,
+        licence=None,
+        file="t.jsonl",
+        line=1,
+        start=0,
+        end=1,
+        name="n",
+        digest=digest_of(listed),
+        turns=listed,
+    )
+    return chat.document(made)
+
+
+def without(tokenizer: Tokenizer, *names: str, roles: Roles | None = None) -> Tokenizer:
+    """The same tokenizer without some control tokens."""
+    content = json.loads(tokenizer.json)
+    kept = [each for each in content["added_tokens"] if each["content"] not in names]
+    return Tokenizer.parse(json.dumps({**content, "added_tokens": kept}), roles or Roles())
+
+
+def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int) -> Fitted:
+    """Fitted and taught as rows are."""
+    own, data = kit.known(talk), talk.text.encode()
+    found = [tokenizer.encode(data[part.start : part.end].decode()) for part in talk.parts]
+    lead, trail = (
+        [] if token is None else [np.array([token])]
+        for token in (tokenizer.bos_id, tokenizer.eos_id)
+    )
+    tokenised = Tokenised(
+        row=0,
+        document_id=talk.document_id,
+        flat_id=talk.document_id,
+        language="",
+        ids=np.concatenate([*lead, *found, *trail]),
+        part_bytes=own.part_bytes,
+        part_tokens=np.cumsum([0, *map(len, found)]).astype(np.int32),
+        part_kinds=own.part_kinds,
+        ranks=np.zeros(len(found), dtype=np.int32),
+        elidable=np.zeros(len(found), dtype=np.bool_),
+        spans=own.spans,
+        other_side=np.zeros(len(found), dtype=np.bool_),
+    )
+    fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
+    lesson = lesson_of("chat", tokenizer, variant=0)
+    assert lesson.reserve == 0
+    return taught_by(lesson)(tokenised, fitter.fit(tokenised))
+
+
+def scored_ids(encoding: Encoding) -> list[int]:
+    return [int(each) for each in encoding.ids[1:][encoding.loss_mask[:-1] == 1]]
+
+
+def assistant(talk: flat.Document) -> bytes:
+    data = talk.text.encode()
+    own = [part for part in talk.parts if part.kind == "assistant"]
+    return b"".join(data[part.start : part.end] for part in own)
+
+
+def test_examples_in_docstrings_hold() -> None:
+    done = doctest.testmod(turns)
+    assert done.attempted
+    assert not done.failed
+
+
+def test_a_conversation_reads_as_it_did(
+    byte_level: Tokenizer, kit: Any, request: pytest.FixtureRequest
+) -> None:
+    plain = without(
+        byte_level, "<|system|>", "<|user|>", "<|assistant|>", "<|end_of_turn|>", "<|bos|>"
+    )
+    shown = []
+    for tokenizer, row_length in ((byte_level, 4096), (byte_level, 40), (plain, 4096)):
+        done = taught(document(*TALK), tokenizer, kit, row_length)
+        counts: dict[str, int] = {}
+        for name, number in done.taught:
+            counts[name] = counts.get(name, 0) + number
+        shown.append(f"{done.outcome} at {row_length}: {counts}\n")
+        shown += [kit.read(encoding, tokenizer) for encoding in done.encodings]
+    text, golden = "\n".join(shown), GOLDEN / "chat.txt"
+    if request.config.getoption("--rewrite"):
+        golden.write_text(text)
+    assert golden.read_text() == text
+
+
+def test_the_last_turn_s_end_is_scored_and_the_document_s_is_not(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    (encoding,) = taught(document(*TALK), byte_level, kit, 4096).encodings
+    end, eos = byte_level.ids_of["end_of_turn"], byte_level.eos_id
+    assert encoding.ids[-2:].tolist() == [end, eos]
+    assert encoding.loss_mask[-3:].tolist() == [1, 0, 0]
+    assert scored_ids(encoding).count(end) == 2
+    assert encoding.ids.tolist().count(end) == 5
+
+
+def test_text_that_spells_a_role_is_no_role(byte_level: Tokenizer, kit: Any) -> None:
+    (encoding,) = taught(document(*TALK), byte_level, kit, 4096).encodings
+    said = {
+        role: encoding.ids.tolist().count(byte_level.ids_of[role]) for role in ("user", "assistant")
+    }
+    assert said == {"user": 2, "assistant": 2}
+
+
+def test_without_a_token_for_the_end_of_a_turn_eos_ends_it_and_is_learnt(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    other = without(byte_level, "<|end_of_turn|>")
+    done = taught(document(*TALK), other, kit, 4096)
+    (encoding,) = done.encodings
+    assert dict(done.taught)["turns_ended_by_eos"] == 5
+    assert encoding.ids[-2:].tolist() == [other.eos_id] * 2
+    assert encoding.loss_mask[-3:].tolist() == [1, 0, 0]
+
+
+def test_a_tokenizer_with_some_of_the_roles_gets_lines_for_all(byte_level: Tokenizer) -> None:
+    marks = turn_marks(without(byte_level, "<|system|>"))
+    assert not marks.by_tokens
+    assert marks.end.tolist() == [byte_level.ids_of["end_of_turn"]]
+    assert all(len(lead) > 1 for lead in marks.leads.values())
+
+
+def test_a_question_stays_with_its_answer_where_both_fit(byte_level: Tokenizer, kit: Any) -> None:
+    talk = document(*(("user", "q" * 20), ("assistant", "a" * 20)) * 6)
+    done = taught(talk, byte_level, kit, 128)
+    assert (done.outcome, len(done.encodings)) == ("divided", 3)
+    user = byte_level.ids_of["user"]
+    assert [encoding.ids[1] for encoding in done.encodings] == [user] * 3
+    assert {len(encoding.ids) for encoding in done.encodings} <= {93, 94}
+
+
+def test_a_turn_that_goes_on_says_again_who_speaks_and_ends_once(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    answer = "\n".join(f"line {number}" for number in range(40))
+    done = taught(document(("user", "?"), ("assistant", answer)), byte_level, kit, 64)
+    assert len(done.encodings) > 4
+    own, end = byte_level.ids_of["assistant"], byte_level.ids_of["end_of_turn"]
+    for encoding in done.encodings[1:]:
+        assert encoding.ids[:2].tolist() == [byte_level.bos_id, own]
+    ends = [encoding.ids.tolist().count(end) for encoding in done.encodings]
+    assert (ends[0], sum(ends), ends[-1]) == (1, 2, 1)
+    for encoding in done.encodings[:-1]:
+        assert byte_level.decode_bytes(encoding.ids[-1:]).endswith(b"\n")
+
+
+@pytest.fixture(scope="session")
+def lacking(byte_level: Tokenizer) -> dict[str, Tokenizer]:
+    """Tokenizers by what they have for turns."""
+    roles = ("<|system|>", "<|user|>", "<|assistant|>")
+    bare = Roles(document_tokens="none")
+    return {
+        "all": byte_level,
+        "lines": without(byte_level, *roles),
+        "eos": without(byte_level, "<|end_of_turn|>", "<|bos|>"),
+        "bare": without(byte_level, *roles, "<|end_of_turn|>", roles=bare),
+    }
+
+
+WORDS = st.text("ab é\n𝄞", min_size=1, max_size=60).filter(str.strip)
+
+
+@given(
+    st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5),
+    st.none() | WORDS,
+    st.sampled_from([48, 64, 128, 4096]),
+    st.sampled_from(["all", "lines", "eos", "bare"]),
+)
+def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
+    lacking: dict[str, Tokenizer],
+    kit: Any,
+    exchanges: list[tuple[str, str]],
+    system: str | None,
+    row_length: int,
+    kind: str,
+) -> None:
+    tokenizer = lacking[kind]
+    said: list[tuple[Role, str]] = [("system", system)] if system else []
+    for question, answer in exchanges:
+        said += [("user", question), ("assistant", answer)]
+    talk = document(*said)
+    done = taught(talk, tokenizer, kit, row_length)
+    assert (done.outcome == "divided") == (len(done.encodings) > 1)
+    covered = []
+    for encoding in done.encodings:
+        assert 0 < len(encoding.ids) <= row_length
+        assert_sound(encoding, talk, tokenizer)
+        covered += [piece for piece in encoding.pieces.tolist() if piece[0] == TEXT_PIECE]
+    borders = [0, *(piece[4] for piece in covered)]
+    assert [piece[3] for piece in covered] == borders[:-1]
+    assert borders[-1] == len(talk.text.encode())
+    scored = [token for encoding in done.encodings for token in scored_ids(encoding)]
+    assert tokenizer.decode_bytes(scored) == assistant(talk)
+    assert int(tokenizer.token_bytes[scored].sum()) == len(assistant(talk))
+    assert dict_of(done)["assistant_bytes"] == len(assistant(talk))
+
+
+def dict_of(done: Fitted) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name, number in done.taught:
+        counts[name] = counts.get(name, 0) + number
+    return counts
+
+
+def assert_sound(encoding: Encoding, talk: flat.Document, tokenizer: Tokenizer) -> None:
+    """Pieces tile and are truthful, no cut is inside a character, every text has its speaker before it."""
+    data, marks = talk.text.encode(), turn_marks(tokenizer)
+    pieces = encoding.pieces.tolist()
+    assert [piece[1] for piece in pieces] == [0, *(piece[2] for piece in pieces[:-1])]
+    assert pieces[-1][2] == len(encoding.ids)
+    bos = tokenizer.bos_id
+    if bos is not None:
+        assert encoding.ids.tolist().count(bos) == 1
+        assert encoding.ids[0] == bos
+    starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
+    assert all(end >= start for start, end in zip(starts, ends, strict=True))
+    for kind, first, last, low, high in pieces:
+        if kind == TEXT_PIECE:
+            ids = encoding.ids[first:last].tolist()
+            assert tokenizer.decode_bytes(ids) == data[low:high]
+            data[low:high].decode()
+            (part,) = [each for each in talk.parts if each.start <= low < high <= each.end]
+            lead = marks.leads[part.kind].tolist()
+            assert encoding.ids[first - len(lead) : first].tolist() == lead
+            if high == part.end:
+                assert encoding.ids[last : last + len(marks.end)].tolist() == marks.end.tolist()
+        else:
+            assert low == high
+    assert encoding.loss_mask[-1] == 0
+
+
+def test_the_kinds_of_parts_are_the_roles() -> None:
+    assert {kind for kind in PART_KINDS if kind in ("system", "user", "assistant")} == {
+        role for role, _ in TALK
+    }
+    assert all(one.end == other.start for one, other in pairwise(document(*TALK).parts))
