@@ -1,0 +1,231 @@
+"""Conversations go the same way as code, beside it: same store, same rows, same checks, own split."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.build import Built, Tokenizing, Wanted, build, sample
+from curriculum.build.selection import val_lineages
+from curriculum.build.sides import check_sides
+from curriculum.build.tokens import load_tokenizer
+from curriculum.corpus.load import load_corpus
+from curriculum.families.check import check_document
+from curriculum.families.write import documents_in
+from curriculum.rows.check import check
+from curriculum.store import Artefact, Store
+from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
+from schemas.document import CHAT_FAMILY, Document
+from schemas.errors import CorpusError
+from schemas.packed_row import TEXT_PIECE
+
+LENGTHS = (128, 512)
+CHAT = tuple(Wanted(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
+CODE = (Wanted(family="v2_simple", row_length=512),)
+
+
+def corpus(**changes: Any) -> CorpusSpec:
+    shipped = load_corpus("sample")
+    return shipped.model_copy(
+        update={
+            "repositories": shipped.repositories[2:],
+            "history": HistorySpec(versions_per_path=1),
+            "val_fraction": 0.15,
+            **changes,
+        }
+    )
+
+
+def made(root: Path, wanted: tuple[Wanted, ...], *, dry: bool = False, **changes: Any) -> Built:
+    return build(
+        Store(root, dry=dry),
+        corpus(**changes),
+        wanted,
+        anchor_length=512,
+        tokenizing=Tokenizing(vocab_size=700),
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return made(tmp_path_factory.mktemp("talks"), (*CHAT, *CODE))
+
+
+def talks(built: Built) -> list[Artefact]:
+    return [each for each in built.documents if each.manifest.labels["family"] == CHAT_FAMILY]
+
+
+def documents(built: Built) -> Mapping[str, Document]:
+    return {
+        each.document_id: each for artefact in talks(built) for each in documents_in(artefact.path)
+    }
+
+
+def rows(artefact: Artefact) -> Iterator[dict[str, Any]]:
+    yield from pq.read_table(artefact.files(), partitioning=None).to_pylist()
+
+
+def said(document: Document, start: int, end: int) -> bytes:
+    """What the assistant says in some bytes of a conversation."""
+    data = document.text.encode()
+    own = [part for part in document.parts if part.kind == "assistant"]
+    cut = [(max(part.start, start), min(part.end, end)) for part in own]
+    return b"".join(data[low:high] for low, high in cut if low < high)
+
+
+def test_every_conversation_is_a_sound_document_of_its_source(built: Built) -> None:
+    found = documents(built)
+    assert len(found) == 30
+    for each in found.values():
+        check_document(each)
+        assert re.fullmatch(r"conversations\.jsonl:\d+", each.provenance[0].path)
+    (artefact,) = talks(built)
+    assert artefact.report_of("lines") == {
+        "read": 30,
+        "lost": 0.0,
+        "skipped": {},
+        "examples": {},
+    }
+
+
+def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
+    held_out = val_lineages(built.selections[CHAT_FAMILY])
+    assert held_out
+    for wanted in CHAT:
+        found = built.rows_of(wanted)
+        for side in (found.train, found.val):
+            report = check(side.path)
+            assert report.faults == []
+            assert report.rows > 0
+            assert check_sides(side, talks(built), held_out) > 0
+
+
+def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:
+    tokenizer, known = load_tokenizer(built.tokenizer), documents(built)
+    for wanted in CHAT:
+        found = built.rows_of(wanted)
+        for side in (found.train, found.val):
+            whole = 0
+            for row in rows(side):
+                ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
+                scored = ids[1:][mask[:-1] == 1]
+                own = b"".join(
+                    said(
+                        known[row["document_ids"][each["doc"]]],
+                        each["byte_start"],
+                        each["byte_end"],
+                    )
+                    for each in row["pieces"]
+                    if each["kind"] == TEXT_PIECE
+                )
+                assert tokenizer.decode_bytes(scored.tolist()) == own
+                assert (row["domain"], row["objective"]) == ("chat", "chat")
+                whole += int(tokenizer.token_bytes[scored].sum())
+            encoded: Any = side.report_of("encode")
+            assert whole == encoded["objective"]["assistant_bytes"] > 0
+            assert encoded["objective"]["turns_with_role_tokens"] > 0
+
+
+def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> None:
+    kept = {
+        row["document_id"]: row["split"]
+        for row in pq.read_table(
+            built.selections[CHAT_FAMILY].path / "selection.parquet", partitioning=None
+        ).to_pylist()
+    }
+    divided = 0
+    for wanted in CHAT:
+        found = built.rows_of(wanted)
+        for split, side in (("train", found.train), ("val", found.val)):
+            there = {name for name, where in kept.items() if where == split}
+            seen: dict[str, int] = {}
+            for row in rows(side):
+                for each in row["pieces"]:
+                    name = row["document_ids"][each["doc"]]
+                    size = each["byte_end"] - each["byte_start"]
+                    seen[name] = seen.get(name, 0) + size
+            assert set(seen) <= there
+            encoded: Any = side.report_of("encode")
+            divided += encoded["documents"].get("divided", 0)
+            if not side.report_of("unscored"):
+                sizes = documents(built)
+                assert seen == {name: len(sizes[name].text.encode()) for name in there}
+    assert divided > 0
+
+
+def test_conversations_move_no_other_artefact(tmp_path: Path, built: Built) -> None:
+    root = built.selection.path.parents[2]
+    alone = made(root, CODE, conversations=())
+    assert [each for each in alone.artefacts() if each.made] == []
+    others = [each.key for each in alone.artefacts()]
+    assert set(others) <= {each.key for each in built.artefacts()}
+    assert built.selections.keys() == {CHAT_FAMILY}
+    assert alone.selections == {}
+
+
+def test_other_bytes_or_another_name_of_the_source_make_its_documents_anew(
+    tmp_path: Path, built: Built
+) -> None:
+    root = built.selection.path.parents[2]
+    (spec,) = corpus().conversations
+    copied = tmp_path / "conversations.jsonl"
+    copied.write_bytes(Path(spec.path).read_bytes())
+    moved = spec.model_copy(update={"path": str(copied)})
+    again = made(root, CHAT, dry=True, conversations=(moved,))
+    assert not any(each.planned for each in again.artefacts())
+    copied.write_bytes(Path(spec.path).read_bytes() + b"\n")
+    changed = made(root, CHAT, dry=True, conversations=(moved,))
+    planned = {each.manifest.stage for each in changed.artefacts() if each.planned}
+    assert planned == {"documents", "selections", "tokens", "rows"}
+    assert not changed.tokenizer.planned
+
+
+def test_a_serving_of_one_source_reads_no_other(tmp_path: Path) -> None:
+    (spec,) = corpus().conversations
+    other = tmp_path / "mine.jsonl"
+    question = {"role": "user", "content": "?"}
+    lines = [
+        json.dumps(
+            {"id": name, "messages": [question, {"role": "assistant", "content": f"{name}."}]}
+        )
+        for name in range(20)
+    ]
+    other.write_text("\n".join(lines) + "\n")
+    both = (spec, ConversationsSpec(name="mine", path=str(other)))
+    wanted = Wanted(family=CHAT_FAMILY, objective="chat", row_length=128, repositories=("mine",))
+    found = made(tmp_path / "home", (wanted,), conversations=both)
+    names = {each.manifest.labels["repository"] for each in talks(found)}
+    assert names == {"talks", "mine"}
+    own = {name for name, each in documents(found).items() if each.lineage.startswith("mine:")}
+    listed = [name for row in rows(found.rows_of(wanted).train) for name in row["document_ids"]]
+    assert set(listed) <= own
+    assert len(listed) > 10
+
+
+def test_too_many_lost_lines_publish_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    file.write_text('{"messages": []}\n')
+    spec = ConversationsSpec(name="t", path=str(file))
+    with pytest.raises(CorpusError, match=r"shape 1, such as t\.jsonl:1"):
+        made(tmp_path / "home", CHAT, conversations=(spec,))
+    published = [each.manifest.labels for each in Store(tmp_path / "home").artefacts("documents")]
+    assert CHAT_FAMILY not in {labels["family"] for labels in published}
+
+
+def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="conversations: none; the family chat is made of them"):
+        made(tmp_path / "home", CHAT, conversations=())
+    with pytest.raises(CorpusError, match="conversations: none"):
+        sample(Store(tmp_path / "home"), corpus(conversations=()), CHAT, number=2)
+    assert [*Store(tmp_path / "home").artefacts()] == []
+
+
+def test_a_sample_shows_a_few_of_each_source(tmp_path: Path) -> None:
+    (one,) = sample(Store(tmp_path), corpus(), CHAT, number=3)
+    assert one.report_of("documents") == 3
+    assert one.manifest.labels["family"] == CHAT_FAMILY
