@@ -27,7 +27,7 @@ from schemas.mixture import (
 )
 
 STAGE = "mixtures"
-REVISION = 1
+REVISION = 2
 PLAN_NAME = "plan.parquet"
 
 

@@ -91,7 +91,8 @@ class Planner:
             for stratum in strata
         ]
         weights = [stratum.served * stratum.slots_per_token(slot_length) for stratum in strata]
-        self._blocks = blocks(rates(weights), seed=seed)
+        servings = [stratum.serving.index for stratum in strata]
+        self._blocks = blocks(rates(weights), seed=seed, groups=servings)
 
     def pieces(self) -> Iterator[Piece]:
         """Piece after piece, without end; a plan for a larger budget begins with the same ones."""

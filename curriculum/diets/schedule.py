@@ -54,18 +54,32 @@ def counts(block_rates: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]
         yield count
 
 
-def blocks(block_rates: npt.NDArray[np.int64], *, seed: int) -> Iterator[npt.NDArray[np.int32]]:
-    """The stratum of each slot, block after block, without end.
+def blocks(
+    block_rates: npt.NDArray[np.int64], *, seed: int, groups: Sequence[int] | None = None
+) -> Iterator[npt.NDArray[np.int32]]:
+    """The stratum of each slot, block after block, without end; by default each is a group of its own.
 
-    Within a block the slots of a stratum are spread: one at random in each of as many equal stretches
-    as it has slots, so that any prefix is mixed right too.
+    Within a block the slots of a group are spread: one at random in each of as many equal stretches
+    as it has slots; and so are those of its strata among its slots. So any prefix is mixed right too, a
+    short one first by group.
     """
+    each = np.arange(len(block_rates)) if groups is None else np.array(groups)
+    names, group = np.unique(each, return_inverse=True)
     for number, count in enumerate(counts(block_rates)):
         strata = np.repeat(np.arange(len(count), dtype=np.int32), count)
-        stretch = np.arange(BLOCK_SLOTS) - np.repeat(np.cumsum(count) - count, count)
-        jitter = (_words(BLOCK_SLOTS, seed, "block", number) >> np.uint64(11)) * 2.0**-53
-        place = (stretch + jitter) / np.repeat(count, count)
-        yield strata[np.argsort(place, kind="stable")]
+        inside = _places(count, seed, "inside", number)
+        strata = strata[np.lexsort((inside, group[strata]))]
+        slots = np.bincount(group, weights=count, minlength=len(names)).astype(np.int64)
+        yield strata[np.argsort(_places(slots, seed, "block", number), kind="stable")]
+
+
+def _places(
+    count: npt.NDArray[np.int64], seed: int, name: str, number: int
+) -> npt.NDArray[np.float64]:
+    """Where in [0, 1) the slots of a block stand, those of one count after those of another."""
+    stretch = np.arange(BLOCK_SLOTS) - np.repeat(np.cumsum(count) - count, count)
+    jitter = (_words(BLOCK_SLOTS, seed, name, number) >> np.uint64(11)) * 2.0**-53
+    return (stretch + jitter) / np.repeat(count, count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

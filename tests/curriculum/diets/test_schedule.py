@@ -171,3 +171,21 @@ def test_the_order_is_pinned() -> None:
         1,
         2,
     ]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 6)), min_size=2, max_size=4),
+    st.integers(0, 2**40),
+    st.integers(1, 200),
+)
+def test_a_short_prefix_is_mixed_right_by_group(
+    made: list[tuple[float, int]], seed: int, length: int
+) -> None:
+    """Strata of a group may be too small to have a slot each; the group has its share all the same."""
+    groups = [at for at, (_, strata) in enumerate(made) for _ in range(strata)]
+    shares = [share / strata for share, strata in made for _ in range(strata)]
+    slots = next(blocks(rates(shares), seed=seed, groups=groups))
+    assert sorted(slots.tolist()) == sorted(next(blocks(rates(shares), seed=seed)).tolist())
+    found = np.bincount(np.array(groups)[slots[:length]], minlength=len(made))
+    share = np.array([share for share, _ in made]) / sum(share for share, _ in made)
+    assert (np.abs(found - length * share) <= 2 + 1e-6).all()
