@@ -34,7 +34,7 @@ ENRICHED_FAMILY: Family = "v6_enriched"
 CHAT_FAMILY: Family = "chat"
 """Made of conversations, a part a turn."""
 PartKind = Literal["header", "changes", "code", "context", "target", "system", "user", "assistant"]
-SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments"]
+SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments", "declaration"]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 """What objectives read.
@@ -42,6 +42,8 @@ SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
 documentation  a comment block above a declaration     body       a function's, with its braces
 repeated       stands in the document before           statement  right in a function's body
 arguments      between the parentheses of a call
+declaration    what a documentation stands above: a function up to its body, else to its end; one that
+               holds others is left out
 """
 
 EdgeKind = Literal[

@@ -8,9 +8,10 @@ from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.context_targets import shared_out, targets_of
 from curriculum.families.doc_comments import comment_above
 from curriculum.families.rendered import Count, Reason, Rendered
+from curriculum.graph.facts import Range
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
 from curriculum.graph.neighbourhood import Order, neighbourhood
-from curriculum.graph.outline import outline
+from curriculum.graph.outline import innermost, outline
 from curriculum.graph.repository import NodeId, RepositoryGraph, SourceFile
 from schemas.change import CommitChange
 from schemas.document import Document, Edge
@@ -142,15 +143,23 @@ def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
 
 
 def marks_of(source: SourceFile) -> tuple[Mark, ...]:
-    """The doc comments and the functions' bodies of a file, the outer before the inner."""
+    """Doc comments, what they stand above, and functions' bodies of a file; the outer before the inner."""
     data = source.file.blob.text.encode()
     found: list[Mark] = []
+    declarations: list[Range] = []
     for symbol in source.facts.symbols:
-        if symbol.kind == "function" and symbol.body is not None:
-            found.append(Mark(kind="body", start=symbol.body.start, end=symbol.body.end))
+        body = symbol.body if symbol.kind == "function" else None
+        if body is not None:
+            found.append(Mark(kind="body", start=body.start, end=body.end))
         comment = comment_above(data, symbol.start, symbol.name_start)
         if comment is not None and symbol.kind not in ("macro", "variable"):
-            found.append(Mark(kind="documentation", start=comment[0], end=comment[1]))
+            found.append(Mark(kind="documentation", start=comment.start, end=comment.end))
+            code = data[comment.code : symbol.end].rstrip()
+            end = body.start if body else comment.code + len(code)
+            declarations.append(Range(comment.code, end))
+    found += [
+        Mark(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
+    ]
     return tuple(sorted(set(found), key=lambda mark: (mark.start, -mark.end)))
 
 

@@ -75,6 +75,7 @@ class Sheet:
             for item, rank in zip(outline.items, ranks, strict=True)
         )
         self.mark("documentation", outline.documentation, offset=offset)
+        self.mark("declaration", outline.declarations, offset=offset)
         self.mark("body", outline.bodies, offset=offset)
         self.mark("statement", outline.statements, offset=offset)
         self.mark("arguments", outline.arguments, offset=offset)

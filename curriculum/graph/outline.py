@@ -6,7 +6,7 @@ deep.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -79,6 +79,9 @@ class Outline:
     """Right in a function's body, one here and there."""
     arguments: tuple[Range, ...] = ()
     """Between the parentheses of calls, likewise."""
+    declarations: tuple[Range, ...] = ()
+    """What stands under documentation: a function up to its body, else to its end. One that holds others
+    is left out."""
 
 
 class _Lines(NamedTuple):
@@ -97,8 +100,8 @@ class _Marks:
 
     units: list[_Lines] = field(default_factory=list)
     comments: list[_Lines] = field(default_factory=list)
-    declared: list[int] = field(default_factory=list)
-    """First lines of declarations and definitions."""
+    declared: dict[int, Range] = field(default_factory=dict)
+    """By its first line, the first declaration or definition there, up to its body."""
     bodies: list[Range] = field(default_factory=list)
 
 
@@ -116,12 +119,18 @@ def outline(text: str, language: Language) -> Outline:
     parsed = parse(text, language)
     statements: tuple[Range, ...] = ()
     arguments: tuple[Range, ...] = ()
+    source = data
     if parsed is not None:
+        source = parsed.source
         _walk(parsed.tree, marks)
         statements, arguments = statements_and_arguments(parsed, language)
     comments = _alone(data, starts, marks.comments)
-    blocks = _blocks(comments)
-    documented = {blocks[line] for line in marks.declared if line in blocks}
+    blocks = _Blocks(blocks=_blocks(comments), data=data, source=source, starts=starts)
+    documented = {
+        block: declared
+        for line, declared in marks.declared.items()
+        if (block := blocks.above(line)) is not None
+    }
     return Outline(
         starts=starts,
         items=tuple(_tile(data, starts, _disjoint(marks.units, blocks), comments)),
@@ -129,12 +138,24 @@ def outline(text: str, language: Language) -> Outline:
         bodies=tuple(marks.bodies),
         statements=statements,
         arguments=arguments,
+        declarations=innermost(documented.values()),
     )
 
 
 def top_level_items(text: str, language: Language) -> tuple[Item, ...]:
     """The items alone."""
     return outline(text, language).items
+
+
+def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Those of ranges, nested or disjoint, that hold none of the others; sorted.
+
+    >>> innermost([Range(0, 9), Range(5, 7), Range(1, 3), Range(9, 12)])
+    (Range(start=1, end=3), Range(start=5, end=7), Range(start=9, end=12))
+    """
+    found = sorted(set(ranges), key=lambda each: (each.start, -each.end))
+    after = [each.start for each in found[1:]] + [found[-1].end] if found else []
+    return tuple(each for each, start in zip(found, after, strict=True) if start >= each.end)
 
 
 def _walk(tree: tree_sitter.Tree, marks: _Marks) -> None:
@@ -162,12 +183,14 @@ def _note(node: tree_sitter.Node, kind: str, outer: tree_sitter.Node, marks: _Ma
         marks.comments.append(_lines("comment", node))
         return False
     if kind in _DOCUMENTED:
-        marks.declared.append(outer.start_point.row)
+        marks.declared.setdefault(outer.start_point.row, Range(outer.start_byte, outer.end_byte))
     if kind == "function_definition":
         marks.units.append(_lines("function", outer))
         body = node.child_by_field_name("body")
         if body is not None:
             marks.bodies.append(Range(body.start_byte, body.end_byte))
+            if marks.declared[outer.start_point.row].start == outer.start_byte:
+                marks.declared[outer.start_point.row] = Range(outer.start_byte, body.start_byte)
         return False
     if kind in _CLASSES:
         has_members = node.child_by_field_name("body") is not None
@@ -202,14 +225,34 @@ def _blocks(comments: list[_Lines]) -> dict[int, _Lines]:
     return blocks
 
 
-def _disjoint(found: list[_Lines], blocks: dict[int, _Lines]) -> list[_Lines]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Blocks:
+    """Blocks of comments by the line below, in a file and its blanked copy."""
+
+    blocks: dict[int, _Lines]
+    data: bytes
+    source: bytes
+    starts: Offsets
+
+    def above(self, line: int) -> _Lines | None:
+        """The block that ends above a line, or above macros and directives there, which were blanked."""
+        while line and line not in self.blocks and self._is_blanked(line - 1):
+            line -= 1
+        return self.blocks.get(line)
+
+    def _is_blanked(self, line: int) -> bool:
+        start, end = self.starts[line], self.starts[line + 1]
+        return self.source[start:end].isspace() and not self.data[start:end].isspace()
+
+
+def _disjoint(found: list[_Lines], blocks: _Blocks) -> list[_Lines]:
     """Units that share no line, each with the comments above it."""
     units: list[_Lines] = []
     for unit in found:
         if units and unit.first < units[-1].last:
             units[-1] = units[-1]._replace(last=max(units[-1].last, unit.last))
         else:
-            block = blocks.get(unit.first, unit)
+            block = blocks.above(unit.first) or unit
             units.append(unit._replace(first=block.first))
     return units
 

@@ -90,6 +90,7 @@ def test_doc_comments_and_bodies_are_spans_in_bytes(make_change: MakeChange) -> 
     found = {span.kind: data[span.start : span.end].decode() for span in document.spans}
     assert found == {
         "documentation": "/// Twice ß.",
+        "declaration": "int twice(int x) ",
         "body": "{ return 2 * x; }",
         "statement": "return 2 * x;",
     }

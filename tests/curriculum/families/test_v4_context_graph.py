@@ -208,3 +208,19 @@ def test_statements_and_arguments_are_marked_in_targets_only(samples):
     assert min(seen[f"{kind} target"] for kind in ("body", "statement", "arguments")) > 30
     assert seen["body context"] > 30
     assert seen["statement context"] == seen["arguments context"] == 0
+
+
+def test_documented_declarations_are_marked_with_their_comments_and_bodies(samples):
+    seen: Counter[str] = Counter()
+    for _, document in all_documents(samples):
+        data = document.text.encode()
+        spans = {
+            kind: [each for each in document.spans if each.kind == kind]
+            for kind in ("documentation", "declaration", "body")
+        }
+        bodies = {each.start for each in spans["body"]}
+        for each in spans["declaration"]:
+            comment = max(one.end for one in spans["documentation"] if one.end <= each.start)
+            assert data[comment : comment + 1] == b"\n"
+            seen["with a body" if each.end in bodies else "without"] += 1
+    assert min(seen["with a body"], seen["without"]) > 30

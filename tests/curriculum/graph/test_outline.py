@@ -1,7 +1,10 @@
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import curriculum.graph.outline
 from curriculum.graph import syntax_tree
 from curriculum.graph.outline import LARGEST_CLASS, Outline, outline, top_level_items
 from schemas.corpus import LANGUAGES, Language
@@ -55,6 +58,12 @@ def ranges(text: str, found: Outline) -> tuple[list[str], list[str]]:
     return documentation, [data[start:end].decode() for start, end in found.bodies]
 
 
+def test_examples_in_docstrings_hold() -> None:
+    done = doctest.testmod(curriculum.graph.outline)
+    assert done.attempted
+    assert not done.failed
+
+
 def test_guards_namespaces_and_linkage_are_looked_into() -> None:
     found = kinds(HEADER)
     assert [kind for kind, _ in found] == ["preamble", "function", "other", "class", "other"]
@@ -72,6 +81,74 @@ def test_doc_comments_and_bodies_are_found_in_classes_too() -> None:
         "/** Count. */",
     ]
     assert bodies == ["{\n  return t + 1;\n}", "{ ++n_; }"]
+
+
+DOCUMENTED = (
+    ("/** Javadoc. */", "int f(int x) "),
+    ("/**\n * Javadoc\n * of lines.\n */", "int f(int x) "),
+    ("/*! Qt.\n *  @return x */", "int f(int x) "),
+    ("//! Qt.", "int f(int x) "),
+    ("/// Doxygen\n/// of lines.", "int f(int x) "),
+    ("/* A block. */", "int f(int x) "),
+    ("/*\n * A block\n * of lines.\n */", "int f(int x) "),
+    ("// Lines\n// of words.", "int f(int x) "),
+    ("// Lines.\n/* And a block. */", "int f(int x) "),
+    ("/// Attributed.", "[[nodiscard]]\nint f(int x) "),
+    ("/// Templated.", "template <class T>\nint f(T x) "),
+)
+"""Comments, and what stands under them up to a body."""
+
+
+@pytest.mark.parametrize(("comment", "declaration"), DOCUMENTED)
+def test_every_form_of_doc_comment_is_found_with_what_it_stands_above(
+    comment: str, declaration: str
+) -> None:
+    body = "{ return x; }"
+    code = f"int before();\n\n{comment}\n{declaration}{body}\n"
+    member = "\n".join("  " + line for line in f"{comment}\n{declaration}{body}".split("\n"))
+    for text in (code, f"class A {{\n int b;\n{member}\n}};\n"):
+        assert [part.split() for part in shown(text)] == [
+            part.split() for part in (comment, declaration, body)
+        ]
+
+
+def shown(text: str) -> list[str]:
+    """The one documentation, declaration and body of a text."""
+    data, found = text.encode(), outline(text, "cpp")
+    spans = (found.documentation, found.declarations, found.bodies)
+    return [data[start:end].decode() for (start, end) in (span for (span,) in spans)]
+
+
+@pytest.mark.parametrize(
+    "between", ["LIB_EXPORT", "DEPRECATED(2)", "#if defined(FAST)", "#ifdef FAST\nLIB_EXPORT"]
+)
+def test_a_macro_or_directive_may_stand_between_a_doc_comment_and_its_function(
+    between: str,
+) -> None:
+    end = "#endif\n" if "#" in between else ""
+    text = f"int a;\n\n/// Doc.\n{between}\nint f(int x) {{\n  return x;\n}}\n{end}"
+    assert shown(text) == ["/// Doc.", "int f(int x) ", "{\n  return x;\n}"]
+    assert ("function", f"/// Doc.\n{between}\nint f(int x) {{\n  return x;\n}}\n") in kinds(text)
+
+
+def test_declarations_end_at_their_end_where_they_have_no_body() -> None:
+    text = (
+        "/// A.\nint declared(int x);\n\n/// B.\nenum class E { a };\n\n"
+        "/// C.\nclass Outer {\n  /// D.\n  struct Inner { int x; };\n\n  /// E.\n  Outer() = default;\n};\n"
+    )
+    data, found = text.encode(), outline(text, "cpp")
+    assert len(found.documentation) == 5
+    assert [data[start:end].decode() for start, end in found.declarations] == [
+        "int declared(int x);",
+        "enum class E { a }",
+        "struct Inner { int x; };",
+        "Outer() = default;",
+    ]
+
+
+def test_a_comment_behind_a_member_documents_nothing_below() -> None:
+    text = "struct A {\n  int a;  ///< Behind.\n  int b;\n};\n"
+    assert outline(text, "cpp").documentation == ()
 
 
 def test_the_members_of_a_large_class_are_items() -> None:
@@ -148,7 +225,13 @@ def test_items_tile_any_text_at_line_starts(text: str, language: Language) -> No
         assert data[: item.start].count(b"\n") == item.first
         position, line = item.end, item.last
     assert position == len(data) == found.starts[-1]
-    for spans in (found.documentation, found.bodies, found.statements, found.arguments):
+    for spans in (
+        found.documentation,
+        found.declarations,
+        found.bodies,
+        found.statements,
+        found.arguments,
+    ):
         borders = [border for span in spans for border in span]
         assert borders == sorted(borders)
         assert all(0 <= start < end <= len(data) for start, end in spans)
