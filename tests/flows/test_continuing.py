@@ -1,0 +1,159 @@
+"""A diet that changes in the middle of a run, and branches that part where their diets do."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from curriculum.diets.load import DIETS
+from curriculum.mix import report_of as mixture_report_of
+from curriculum.store import Artefact, Store
+from flows.continuing import continued, middle_of
+from flows.course import Order, course
+from flows.doors import build_phase, mix_phase, train_phase
+from flows.lines import report_of
+from flows.work import chosen
+from schemas.errors import DietError, JobError
+from schemas.job import Job
+from schemas.progress import unwatched
+
+DEMO = (DIETS / "templates.demo.yaml").read_text()
+
+
+@pytest.fixture
+def home(demo_home: Path, tmp_path: Path) -> Path:
+    """A workspace of one's own, as the demo left it."""
+    copy = tmp_path / "workspace"
+    shutil.copytree(demo_home, copy, ignore=shutil.ignore_patterns("prefect", ".locks"))
+    return copy
+
+
+def run_of(home: Path, phase: str) -> Artefact:
+    store = Store(home, dry=True)
+    return next(each for each in store.artefacts("runs") if each.manifest.labels["phase"] == phase)
+
+
+def checkpoints(run: Artefact) -> list[int]:
+    found = (run.path / "checkpoints").glob("step=*")
+    return sorted(int(each.name.partition("=")[2]) for each in found)
+
+
+def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
+    home: Path, tmp_path: Path
+) -> None:
+    before = run_of(home, "syntax")
+    step = checkpoints(before)[0]
+    assert 0 < step < report_of(before).steps
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(
+        DEMO.replace("v3_doxygen, share: 0.6", "v3_doxygen, share: 0.3").replace(
+            "v3_simple, share: 0.2", "v3_simple, share: 0.5"
+        )
+    )
+    order = Order(
+        specialist=str(changed), home=home, continue_run=before.key[:12], at_step=step, workers=1
+    )
+    plan = course(order)
+    built = build_phase(plan, "syntax", unwatched)
+    mixture = mix_phase(plan, "syntax", built, unwatched)
+    run = train_phase(plan, "syntax", built, mixture, new_attempt=False, watch=unwatched)
+    job = Job.model_validate_json((run.path / "job.json").read_text())
+    assert job.start_from
+    assert job.start_from.path.endswith(f"attempt=1/checkpoints/step={step}")
+    assert job.optimizer.warmup_steps == 0
+    told, first = mixture_report_of(mixture), report_of(run)
+    assert told.continued
+    assert told.budget == plan.phase("syntax").tokens - told.continued.tokens
+    anchors = [each for each in report_of(before).history if each.kind == "anchor"]
+    there = next(each.val_bpb for each in anchors if each.step == step)
+    (begun,) = [
+        each.val_bpb for each in first.before if (each.kind, each.family) == ("anchor", "*")
+    ]
+    assert begun == pytest.approx(there, abs=1e-6)
+    assert plan.current("runs", plan.phase("syntax")) == run
+
+
+def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -> None:
+    run = run_of(demo_home, "file_graph")
+    order = Order(specialist="templates.demo", home=demo_home, continue_run=str(run.path))
+    plan = course(order, dry=True)
+    assert list(chosen(plan, None, print)) == [
+        "file_graph",
+        "repository_graph",
+        "structure",
+        "anneal",
+    ]
+    assert plan.middle
+    assert plan.middle.step == checkpoints(run)[-1]
+    found = continued(plan.store, plan.middle)
+    syntax = mixture_report_of(
+        next(
+            each
+            for each in plan.store.artefacts("mixtures")
+            if each.manifest.labels["phase"] == "syntax"
+        )
+    )
+    keys = {each.rows_key for stratum in syntax.strata for each in stratum.taken}
+    assert keys < {each.rows_key for each in found.seen}
+    assert found.tokens < sum(each.rows for each in found.seen) * 1024
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "said"),
+    [
+        ("syntax", 3, r"3; the run keeps no checkpoint of that step\. It has \d+, \d+"),
+        ("anneal", None, "a decay can't be changed in its middle"),
+        ("no such", None, "there is no such run. Name one: runs/specialist=templates"),
+        ("runs", None, "several runs are meant"),
+    ],
+)
+def test_what_cannot_be_gone_on_from_is_said_with_what_can(
+    demo_home: Path, run: str, step: int | None, said: str
+) -> None:
+    name = {"no such": "zzz", "runs": str(demo_home / "runs")}.get(run)
+    with pytest.raises(JobError, match=said):
+        middle_of(Store(demo_home, dry=True), name or run_of(demo_home, run).key, step)
+
+
+def test_a_step_without_a_run_and_a_phase_that_is_not_listed_are_refused(
+    demo_home: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(DietError, match=r"no run is named\. Give --continue RUN"):
+        course(Order(specialist="templates.demo", home=demo_home, at_step=3))
+    diet = tmp_path / "short.yaml"
+    diet.write_text(
+        "extends: templates.demo\nbranch: short\nphases: [{phase: syntax, portion: 0.9}]\n"
+    )
+    key = run_of(demo_home, "structure").key
+    with pytest.raises(DietError, match=r"it is a run of structure, which the diet doesn't list"):
+        course(Order(specialist=str(diet), home=demo_home, continue_run=key))
+
+
+def outcomes(home: Path, diet: Path) -> dict[str, Counter[str]]:
+    """What a dry walk would make of the mixtures and runs of each phase."""
+    plan = course(Order(specialist=str(diet), home=home), dry=True)
+    found: dict[str, Counter[str]] = {}
+    for phase in plan.phases:
+        built = build_phase(plan, phase.name, unwatched)
+        del plan.store.steps[:]
+        mixture = mix_phase(plan, phase.name, built, unwatched)
+        run = train_phase(plan, phase.name, built, mixture, new_attempt=False, watch=unwatched)
+        found[phase.name] = Counter(
+            "planned" if each.planned else "there" for each in (mixture, run)
+        )
+    return found
+
+
+def test_a_branch_trains_only_from_where_its_diet_parts(demo_home: Path, tmp_path: Path) -> None:
+    diet = tmp_path / "wide.yaml"
+    diet.write_text(
+        "extends: templates.demo\nbranch: wide\nphases:\n  - {phase: syntax}\n"
+        "  - {phase: file_graph}\n  - {phase: repository_graph, portion: 0.3}\n"
+    )
+    assert outcomes(demo_home, diet) == {
+        "syntax": {"there": 2},
+        "file_graph": {"there": 2},
+        "repository_graph": {"planned": 2},
+        "anneal": {"planned": 2},
+    }

@@ -1,0 +1,125 @@
+"""The eight diets on the sample corpus, through every phase they list, in rows as short as the demo's."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from curriculum.catalog import query
+from curriculum.diets.load import DIETS
+from curriculum.diets.resolve import missing
+from curriculum.mix import report_of
+from curriculum.store import Artefact
+from flows.course import Course, Order, course
+from flows.doors import build_phase, mix_phase
+from schemas.mixture import BLOCK_SLOTS
+from schemas.progress import unwatched
+
+SPECIALISTS = sorted(file.stem for file in DIETS.glob("*.yaml") if "." not in file.stem)
+SHORT = {
+    "65536": "2048",
+    "16384": "1024",
+    "4096": "512",
+    "corpus: sample": "corpus: sample\nphases_file: phases.demo\nvocab_size: 4096",
+}
+
+
+@pytest.fixture(scope="module")
+def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the documents of the sample, for all eight."""
+    copy = tmp_path_factory.mktemp("specialists") / "workspace"
+    shutil.copytree(
+        demo_home,
+        copy,
+        ignore=shutil.ignore_patterns("prefect", "runs", "mixtures", "current", ".locks"),
+    )
+    return copy
+
+
+def in_short_rows(name: str, folder: Path) -> str:
+    """The path of a diet whose rows are an eighth as long, or less."""
+    text = (DIETS / f"{name}.yaml").read_text()
+    for long, short in SHORT.items():
+        text = text.replace(long, short)
+    file = folder / f"{name}.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def mixed(plan: Course, phase: str) -> Artefact:
+    return mix_phase(plan, phase, build_phase(plan, phase, unwatched), unwatched)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", SPECIALISTS)
+def test_a_diet_mixes_through_every_phase_that_it_lists(
+    name: str, home: Path, tmp_path: Path
+) -> None:
+    order = Order(
+        specialist=in_short_rows(name, tmp_path), home=home, token_budget="300K", workers=1
+    )
+    plan = course(order)
+    assert [each.name for each in plan.phases][-2:] == ["fine_tune", "anneal"]
+    for phase in plan.phases:
+        assert missing(phase) == ()
+        report = report_of(mixed(plan, phase.name))
+        assert report.steps >= 1
+        assert report.tokens >= phase.tokens
+        largest = 3 * phase.slot_length / report.tokens
+        for serving in phase.servings:
+            strata = [each for each in report.strata if each.serving == serving.index]
+            realised = sum(each.tokens for each in strata) / report.tokens
+            assert realised == pytest.approx(serving.share, abs=max(0.01, largest)), serving.title
+            assert all(each.repetition <= phase.max_repetition + 1 for each in strata)
+
+
+@pytest.mark.timeout(900)
+def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_path: Path) -> None:
+    order = Order(
+        specialist=in_short_rows("testing", tmp_path),
+        home=home,
+        token_budget="30M",
+        max_repetition=1000,
+        workers=1,
+    )
+    plan = course(order)
+    mixture = mixed(plan, "syntax")
+    assert report_of(mixture).slots > 8 * BLOCK_SLOTS
+    sql = f"""
+        WITH there AS (
+            SELECT rows_key, domain = 'testing' AS tests, sum(valid_token_count) AS tokens
+            FROM rows GROUP BY ALL
+        ), seen AS (
+            SELECT rows_key, domain = 'testing' AS tests, sum(valid_tokens) AS tokens
+            FROM mixture_rows JOIN rows USING (rows_key, pack_id)
+            WHERE mixture_key = '{mixture.key}' AND serving = 0 GROUP BY ALL
+        )
+        SELECT tests, seen.tokens / there.tokens FROM seen JOIN there USING (rows_key, tests)
+    """
+    times = dict(query(home, sql).rows)
+    assert times[True] / times[False] == pytest.approx(4, rel=0.01)
+
+
+@pytest.mark.timeout(900)
+def test_compilers_takes_its_graphs_from_the_repository_that_it_names(
+    home: Path, tmp_path: Path
+) -> None:
+    order = Order(
+        specialist=in_short_rows("compilers", tmp_path), home=home, token_budget="300K", workers=1
+    )
+    plan = course(order)
+    mixture = mixed(plan, "file_graph")
+    sql = f"""
+        WITH documents_of AS (
+            SELECT serving, unnest(document_ids) AS document_id
+            FROM mixture_rows JOIN rows USING (rows_key, pack_id)
+            WHERE mixture_key = '{mixture.key}'
+        )
+        SELECT serving, list(DISTINCT repository ORDER BY repository)
+        FROM documents_of JOIN documents USING (document_id) GROUP BY ALL
+    """
+    found = dict(query(home, sql).rows)
+    asked = {each.index: [*each.repositories] for each in plan.phase("file_graph").servings}
+    assert found[0] == asked[0] == ["lattice"]
+    assert found[1] == asked[1] == ["lattice"]
+    assert found[2] == ["arena", "lattice", "ringlog"]
