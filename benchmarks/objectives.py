@@ -60,8 +60,11 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
     return tokenizer, given
 
 
-def seconds(objective: str, tokenizer: Tokenizer, given: list[Given]) -> tuple[float, Counter[str]]:
-    teach, counts = taught_by(lesson_of(objective, tokenizer, variant=0)), Counter[str]()
+def seconds(
+    objective: str, tokenizer: Tokenizer, given: list[Given], row_length: int
+) -> tuple[float, Counter[str]]:
+    lesson = lesson_of(objective, tokenizer, variant=0)
+    teach, counts = taught_by(lesson, row_length=row_length), Counter[str]()
     begin = time.process_time()
     for document, fitted in given:
         for name, number in teach(document, replace(fitted)).taught:
@@ -87,7 +90,8 @@ def main() -> None:
         print(f"{len(found)} documents of {asked.family}, {encodings} encodings, {tokens:,} tokens")
         names = [each for each in REVISIONS if each != "chat"]
         rounds = [
-            {name: seconds(name, tokenizer, given) for name in names} for _ in range(asked.rounds)
+            {name: seconds(name, tokenizer, given, asked.row_length) for name in names}
+            for _ in range(asked.rounds)
         ]
         for name in names:
             rate = tokens / statistics.median(each[name][0] for each in rounds) / 1e6

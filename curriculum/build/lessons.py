@@ -22,8 +22,8 @@ def check_lessons(tokenizing: Tokenizing, wanted: Iterable[Wanted]) -> None:
             lesson_of(objective, tokenizer, variant=0)
 
 
-def taught_by(lesson: Lesson) -> Teach:
-    """What a lesson makes of each encoding of a document, and what it counts."""
+def taught_by(lesson: Lesson, *, row_length: int) -> Teach:
+    """What a lesson makes of each encoding of a document for rows of one length, and what it counts."""
 
     def teach(document: Tokenised, fitted: Fitted) -> Fitted:
         known = Document(
@@ -31,6 +31,7 @@ def taught_by(lesson: Lesson) -> Teach:
             spans=document.spans,
             part_bytes=document.part_bytes,
             part_kinds=document.part_kinds,
+            room=row_length,
         )
         taught = [lesson.teach(encoding, known) for encoding in fitted.encodings]
         return replace(

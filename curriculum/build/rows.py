@@ -203,7 +203,7 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
-                teach=taught_by(lesson),
+                teach=taught_by(lesson, row_length=wanted.row_length),
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)

@@ -21,6 +21,8 @@ class Document:
     """[parts + 1] borders, from 0 to the number of bytes."""
     part_kinds: npt.NDArray[np.int32]
     """[parts], which index PART_KINDS."""
+    room: int
+    """Tokens that a row has."""
 
     def parts(self, *kinds: PartKind) -> npt.NDArray[np.int32]:
         """[p, 2] byte ranges of the parts of some kinds, in the order of the text."""

@@ -41,7 +41,7 @@ def tokenizer_of(*, sentinels: bool = True) -> Tokenizer:
     return Tokenizer.parse(json.dumps(content))
 
 
-def known(document: flat.Document) -> Document:
+def known(document: flat.Document, *, room: int = 1 << 20) -> Document:
     """What an objective may read of it."""
     spans = document.spans
     return Document(
@@ -55,6 +55,7 @@ def known(document: flat.Document) -> Document:
         part_kinds=np.array(
             [PART_KINDS.index(part.kind) for part in document.parts], dtype=np.int32
         ),
+        room=room,
     )
 
 

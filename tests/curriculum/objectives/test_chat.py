@@ -83,7 +83,7 @@ def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int)
     fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
     lesson = lesson_of("chat", tokenizer, variant=0)
     assert lesson.reserve == 0
-    return taught_by(lesson)(tokenised, fitter.fit(tokenised))
+    return taught_by(lesson, row_length=row_length)(tokenised, fitter.fit(tokenised))
 
 
 def scored_ids(encoding: Encoding) -> list[int]:
