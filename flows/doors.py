@@ -78,7 +78,7 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
         tokens_per_step=_tokens_per_step(course),
         previous=[each for each in previous if each],
         continued=continued(course.store, middle) if middle else None,
-        documents=None if built.selection.planned else _lineages(built),
+        documents=None if course.store.dry else _lineages(built),
     )
     course.keep("mixtures", resolved, mixture)
     watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
