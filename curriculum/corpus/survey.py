@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum.corpus import git
-from curriculum.corpus.choice import CODE, Candidate, candidates
+from curriculum.corpus.choice import Candidate, candidates
 from curriculum.corpus.history import Past, mark_of
+from curriculum.corpus.paths import Wanted
 from curriculum.corpus.skips import Skips
+from schemas.change import FileChange
 from schemas.corpus import QualitySpec, RepositorySpec
 
 SURVEY_SCHEMA = pl.Schema(
@@ -23,11 +25,10 @@ SURVEY_SCHEMA = pl.Schema(
         "lineage": pl.String,
         "versions": pl.Int64,
         "edits": pl.Int64,
-        "code": pl.Boolean,
     }
 )
-"""A row a change that is read: bytes of the versions of the file that only this change shows, bytes of the
-file that it edited (0 for a new or deleted one), and whether it is of C or C++."""
+"""A row a change that is read: bytes of the versions of the file that no earlier change shows, and bytes of
+the file as it edited it, 0 for a new or deleted one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,20 +39,17 @@ class Survey:
     """As SURVEY_SCHEMA, oldest first; some 100 bytes each."""
     marks: frozenset[int]
     """mark_of every version that a change leaves."""
+    tree_bytes: int
+    """Of the files in a wanted language at the pin: about what it costs to parse a whole tree."""
 
     @property
     def commits(self) -> list[str]:
         """The commits with such a change, oldest first."""
         return self.changes["commit"].unique(maintain_order=True).to_list()
 
-    @property
-    def code_commits(self) -> list[str]:
-        """Those of them that change a file of C or C++."""
-        return self.changes.filter("code")["commit"].unique(maintain_order=True).to_list()
 
-
-def survey(past: Past, spec: RepositorySpec) -> Survey:
-    """Look over an open history; costs two walks of its log and a look-up of each blob's size.
+def survey(past: Past, spec: RepositorySpec, pin: str) -> Survey:
+    """Look over an open history up to its pin; costs two walks of its log and a look-up of each blob's size.
 
     Raises:
         CorpusError: if git fails.
@@ -61,7 +59,18 @@ def survey(past: Past, spec: RepositorySpec) -> Survey:
     marks: set[int] = set()
     rows = [_row(each, sizes, marks) for each in found]
     changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
-    return Survey(changes=changes, marks=frozenset(marks))
+    return Survey(changes=changes, marks=frozenset(marks), tree_bytes=_tree_bytes(past, pin))
+
+
+def survey_of_snapshot(files: Iterable[FileChange]) -> Survey:
+    """The survey of a plain directory: one commit that shows every file."""
+    rows = [
+        (each.commit, each.lineage, len(each.after.text.encode()), 0)
+        for each in files
+        if each.after is not None
+    ]
+    changes = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
+    return Survey(changes=changes, marks=frozenset(), tree_bytes=int(changes["versions"].sum()))
 
 
 def in_sample(commits: Iterable[str], share: float, *, fewest: int) -> list[str]:
@@ -73,9 +82,7 @@ def in_sample(commits: Iterable[str], share: float, *, fewest: int) -> list[str]
     return ranked[: max(fewest, math.ceil(share * len(ranked)))]
 
 
-def _row(
-    candidate: Candidate, sizes: dict[str, int], marks: set[int]
-) -> tuple[str, str, int, int, bool]:
+def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[str, str, int, int]:
     """A row of the survey; `marks` are those of the changes before, and of this one afterwards."""
     before, after = (sizes.get(each, 0) for each in (candidate.before_id, candidate.after_id))
     is_new = bool(before) and mark_of(candidate, candidate.before_id) not in marks
@@ -83,7 +90,17 @@ def _row(
         marks.add(mark_of(candidate, candidate.after_id))
     versions = after + (before if is_new else 0)
     edits = after if candidate.before_id else 0
-    return candidate.commit, candidate.lineage, versions, edits, candidate.language in CODE
+    return candidate.commit, candidate.lineage, versions, edits
+
+
+def _tree_bytes(past: Past, pin: str) -> int:
+    listed = git.run(past.repository, "ls-tree", "-r", "-z", "-l", "--full-tree", pin).split(b"\0")
+    pairs = (line.partition(b"\t")[::2] for line in listed[:-1])
+    return sum(
+        int(head.split()[3])
+        for head, path in pairs
+        if head.split()[3].isdigit() and isinstance(past.rules.verdict(path), Wanted)
+    )
 
 
 def _sizes(past: Past, found: Iterable[Candidate]) -> dict[str, int]:

@@ -32,7 +32,7 @@ def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, 
     return tuple(
         fragment
         for change in commit.changes
-        if change.language in CODE and change.after is not None and not _is_blank(change)
+        if change.language in CODE and change.after is not None and not is_blank(change)
         for fragment in _touched(change, graph)
     )
 
@@ -83,7 +83,8 @@ def shared_out(
     return Shares(groups=tuple(groups), too_large=too_large)
 
 
-def _is_blank(change: FileChange) -> bool:
+def is_blank(change: FileChange) -> bool:
+    """Whether a change of a file differs in nothing but white space."""
     if change.before is None or change.after is None:
         return False
     return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)

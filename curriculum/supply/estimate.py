@@ -1,0 +1,304 @@
+"""What a corpus has to train on, estimated from a sample of its commits and conversations."""
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from curriculum.build.indexes import INDEXED_FAMILY, Index
+from curriculum.build.tokens import Tokenizing
+from curriculum.build.workers import Team
+from curriculum.corpus.select import SIDES_NAME
+from curriculum.corpus.split import WHOLE_REPOSITORIES, place
+from curriculum.store import Store
+from curriculum.supply.measure import Kind, measure
+from curriculum.supply.scale import Floats, by_ratio
+from curriculum.supply.taken import SYNTACTIC_FAMILY, Plan, Taken, take
+from schemas.corpus import CorpusSpec
+from schemas.document import GRAPH_FAMILIES
+from schemas.progress import Progress, Watch, unwatched
+
+ALL = "*"
+"""The domain of a line that counts all domains."""
+EDITED = ("v3_simple", "v3_doxygen")
+"""Families that show a file only where it was edited."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """What a repository has of one kind of rows, in one domain or in ALL."""
+
+    family: str
+    row_length: int
+    repository: str
+    domain: str
+    tokens: float
+    """Valid tokens of rows to train on."""
+    error: float
+    """Their standard error; 0 where nothing is estimated."""
+    documents: float
+    """Those that have tokens in such rows."""
+    routed: float
+    """Those that are too long for such a row and wait for a longer one."""
+
+    @property
+    def kind(self) -> Kind:
+        """Family and row length."""
+        return Kind(family=self.family, row_length=self.row_length)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How much of a repository, or of a source of conversations, was read."""
+
+    repository: str
+    units: int
+    """Commits with a change that the corpus reads; of a source its conversations."""
+    read: int
+    walked: int
+    """Commits whose graphs were walked."""
+    num_bytes: int
+    """Of all versions of files that the corpus reads, or of all turns."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What a corpus has, line by line; lines of ALL domains and lines of each."""
+
+    lines: tuple[Line, ...]
+    samplings: tuple[Sampling, ...]
+    notes: tuple[str, ...]
+    """What was counted otherwise than a build would."""
+
+    def total(
+        self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
+    ) -> tuple[float, float]:
+        """Tokens and their standard error, of some repositories or of all."""
+        only = frozenset(repositories)
+        found = [
+            each
+            for each in self.lines
+            if each.kind == kind and each.domain == domain and (not only or each.repository in only)
+        ]
+        tokens = math.fsum(each.tokens for each in found)
+        return tokens, math.sqrt(math.fsum(each.error**2 for each in found))
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains of which there is something, sorted."""
+        return tuple(sorted({each.domain for each in self.lines if each.tokens} - {ALL}))
+
+
+def estimate(
+    corpus: CorpusSpec,
+    kinds: Sequence[Kind],
+    *,
+    tokenizing: Tokenizing,
+    share: float,
+    cache: Path,
+    indexes: Sequence[Index] = (),
+    workers: int = 1,
+    watch: Watch = unwatched,
+) -> Estimate:
+    """What there is of each kind, from a `share` of each repository's commits and some dozens at least.
+
+    `cache` is where bundles and urls are cloned to. `indexes` are those that a workspace has or would make:
+    where one isn't made yet, v5_clang_graph is taken to have what v4_context_graph has. Nothing else of
+    what is made here stays.
+
+    Raises:
+        CorpusError: for a pin that resolves to nothing, and a history without a file to read.
+        TokenizerError: for a given tokenizer that can't be used.
+    """
+    plan = Plan(
+        corpus=corpus,
+        families=_families(kinds),
+        share=share,
+        cache=cache,
+        indexes=tuple(indexes),
+    )
+    with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
+        team = Team(store=Store(Path(folder)), workers=workers, watch=watch)
+        taken = take(team, plan, tokenizing)
+        measured = _measured(kinds)
+        lines: list[Line] = []
+        for done, kind in enumerate(measured):
+            watch(_progress(done, len(measured)))
+            lines += _lines(taken, plan, kind)
+        watch(_progress(len(measured), len(measured)))
+    lines += [line for kind in kinds for line in _stand_ins(plan, kind, lines)]
+    return Estimate(
+        lines=tuple(each for each in lines if each.kind in kinds),
+        samplings=tuple(_samplings(taken)),
+        notes=tuple(_notes(plan, tokenizing)),
+    )
+
+
+def _progress(done: int, total: int) -> Progress:
+    return Progress(stage="count", item="tokens", done=done, total=total, unit="row lengths")
+
+
+def _families(kinds: Sequence[Kind]) -> frozenset[str]:
+    """The families to sample; the syntactic one may have to stand in for the indexed one."""
+    return frozenset(each.family for each in _measured(kinds))
+
+
+def _measured(kinds: Sequence[Kind]) -> list[Kind]:
+    stand_ins = {
+        replace(each, family=SYNTACTIC_FAMILY) for each in kinds if each.family == INDEXED_FAMILY
+    }
+    return sorted({*kinds, *stand_ins})
+
+
+def _lines(taken: Taken, plan: Plan, kind: Kind) -> Iterator[Line]:
+    """What each repository or source has of one kind."""
+    for repository in taken.surveys:
+        sources = taken.sources(kind.family, repository)
+        if sources:
+            selection = taken.selections[kind.family]
+            frames = [measure(kind, each, selection, taken.tokenizer) for each in sources]
+            found = pl.concat(frames)
+            if kind.family in GRAPH_FAMILIES:
+                yield from _graph_lines(taken, kind, repository, found)
+            else:
+                yield from _file_lines(taken, plan, kind, repository, found)
+
+
+def _file_lines(
+    taken: Taken, plan: Plan, kind: Kind, repository: str, measured: pl.DataFrame
+) -> Iterator[Line]:
+    """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
+    column = "edits" if kind.family in EDITED else "versions"
+    sizes = _bytes_by_commit(taken, plan, kind, repository, column)
+    units = taken.sampled[repository]
+    known = np.array([float(sizes.get(each, 0)) for each in units])
+    whole, population = float(sum(sizes.values())), _population(taken, repository)
+    for domain in (ALL, *sorted(measured["domain"].unique())):
+        own = measured if domain == ALL else measured.filter(domain=domain)
+        tokens, documents, routed = (
+            by_ratio(_amounts(own, name, units), known, whole=whole, population=population)
+            for name in ("tokens", "documents", "routed")
+        )
+        yield _line(kind, repository, domain, tokens, documents, routed)
+
+
+def _graph_lines(
+    taken: Taken, kind: Kind, repository: str, measured: pl.DataFrame
+) -> Iterator[Line]:
+    """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
+    sizes, population = taken.sizes[repository], _population(taken, repository)
+    walked, sampled = taken.walked[repository], taken.sampled[repository]
+    known = _amounts(sizes, "size", walked)
+    each_one = np.ones(len(sampled))
+    for domain in (ALL, *sorted(sizes["domain"].unique())):
+        own = sizes if domain == ALL else sizes.filter(domain=domain)
+        amounts = _amounts(own, "size", sampled)
+        whole = by_ratio(amounts, each_one, whole=float(population), population=population)
+        share = np.count_nonzero(amounts) / len(sampled)
+        touching = max(len(walked), round(population * share))
+        tokens, documents, routed = (
+            _product(
+                by_ratio(_amounts(measured, name, walked), known, whole=1.0, population=touching),
+                whole,
+            )
+            for name in ("tokens", "documents", "routed")
+        )
+        yield _line(kind, repository, domain, tokens, documents, routed)
+
+
+def _line(
+    kind: Kind,
+    repository: str,
+    domain: str,
+    tokens: tuple[float, float],
+    documents: tuple[float, float],
+    routed: tuple[float, float],
+) -> Line:
+    return Line(
+        family=kind.family,
+        row_length=kind.row_length,
+        repository=repository,
+        domain=domain,
+        tokens=tokens[0],
+        error=tokens[1],
+        documents=documents[0],
+        routed=routed[0],
+    )
+
+
+def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    """The product of two estimates, and its standard error.
+
+    >>> _product((10.0, 3.0), (2.0, 0.8))
+    (20.0, 10.0)
+    """
+    return one[0] * other[0], math.hypot(one[1] * other[0], one[0] * other[1])
+
+
+def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
+    """[units]: the sum of a column over the rows of each."""
+    sums = dict(frame.group_by("unit").agg(pl.col(column).sum()).iter_rows())
+    return np.array([float(sums.get(each, 0)) for each in units])
+
+
+def _population(taken: Taken, repository: str) -> int:
+    return taken.surveys[repository]["commit"].n_unique()
+
+
+def _bytes_by_commit(
+    taken: Taken, plan: Plan, kind: Kind, repository: str, column: str
+) -> dict[str, int]:
+    """By commit of a repository, the bytes of files on the train side; a file nobody saw goes by its hash."""
+    selection = taken.selections[kind.family]
+    sides = pl.read_parquet(selection.path / SIDES_NAME, hive_partitioning=False)
+    known = dict(sides.select("lineage", "split").iter_rows())
+    whole = len(plan.corpus.repositories) >= WHOLE_REPOSITORIES
+    survey = taken.surveys[repository]
+    train = [
+        known[each] == "train"
+        if each in known
+        else place(repository if whole else each) >= plan.corpus.val_fraction
+        for each in survey["lineage"]
+    ]
+    ours = survey.filter(pl.Series(train, dtype=pl.Boolean))
+    return dict(ours.group_by("commit").agg(pl.col(column).sum()).iter_rows())
+
+
+def _stand_ins(plan: Plan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
+    """Lines of v5_clang_graph where its index isn't made yet."""
+    if kind.family == INDEXED_FAMILY:
+        alike = replace(kind, family=SYNTACTIC_FAMILY)
+        for each in lines:
+            if each.kind == alike and plan.stands_in(each.repository):
+                yield replace(each, family=INDEXED_FAMILY)
+
+
+def _samplings(taken: Taken) -> Iterator[Sampling]:
+    for name, survey in taken.surveys.items():
+        yield Sampling(
+            repository=name,
+            units=_population(taken, name),
+            read=len(taken.sampled[name]),
+            walked=len(taken.walked.get(name, ())),
+            num_bytes=int(survey["versions"].sum()),
+        )
+
+
+def _notes(plan: Plan, tokenizing: Tokenizing) -> Iterator[str]:
+    if tokenizing.file is None:
+        yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
+    if INDEXED_FAMILY not in plan.families:
+        return
+    stand_ins = [each.repository for each in plan.indexes if plan.stands_in(each.repository)]
+    if stand_ins:
+        yield (
+            f"{INDEXED_FAMILY} is taken to have what {SYNTACTIC_FAMILY} has, until it is built: "
+            f"{', '.join(stand_ins)}"
+        )
+    for each in plan.indexes:
+        if each.artefact is None:
+            yield f"{each.repository} has no {INDEXED_FAMILY}: {each.lacks}"

@@ -1,0 +1,81 @@
+"""How many tokens the documents of each commit give in rows of some length, by domain."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from curriculum import encode
+from curriculum.build.lessons import taught_by
+from curriculum.build.row_sources import RowSource
+from curriculum.build.selection import decisions, val_lineages
+from curriculum.objectives import lesson_of
+from curriculum.store import Artefact
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.store import TokenStore
+from schemas.diet import CHAT_OBJECTIVE, Objective
+from schemas.document import CHAT_FAMILY
+
+MEASURES_SCHEMA = pl.Schema(
+    {
+        "unit": pl.String,
+        "domain": pl.String,
+        "tokens": pl.Int64,
+        "documents": pl.Int64,
+        "routed": pl.Int64,
+    }
+)
+"""By unit, which is a commit or a conversation, and domain: valid tokens of rows to train on, documents that
+have some, and documents that are too long for such a row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Kind:
+    """Documents of a family in rows of some length."""
+
+    family: str
+    """Never v6_enriched: what has structure is as long as without."""
+    row_length: int
+
+    @property
+    def objective(self) -> Objective:
+        """The one that leaves most as it is."""
+        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else "causal"
+
+
+def measure(
+    kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
+) -> pl.DataFrame:
+    """As MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
+    lesson = lesson_of(kind.objective, tokenizer, variant=0)
+    fitter = encode.Fitter.of(
+        tokenizer,
+        row_length=kind.row_length - lesson.reserve,
+        policy=encode.policy_of(kind.family),
+    )
+    picked = decisions(selection, source.documents)
+    units = _units(source.documents)
+    rows = []
+    for fitted in encode.encode_documents(
+        source.documents.files(),
+        TokenStore.open(source.tokens.path),
+        fitter,
+        kept=picked.kept & ~picked.val,
+        val=picked.val,
+        val_lineages=val_lineages(selection),
+        teach=taught_by(lesson, row_length=kind.row_length),
+    ):
+        domain = picked.domains[int(picked.domain[fitted.row])]
+        tokens = sum(len(encoding.ids) for encoding in fitted.encodings)
+        routed = int(fitted.outcome == "routed")
+        rows.append((units[fitted.row], domain, tokens, int(tokens > 0), routed))
+    frame = pl.DataFrame(rows, schema=MEASURES_SCHEMA, orient="row")
+    return frame.group_by("unit", "domain").sum()
+
+
+def _units(documents: Artefact) -> list[str]:
+    """By document, the commit that it is of; of a conversation its digest."""
+    own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
+    cited = pl.scan_parquet(documents.files(), hive_partitioning=False).select(
+        pl.col("provenance").list.first().struct.field(own)
+    )
+    return cited.collect().to_series().to_list()

@@ -1,0 +1,202 @@
+"""Documents of a sample of a repository's commits, made as a build makes them, in a throw-away store.
+
+The files of a sampled commit tell whether it touched a function or a build target; only of those that did,
+some are walked with their whole trees.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from curriculum.build.documents import Sheaf
+from curriculum.build.graphs import Graphs
+from curriculum.build.indexes import Index
+from curriculum.build.repositories import Repository
+from curriculum.build.workers import Team
+from curriculum.corpus.history import Past, Sampled, changes_of, opened, read_changes
+from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import Source, resolve
+from curriculum.corpus.survey import Survey, in_sample, survey, survey_of_snapshot
+from curriculum.corpus.trees import commits_of, read_commits
+from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
+from curriculum.families.context_targets import CODE, is_blank, touched_functions
+from curriculum.families.render import render
+from curriculum.graph.index import facts_of
+from curriculum.store import Artefact, Draft, Recipe, Store
+from schemas.change import CommitChange, FileChange
+from schemas.document import FILE_FAMILIES
+
+FEWEST = 192
+"""Commits of a repository whose files are read at least."""
+SURVEY_NAME, TOUCHED_NAME = "survey.parquet", "touched.parquet"
+TOUCHED_SCHEMA = pl.Schema({"unit": pl.String, "lineage": pl.String, "bytes": pl.Int64})
+"""Of each sampled commit a row without lineage and bytes, and a row for each file that it changed: bytes of
+the functions that it touched there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilesTask:
+    """One repository's files, with its survey."""
+
+    repository: Repository
+    share: float
+    cache: Path
+    """Where bundles and urls are cloned to."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphsTask:
+    """Some of a repository's commits with their whole trees; a plain directory has one commit."""
+
+    repository: Repository
+    cache: Path
+    families: tuple[str, ...]
+    index: Index | None
+    commits: tuple[str, ...]
+    number: int
+
+
+def sampled_files(team: Team, tasks: Sequence[FilesTask]) -> list[tuple[Artefact, ...]]:
+    """By task its survey, then the documents of each family that is made of files."""
+    return team.each("commits", tasks, _make_files, lambda task: task.repository.name)
+
+
+def sampled_graphs(team: Team, tasks: Sequence[GraphsTask]) -> list[tuple[Artefact, ...]]:
+    """By task the documents of each of its families of graphs."""
+    return team.each(
+        "graphs", tasks, _make_graphs, lambda task: f"{task.repository.name} {task.number + 1}"
+    )
+
+
+def read_survey(artefact: Artefact) -> pl.DataFrame:
+    """As SURVEY_SCHEMA, of all commits of a repository."""
+    return pl.read_parquet(artefact.path / SURVEY_NAME, hive_partitioning=False)
+
+
+def read_touched(artefact: Artefact) -> pl.DataFrame:
+    """As TOUCHED_SCHEMA, of the sampled commits of a repository."""
+    return pl.read_parquet(artefact.path / TOUCHED_NAME, hive_partitioning=False)
+
+
+def write_touched(rows: Sequence[tuple[str, str, int]], folder: Path) -> None:
+    """Write rows of TOUCHED_SCHEMA."""
+    frame = pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
+    frame.write_parquet(folder / TOUCHED_NAME)
+
+
+def _make_files(store: Store, task: FilesTask) -> tuple[Artefact, ...]:
+    place = ("repository", task.repository.name)
+    config = {"repository": task.repository.name}
+    recipes = [Recipe(stage="surveys", labels=(place,), revision=0, config=config)]
+    recipes += [
+        Recipe(
+            stage="documents",
+            labels=(("family", family), place),
+            revision=0,
+            config={**config, "family": family},
+        )
+        for family in FILE_FAMILIES
+    ]
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        touched: list[tuple[str, str, int]] = []
+        with Sheaf(drafts[1:]) as sheaf, _reading(task.repository, task.cache) as reader:
+            found = reader.survey()
+            chosen = in_sample(found.commits, task.share, fewest=FEWEST)
+            for change in reader.changes(found, chosen):
+                sheaf.add(render(change, sheaf.families))
+                touched.append((change.commit, change.lineage, _touched_bytes(change)))
+        found.changes.write_parquet(drafts[0].path / SURVEY_NAME)
+        drafts[0].report["tree_bytes"] = found.tree_bytes
+        write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
+
+    return tuple(store.produce(recipes, fill))
+
+
+def _make_graphs(store: Store, task: GraphsTask) -> tuple[Artefact, ...]:
+    recipes = [
+        Recipe(
+            stage="documents",
+            labels=(("family", family), ("repository", task.repository.name)),
+            revision=0,
+            config={
+                "family": family,
+                "repository": task.repository.name,
+                "number": task.number,
+            },
+        )
+        for family in task.families
+    ]
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        graphs = Graphs.of(task.families, task.index)
+        with Sheaf(drafts) as sheaf, _reading(task.repository, task.cache) as reader:
+            for commit in reader.commits(task.commits):
+                graphs.apply(commit.tree)
+                for rendered in graphs.documents(commit):
+                    sheaf.add(rendered)
+
+    return tuple(store.produce(recipes, fill))
+
+
+def _touched_bytes(change: FileChange) -> int:
+    """Bytes of the functions that a change touched; 1 for a change of a CMake file."""
+    if change.after is None or is_blank(change):
+        return 0
+    if change.language == BUILD_LANGUAGE:
+        return 1
+    if change.language not in CODE:
+        return 0
+    text = change.after.text
+    facts = facts_of(text, change.language)
+    touched = touched_functions(facts, text, change.hunks)
+    return sum(facts.symbols[each].end - facts.symbols[each].start for each in touched)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Reader:
+    """A history that is open, or a plain directory, which is read as a whole."""
+
+    repository: Repository
+    source: Source
+    past: Past | None
+
+    def survey(self) -> Survey:
+        """What there is to read."""
+        if self.past is None:
+            return survey_of_snapshot(self._directory())
+        return survey(self.past, self.repository.spec, self.source.commit)
+
+    def changes(self, found: Survey, commits: Sequence[str]) -> Iterator[FileChange]:
+        """The changes of some commits."""
+        if self.past is None:
+            yield from self._directory()
+            return
+        sampled = Sampled(commits=frozenset(commits), marks=found.marks)
+        yield from changes_of(self.past, self.repository.spec, Skips(), sampled)
+
+    def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
+        """Some commits with their trees."""
+        spec, corpus = self.repository.spec, self.repository.corpus
+        if self.past is None:
+            yield from read_commits(self.source, spec, corpus, Skips())
+            return
+        sampled = Sampled(commits=frozenset(commits), marks=frozenset())
+        yield from commits_of(self.past, spec, Skips(), sampled)
+
+    def _directory(self) -> Iterator[FileChange]:
+        return read_changes(self.source, self.repository.spec, self.repository.corpus, Skips())
+
+
+@contextmanager
+def _reading(repository: Repository, cache: Path) -> Iterator[_Reader]:
+    spec, corpus = repository.spec, repository.corpus
+    source = resolve(spec, cache=cache)
+    if source.layout is None:
+        yield _Reader(repository=repository, source=source, past=None)
+        return
+    with opened(source.layout, source, spec, corpus, Skips()) as past:
+        yield _Reader(repository=repository, source=source, past=past)

@@ -1,0 +1,200 @@
+"""The sample of a whole corpus: its documents selected and tokenised as a build does it, in one store."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from curriculum.build.conversations import conversation_selection_of
+from curriculum.build.indexes import INDEXED_FAMILY, Index
+from curriculum.build.repositories import repositories
+from curriculum.build.row_sources import RowSource
+from curriculum.build.selection import kept_of, selection_of
+from curriculum.build.tokens import Tokenizing, load_tokenizer, tokenizer_of, tokens_of
+from curriculum.build.workers import Team
+from curriculum.corpus.select import SIDES_NAME
+from curriculum.store import Artefact
+from curriculum.supply.sample import (
+    FilesTask,
+    GraphsTask,
+    read_survey,
+    read_touched,
+    sampled_files,
+    sampled_graphs,
+)
+from curriculum.supply.talks import TalkTask, sampled_talks
+from curriculum.supply.touched import commits_to_walk, domains_of, sizes_of
+from curriculum.tokens.codec import Tokenizer
+from schemas.corpus import CorpusSpec
+from schemas.document import CHAT_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
+
+SYNTACTIC_FAMILY = "v4_context_graph"
+VERSIONS_FAMILY = "v2_simple"
+"""Has a document of every version of a file."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is to be sampled."""
+
+    corpus: CorpusSpec
+    families: frozenset[str]
+    """Of documents: never v6_enriched."""
+    share: float
+    """Of the commits of each repository."""
+    cache: Path
+    """Where bundles and urls are cloned to."""
+    indexes: Sequence[Index]
+    """What is there, or could be made, for v5_clang_graph."""
+
+    def graphs_of(self, repository: str) -> tuple[str, ...]:
+        """The families of graphs that are walked in a repository."""
+        index = self._index(repository)
+        there = index is not None and index.artefact is not None and not index.artefact.planned
+        return tuple(
+            family
+            for family in GRAPH_FAMILIES
+            if family in self.families and (family != INDEXED_FAMILY or there)
+        )
+
+    def stands_in(self, repository: str) -> bool:
+        """Whether v4_context_graph has to stand in for v5_clang_graph: its index isn't made yet."""
+        index = self._index(repository)
+        return index is not None and index.artefact is not None and index.artefact.planned
+
+    def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[GraphsTask]:
+        """The commits of each repository in `parts`, each of which parses one whole tree first."""
+        for each in repositories(self.corpus):
+            families, commits = self.graphs_of(each.name), walked[each.name]
+            size = -(-len(commits) // parts)
+            for number in range(parts if families else 0):
+                some = tuple(commits[number * size : (number + 1) * size])
+                if some:
+                    yield GraphsTask(
+                        repository=each,
+                        cache=self.cache,
+                        families=families,
+                        index=self._index(each.name),
+                        commits=some,
+                        number=number,
+                    )
+
+    def _index(self, repository: str) -> Index | None:
+        return next((each for each in self.indexes if each.repository == repository), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """A sample, as artefacts."""
+
+    surveys: Mapping[str, pl.DataFrame]
+    """By repository or source of conversations, as SURVEY_SCHEMA."""
+    sampled: Mapping[str, Sequence[str]]
+    """By repository or source, the units that were read."""
+    sizes: Mapping[str, pl.DataFrame]
+    """By repository, what they touched, as SIZES_SCHEMA."""
+    walked: Mapping[str, Sequence[str]]
+    """By repository, the commits whose graphs were walked."""
+    documents: Sequence[Artefact]
+    tokens: Sequence[Artefact]
+    """In the order of the documents."""
+    selections: Mapping[str, Artefact]
+    """By family."""
+    tokenizer: Tokenizer
+
+    def sources(self, family: str, repository: str) -> list[RowSource]:
+        """Documents and tokens of one family in one repository, part by part."""
+        wanted = {"family": family, "repository": repository}
+        return [
+            RowSource(documents=documents, base=documents, tokens=tokens)
+            for documents, tokens in zip(self.documents, self.tokens, strict=True)
+            if documents.manifest.labels == wanted
+        ]
+
+
+def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
+    """Sample a corpus; a tokenizer that isn't given is trained on the files of the sample.
+
+    Raises:
+        CorpusError, TokenizerError: as a build does.
+    """
+    corpus, listed = plan.corpus, repositories(plan.corpus)
+    tasks = [FilesTask(repository=each, share=plan.share, cache=plan.cache) for each in listed]
+    made = dict(zip((each.name for each in listed), sampled_files(team, tasks), strict=True))
+    surveys = {name: found[0] for name, found in made.items()}
+    files = [artefact for found in made.values() for artefact in found[1:]]
+    kept = kept_of(team, corpus, files)
+    selection = selection_of(team, corpus, files, kept)
+    sizes = {name: _sizes(found, selection) for name, found in made.items()}
+    walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
+    parts = max(1, team.workers // len(listed))
+    runs = sampled_graphs(team, list(plan.graph_tasks(walked, parts)))
+    graphs = [artefact for found in runs for artefact in found]
+    talks = _talks(team, plan)
+    surveys |= {name: survey for name, (survey, _) in talks.items()}
+    said = [found for _, found in talks.values()]
+    tokenizer = tokenizer_of(team, tokenizing, files, kept)
+    documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
+    return Taken(
+        surveys={name: read_survey(each) for name, each in surveys.items()},
+        sampled={name: _units(each) for name, each in surveys.items()},
+        sizes=sizes,
+        walked=walked if graphs else {},
+        documents=documents,
+        tokens=tokens_of(team, tokenizer, documents, plan.families),
+        selections={
+            **dict.fromkeys(FILE_FAMILIES, selection),
+            **_selections_of_graphs(team, corpus, graphs, kept),
+            **({CHAT_FAMILY: conversation_selection_of(team, corpus, said)} if said else {}),
+        },
+        tokenizer=load_tokenizer(tokenizer),
+    )
+
+
+def _units(survey: Artefact) -> list[str]:
+    return read_touched(survey)["unit"].unique(maintain_order=True).to_list()
+
+
+def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
+    """What the sampled commits of a repository touched."""
+    versions = [each for each in made[1:] if _family(each) == VERSIONS_FAMILY]
+    sides = pl.read_parquet(selection.path / SIDES_NAME, hive_partitioning=False)
+    return sizes_of(read_touched(made[0]), sides, domains_of(versions, selection))
+
+
+def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
+    """The commits whose graphs are walked, oldest first."""
+    tree_bytes = survey.manifest.report["tree_bytes"]
+    assert isinstance(tree_bytes, int)
+    chosen = frozenset(commits_to_walk(sizes, share, tree_bytes=tree_bytes))
+    commits = read_survey(survey)["commit"].unique(maintain_order=True)
+    return [each for each in commits if each in chosen]
+
+
+def _talks(team: Team, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
+    """By source of conversations, its survey and its documents."""
+    if CHAT_FAMILY not in plan.families:
+        return {}
+    corpus = plan.corpus
+    tasks = [TalkTask(corpus=corpus, spec=each, share=plan.share) for each in corpus.conversations]
+    made = sampled_talks(team, tasks)
+    return {
+        task.spec.name: (survey, documents)
+        for task, (survey, documents) in zip(tasks, made, strict=True)
+    }
+
+
+def _selections_of_graphs(
+    team: Team, corpus: CorpusSpec, graphs: Sequence[Artefact], kept: Artefact
+) -> dict[str, Artefact]:
+    families = sorted({_family(each) for each in graphs})
+    own = {family: [each for each in graphs if _family(each) == family] for family in families}
+    return {
+        family: selection_of(team, corpus, some, kept_of(team, corpus, some, known=kept))
+        for family, some in own.items()
+    }
+
+
+def _family(artefact: Artefact) -> str:
+    return artefact.manifest.labels["family"]
