@@ -1,18 +1,13 @@
-"""What graphs came to, as lines: documents and their edges, what rows kept of their context, what lacks."""
+"""What graphs came to, as lines: documents and their edges, and what lacks."""
 
 from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
-from curriculum.build import Built, RowSet
+from curriculum.build import Built
 from curriculum.store import Artefact
 from flows.lines import Line, count, percent
 from schemas.document import EDGE_LABELS, ENRICHED_FAMILY
-
-FAR = 16_384
-"""Tokens of context past which a row of 65,536 has to earn its length."""
-LEAST_FAR = 0.2
-"""Of the scored tokens of such rows; with less, long context is theatre."""
 
 
 class _Documents(BaseModel):
@@ -24,17 +19,6 @@ class _Documents(BaseModel):
     coverage: dict[str, int] = {}
     lacks: str | None = None
     without_syntax_tree: list[str] = []
-
-
-class _Context(BaseModel):
-    """What rows say of their scored tokens' context."""
-
-    mean: float = 0
-    past_16k: float = 0
-
-
-class _Rows(BaseModel):
-    context: _Context = _Context()
 
 
 def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
@@ -70,13 +54,8 @@ def graph_lines(built: Built) -> Iterator[Line]:
         }
 
 
-def mean_context(rows: RowSet) -> float:
-    """Tokens of its own document before each scored token, on average."""
-    return _Rows.model_validate(rows.train.manifest.report).context.mean
-
-
-def warnings(built: Built) -> Iterator[str]:
-    """What a person should not miss: what lacks, files without a tree, long rows that don't use theirs."""
+def graph_warnings(built: Built) -> Iterator[str]:
+    """What a person should not miss: what lacks, and files without a tree."""
     for each in built.documents:
         report = _Documents.model_validate(each.manifest.report)
         name = each.manifest.labels["repository"]
@@ -87,13 +66,3 @@ def warnings(built: Built) -> Iterator[str]:
         if report.without_syntax_tree:
             number = len(report.without_syntax_tree)
             yield f"{number} files of {name} have no syntax tree, {report.without_syntax_tree[0]} first"
-    for rows in built.rows:
-        if rows.wanted.row_length <= FAR:
-            continue
-        context = _Rows.model_validate(rows.train.manifest.report).context
-        if context.mean and context.past_16k < LEAST_FAR:
-            yield (
-                f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
-                f"{rows.wanted.row_length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
-                "would teach the same for less"
-            )

@@ -17,9 +17,10 @@ from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings
+from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
-from flows.graph_lines import document_lines, graph_lines, warnings
+from flows.graph_lines import document_lines, graph_lines, graph_warnings
 from flows.lines import branch_lines, report_of, run_line, yield_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
@@ -61,11 +62,16 @@ def _tell(phase: str, built: Built) -> None:
     """How full the rows of a phase are, how long their context is, and what should not be missed."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
-    out.print(table(yield_lines(built)))
-    graphs = [*graph_lines(built)]
-    if graphs:
-        out.print(table(graphs))
-    for line in warnings(built):
+    for lines in (
+        yield_lines(built),
+        length_lines(built),
+        context_lines(built),
+        graph_lines(built),
+    ):
+        listed = [*lines]
+        if listed:
+            out.print(table(listed))
+    for line in (*graph_warnings(built), *context_warnings(built)):
         warn(f"{phase}: {line}")
 
 
