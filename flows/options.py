@@ -32,7 +32,8 @@ Sample = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Only make so many documents of each family and repository, of the newest commits, to look at.",
+        help="Only make so many documents (at most 8 MB) of each family and repository, of the newest "
+        "commits, to look at.",
         show_default=False,
     ),
 ]
