@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tree_sitter
 
-from curriculum.graph.facts import Call, CallForm
+from curriculum.graph.facts import Call, CallForm, Member
 from curriculum.graph.grammars import Kinds
 from curriculum.graph.patterns import Nodes
 from curriculum.graph.spelling import declared, name_of, type_of
@@ -88,11 +88,11 @@ def _resolved(site: _Site, function: int, caller: int, types: "_Types") -> Itera
     elif name in types.classes:
         yield Call(caller, form, name, qualifier, None, arity, start)
     else:
-        kind = types.of(name, function, start)
-        if kind is None:
+        member = types.member(name, function) if function >= 0 else None
+        if member is None:
             yield Call(caller, form, name, qualifier, None, arity, start, name)
-        elif kind not in _BUILT_IN:
-            yield Call(caller, form, kind, qualifier, None, arity, start)
+        elif member.is_object and member.type not in _BUILT_IN:
+            yield Call(caller, form, member.type, qualifier, None, arity, start)
 
 
 def _calls(
@@ -176,7 +176,7 @@ class _Types:
     kinds: Kinds
     text: str
     classes: dict[str, int] = field(default_factory=dict)
-    _members: dict[tuple[int, str], str] = field(default_factory=dict)
+    _members: dict[tuple[int, str], Member] = field(default_factory=dict)
     _owners: dict[tuple[str, ...], int] = field(default_factory=dict)
     _locals: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
 
@@ -188,7 +188,7 @@ class _Types:
                 if draft.body:
                     self._owners.setdefault((*draft.scope, draft.name), number)
         for member in self.swept.members:
-            self._members.setdefault((member.owner, member.name), member.type)
+            self._members.setdefault((member.owner, member.name), member)
         wanted: defaultdict[int, set[str]] = defaultdict(set)
         for site, function in zip(sites, functions, strict=True):
             if site.receiver and site.receiver.endswith("."):
@@ -219,18 +219,19 @@ class _Types:
             before = bisect_left(known, (place, ""))
             if before:
                 return known[before - 1][1]
-        member = self._member(name, function) if function >= 0 else None
-        return self.swept.globals.get(name) if member is None else member
+        member = self.member(name, function) if function >= 0 else None
+        return self.swept.globals.get(name) if member is None else member.type
 
-    def _member(self, name: str, function: int) -> str | None:
+    def member(self, name: str, function: int) -> Member | None:
+        """The data member that a function sees by a name; None where this file doesn't tell."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
         for _ in range(_MOST_BASES):
             if owner < 0:
                 return None
-            kind = self._members.get((owner, name))
-            if kind is not None:
-                return kind
+            member = self._members.get((owner, name))
+            if member is not None:
+                return member
             bases = self.swept.drafts[owner].bases
             owner = self.classes.get(bases[0].rpartition("::")[2], -1) if bases else -1
         return None

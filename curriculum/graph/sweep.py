@@ -393,6 +393,8 @@ class _Sweep:
                 if number >= 0:
                     self._bracket(number, start, end)
             elif made is not None and self.frame.owner >= 0:
-                name = declared(self.text[each.start_byte : each.end_byte])
-                pointee = type_of(self.text[made.start_byte : made.end_byte])[1]
-                self.found.members.append(Member(self.frame.owner, name, pointee))
+                written = self.text[each.start_byte : each.end_byte]
+                name = declared(written)
+                direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
+                is_object = direct == pointee and not written.startswith(("*", "&", "("))
+                self.found.members.append(Member(self.frame.owner, name, pointee, is_object))
