@@ -20,7 +20,7 @@ from flows import settings
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
-from flows.graph_lines import document_lines, graph_lines, graph_warnings
+from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, report_of, run_line, yield_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
@@ -67,6 +67,7 @@ def _tell(phase: str, built: Built) -> None:
         length_lines(built),
         context_lines(built),
         graph_lines(built),
+        index_lines(built),
     ):
         listed = [*lines]
         if listed:
