@@ -24,6 +24,7 @@ class _Encoded(BaseModel):
     """What fitting left of the documents."""
 
     lengths: dict[str, _Bucket]
+    tokens: int
     elided_bytes: int
     context_chunks: dict[str, int] = {}
 
@@ -53,9 +54,13 @@ def length_lines(built: Built) -> Iterator[Line]:
 
 
 def context_lines(built: Built) -> Iterator[Line]:
-    """A line a data set: tokens of its own document before each scored token, and what was left out."""
+    """A line a data set: tokens of its own document before each scored token, and what was left out.
+
+    Last what is held out, in tokens: beside few files stands little that is on their side of the split.
+    """
     for each in built.rows:
         report = _Rows.model_validate(each.train.manifest.report)
+        held_out = _Rows.model_validate(each.val.manifest.report)
         chunks = report.encode.context_chunks
         yield {
             "context": rows_words(each.wanted),
@@ -65,6 +70,8 @@ def context_lines(built: Built) -> Iterator[Line]:
             "chunks kept": count(chunks["kept"]) if chunks else "",
             "elided": count(chunks["elided"]) if chunks else "",
             "other side": count(chunks["other_side"]) if chunks else "",
+            "held out": count(held_out.encode.tokens),
+            "its mean": count(held_out.context.mean),
         }
 
 

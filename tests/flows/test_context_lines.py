@@ -10,6 +10,11 @@ from curriculum.store import Artefact
 from flows.context_lines import context_lines, context_warnings, length_lines
 from schemas.manifest import Manifest
 
+HELD_OUT: dict[str, JsonValue] = {
+    "encode": {"lengths": {}, "tokens": 1_055, "elided_bytes": 0},
+    "context": {"mean": 272.2, "past_16k": 0.0},
+}
+
 
 def artefact(report: dict[str, JsonValue]) -> Artefact:
     manifest = Manifest(
@@ -30,7 +35,8 @@ def artefact(report: dict[str, JsonValue]) -> Artefact:
 
 def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
     made = artefact(report)
-    rows = RowSet(wanted=Wanted(family=family, row_length=row_length), train=made, val=made)
+    held_out = artefact(HELD_OUT)
+    rows = RowSet(wanted=Wanted(family=family, row_length=row_length), train=made, val=held_out)
     return Built(
         indexes=(),
         documents=(),
@@ -50,6 +56,7 @@ def report(*, past_16k: float, chunks: dict[str, int] | None = None) -> dict[str
                 "to 1k": {"documents": 0, "tokens": 0},
                 "over 64k": {"documents": 1200, "tokens": 90_000_000},
             },
+            "tokens": 5_380_000,
             "elided_bytes": 2_500,
             **({"context_chunks": dict(chunks)} if chunks else {}),
         },
@@ -71,7 +78,16 @@ def test_documents_and_tokens_are_listed_by_length() -> None:
 def test_context_and_crops_are_listed() -> None:
     chunks = {"kept": 54_500, "elided": 187, "other_side": 330}
     (line,) = context_lines(built("v5_clang_graph", 65_536, report(past_16k=0.735, chunks=chunks)))
-    assert [*line.values()][1:] == ["31k", "73.5%", "2.5k", "54.5k", "187", "330"]
+    assert [*line.values()][1:] == [
+        "31k",
+        "73.5%",
+        "2.5k",
+        "54.5k",
+        "187",
+        "330",
+        "1.05k",
+        "272",
+    ]
 
 
 def test_rows_of_files_have_no_chunks_to_count() -> None:
