@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,8 +59,7 @@ def calls_of(
     found: Mapping[str, Nodes], swept: Swept, kinds: Kinds, text: str, places: Sequence[int]
 ) -> Iterator[Call]:
     """The calls in the order of the text; draft i is symbol places[i]."""
-    remarks = Counter(each.parent.start_byte for each in found.get("remark", ()) if each.parent)
-    sites = [*_calls(found, kinds, text, remarks), *_constructions(found, kinds, text)]
+    sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
     sites.sort()
     functions = swept.functions_at([site[0] for site in sites])
@@ -95,17 +94,15 @@ def _resolved(site: _Site, function: int, caller: int, types: "_Types") -> Itera
             yield Call(caller, form, member.type, qualifier, None, arity, start)
 
 
-def _calls(
-    found: Mapping[str, Nodes], kinds: Kinds, text: str, remarks: Mapping[int, int]
-) -> Iterator[_Site]:
-    # A call's arguments begin where its callee ends, so the k-th end belongs to the k-th beginning.
-    callees = sorted(found.get("callee", ()), key=attrgetter("end_byte"))
-    lists = sorted(found.get("arguments", ()), key=attrgetter("start_byte"))
-    for callee, listed in zip(callees, lists, strict=True):
+def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+    remarks = sorted(each.start_byte for each in found.get("remark", ()))
+    for call in found.get("call", ()):
+        callee = call.child_by_field_id(kinds.function)
+        listed = call.child_by_field_id(kinds.arguments)
+        if callee is None or listed is None:
+            continue
         kind, start = callee.kind_id, callee.start_byte
-        arity = listed.named_child_count
-        if remarks:
-            arity -= remarks.get(listed.start_byte, 0)
+        arity = _arity(listed, kinds, remarks)
         if kind == kinds.identifier:
             name = text[start : callee.end_byte]
             if name not in _NOT_CALLS:
@@ -126,6 +123,15 @@ def _calls(
                 yield _Site(
                     start + written.at, "call", written.name, written.qualifier, None, arity
                 )
+
+
+def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
+    """The arguments in a list; its comments are no such."""
+    arity = listed.named_child_count
+    next_ = bisect_left(remarks, listed.start_byte)
+    if next_ < len(remarks) and remarks[next_] < listed.end_byte:
+        arity -= sum(each.kind_id == kinds.comment for each in listed.named_children)
+    return arity
 
 
 def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
