@@ -1,18 +1,13 @@
-"""What graphs came to, as lines: documents and their edges, what rows kept of their context, what lacks."""
+"""What graphs came to, as lines: indexes, documents and their edges, and what lacks."""
 
 from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
-from curriculum.build import Built, RowSet
+from curriculum.build import Built
 from curriculum.store import Artefact
-from flows.lines import Line, count, percent
+from flows.lines import Line, count, number, percent
 from schemas.document import EDGE_LABELS, ENRICHED_FAMILY, GRAPH_FAMILIES
-
-FAR = 16_384
-"""Tokens of context past which a row of 65,536 has to earn its length."""
-LEAST_FAR = 0.2
-"""Of the scored tokens of such rows; with less, long context is theatre."""
 
 
 class _Documents(BaseModel):
@@ -26,15 +21,31 @@ class _Documents(BaseModel):
     without_syntax_tree: list[str] = []
 
 
-class _Context(BaseModel):
-    """What rows say of their scored tokens' context."""
+class _Database(BaseModel):
+    """What became of a compilation database's entries."""
 
-    mean: float = 0
-    past_16k: float = 0
+    entries: int
+    matched: int
 
 
-class _Rows(BaseModel):
-    context: _Context = _Context()
+class _Problem(BaseModel):
+    """A unit that isn't indexed, or only in part."""
+
+    path: str
+    reason: str
+
+
+class _Index(BaseModel):
+    """The part of an index's report that is shown."""
+
+    database: _Database
+    indexed: int
+    partial: int
+    failed: int
+    timed_out: int
+    crashed: int
+    problems: list[_Problem]
+    functions: int
 
 
 def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
@@ -48,6 +59,23 @@ def document_lines(documents: Sequence[Artefact]) -> Iterator[Line]:
             "documents": report.documents,
             "bytes": count(report.num_bytes),
             "key": each.key[:12],
+        }
+
+
+def index_lines(built: Built) -> Iterator[Line]:
+    """A line an index: what became of its database's units, and the functions that it knows."""
+    for each in built.indexes:
+        report = _Index.model_validate(each.manifest.report)
+        yield {
+            "index": each.manifest.labels["repository"],
+            "entries": report.database.entries,
+            "units": report.database.matched,
+            "indexed": report.indexed,
+            "in part": report.partial,
+            "failed": report.failed,
+            "hung": report.timed_out,
+            "crashed": report.crashed,
+            "functions": report.functions,
         }
 
 
@@ -70,13 +98,14 @@ def graph_lines(built: Built) -> Iterator[Line]:
         }
 
 
-def mean_context(rows: RowSet) -> float:
-    """Tokens of its own document before each scored token, on average."""
-    return _Rows.model_validate(rows.train.manifest.report).context.mean
-
-
-def warnings(built: Built) -> Iterator[str]:
-    """What a person should not miss: what lacks, files without a tree, long rows that don't use theirs."""
+def graph_warnings(built: Built) -> Iterator[str]:
+    """What a person should not miss: what lacks, units that aren't indexed, files without a tree."""
+    for each in built.indexes:
+        index = _Index.model_validate(each.manifest.report)
+        if index.problems:
+            first, name = index.problems[0], each.manifest.labels["repository"]
+            units = f"{len(index.problems):,} of {number(index.database.matched, 'unit')} of {name}"
+            yield f"{units} are not indexed, or in part: {first.path} first, {first.reason}"
     for each in built.documents:
         report = _Documents.model_validate(each.manifest.report)
         name = each.manifest.labels["repository"]
@@ -85,15 +114,5 @@ def warnings(built: Built) -> Iterator[str]:
         if report.lacks:
             yield f"{each.manifest.labels['family']} has nothing of {name}: {report.lacks}"
         if report.without_syntax_tree:
-            number = len(report.without_syntax_tree)
-            yield f"{number} files of {name} have no syntax tree, {report.without_syntax_tree[0]} first"
-    for rows in built.rows:
-        if rows.wanted.row_length <= FAR:
-            continue
-        context = _Rows.model_validate(rows.train.manifest.report).context
-        if context.mean and context.past_16k < LEAST_FAR:
-            yield (
-                f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
-                f"{rows.wanted.row_length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
-                "would teach the same for less"
-            )
+            files, first_file = len(report.without_syntax_tree), report.without_syntax_tree[0]
+            yield f"{number(files, 'file')} of {name} without a syntax tree, {first_file} first"

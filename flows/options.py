@@ -32,7 +32,8 @@ Sample = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Only make so many documents of each family and repository, of the newest commits, to look at.",
+        help="Only make so many documents (at most 8 MB) of each family and repository, of the newest "
+        "commits, to look at.",
         show_default=False,
     ),
 ]
@@ -84,10 +85,11 @@ def _order_options() -> Iterator[inspect.Parameter]:
 def _change_options() -> Iterator[inspect.Parameter]:
     for name, field in Changes.model_fields.items():
         # A switch says its one name: a column of --no-… would cut the longer names short.
-        names = [f"--{name}"] if field.annotation is bool else NAMES.get(name, [])
+        is_switch = field.annotation is bool
+        names = [f"--{name}"] if is_switch else NAMES.get(name, [])
         option = typer.Option(*names, help=field.description, show_default=False)
         kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
-        yield _parameter(name, kind)
+        yield _parameter(name, kind, default=False if is_switch else None)
 
 
 def _parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:

@@ -57,7 +57,8 @@ def table(lines: Iterable[Line]) -> Table:
     names = list(lines[0]) if lines else []
     drawn = plain_table(*names)
     for column, name in zip(drawn.columns, names, strict=True):
-        column.justify = "right" if all(_numeric(line[name]) for line in lines) else "left"
+        filled = [line[name] for line in lines if line[name] != ""]
+        column.justify = "right" if all(map(_numeric, filled)) else "left"
     for line in lines:
         first, *rest = (
             f"{value:,}" if isinstance(value, int) else value for value in line.values()

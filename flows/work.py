@@ -18,11 +18,12 @@ from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Step, Store, explain
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings
+from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
 from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
-from flows.graph_lines import document_lines, graph_lines, warnings
+from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, report_of, run_line, yield_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
@@ -67,12 +68,20 @@ def _tell(phase: str, built: Built) -> None:
     """How full the rows of a phase are, how long their context is, what there is of each domain."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
-    out.print(table(yield_lines(built)))
-    for listed in (graph_lines, conversation_lines, domain_lines, comment_lines):
+    for listed in (
+        yield_lines,
+        length_lines,
+        context_lines,
+        graph_lines,
+        index_lines,
+        conversation_lines,
+        domain_lines,
+        comment_lines,
+    ):
         lines = [*listed(built)]
         if lines:
             out.print(table(lines))
-    for said in (warnings, conversation_warnings, domain_warnings):
+    for said in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
         for line in said(built):
             warn(f"{phase}: {line}")
 

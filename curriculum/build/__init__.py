@@ -176,7 +176,7 @@ def sample(
     workers: int = 1,
     watch: Watch = unwatched,
 ) -> tuple[Artefact, ...]:
-    """At most `number` documents of each family that is wanted in each repository, to look at.
+    """At most `number` documents, or 8 MB, of each family that is wanted in each repository, to look at.
 
     They come from the newest commits, of which not each has a document of each family; nothing is
     selected, tokenised or packed.

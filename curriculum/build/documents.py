@@ -20,6 +20,9 @@ from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import CorpusSpec
 from schemas.document import FILE_FAMILIES, Document
 
+SAMPLE_BYTES = 8_000_000
+"""Of a family and repository: whoever looks at documents reads no more, and it takes seconds to make."""
+
 
 def documents_of(
     team: Team, corpus: CorpusSpec, *, sample: int | None = None
@@ -98,15 +101,19 @@ class Sheaf:
 
     @property
     def is_full(self) -> bool:
-        """Whether a sample was asked for and each family has so many documents."""
-        wanted = self._sample
-        return wanted is not None and all(each.count >= wanted for each in self._writers.values())
+        """Whether a sample was asked for and each family has its own."""
+        return not any(self._takes(writer) for writer in self._writers.values())
+
+    def _takes(self, writer: DocumentWriter) -> bool:
+        if self._sample is None:
+            return True
+        return writer.count < self._sample and writer.num_bytes < SAMPLE_BYTES
 
     def add(self, rendered: Rendered) -> None:
         """Write documents and note counts; a family that has its sample takes no more."""
         for document in rendered.documents:
             writer = self._writers[document.family]
-            if self._sample is None or writer.count < self._sample:
+            if self._takes(writer):
                 writer.append(document)
                 self._context[document.family].add(document)
         for count in rendered.counts:

@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -101,9 +102,18 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _die_quietly() -> None:
-    """A worker ends at an interrupt without a word: the parent says what there is to say."""
+    """A worker ends at an interrupt, and with its parent, without a word: the parent says what there is."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # A parent that is killed tells nobody, and its workers would wait for their next task for good.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:

@@ -7,7 +7,7 @@ What the grammar can't know is blanked: spaces stand for it, newlines stay. That
   go, the others – #include, #define, #pragma – stay;
 - macros: ALL_CAPS names, with their arguments, where no expression or type can be (macros.py).
 
-Comments and literals are never touched.
+What stands in a comment or literal is never taken for a directive or macro.
 """
 
 import re
@@ -20,22 +20,22 @@ from curriculum.graph.facts import Range
 from curriculum.graph.ranges import is_in
 from schemas.corpus import Language
 
-_BLANKS = bytes(byte if byte == ord("\n") else ord(" ") for byte in range(256))
+_BLANKS = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
+TO_LINE_END = rb"((?:[^\\\n]++|\\(?:\r\n|[\s\S])|\\\Z)*+)"
+"""To the end of a line that a backslash may continue."""
 _CONDITION = re.compile(
-    rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b((?:[^\\\n]|\\[\s\S])*))"
+    rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b" + TO_LINE_END + rb")"
 )
-_ANY = re.compile(rb"\n[ \t]*(#(?:[^\\\n]|\\[\s\S])*)")
-_LONG = re.compile(rb'/\*|R"([^ ()\\\t\n]{0,16})\(')
-_SHORT = re.compile(
-    rb"//.*"
-    rb'|(?:(?<!\w)(?:u8|[uUL])?R"([^ ()\\\t\n]{0,16})\(.*?(?:\)\1"|$))'
-    rb'|"(?:[^"\\]|\\.)*"?'
-    rb"|(?<!\d)'(?:[^'\\]|\\.){1,12}'"
-    rb"|/\*.*?(?:\*/|$)",
-    re.DOTALL,
+_ANY = re.compile(rb"\n[ \t]*(#" + TO_LINE_END + rb")")
+_OPAQUE = re.compile(
+    rb"//[^\n]*"
+    rb"|/\*"
+    rb'|R(?:(?<!\w.)|(?<=\bu8R)|(?<=\b[uUL]R))"([^ ()\\\t\n]{0,16})\('
+    rb'|"(?:[^"\\\n]++|\\[\s\S])*+"?'
+    rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
-"""Comments and literals within a line."""
-_REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\n")
+"""Comments and literals, of block comments and raw strings only how they begin."""
+_REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
 def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
@@ -52,28 +52,39 @@ def blank(data: bytes, ranges: Iterable[Range]) -> bytes:
     return b"".join((*pieces, data[done:]))
 
 
-def long_opaque(data: bytes) -> list[Range]:
-    """The block comments and raw strings, sorted; one that isn't closed goes to the file's end."""
+def opaque(data: bytes) -> list[Range]:
+    r"""The comments and literals, sorted and disjoint.
+
+    A block comment or raw string that isn't closed goes to the file's end, another string to its line's.
+
+    >>> [tuple(each) for each in opaque(b'f("/*", 1); /* "\n */ // a')]
+    [(2, 6), (12, 19), (20, 24)]
+    """
     found: list[Range] = []
     place = 0
-    while opening := _LONG.search(data, place):
-        start = opening.start()
-        line = data.rfind(b"\n", 0, start) + 1
-        if hides(data, max(line, place), start):
-            place = opening.end()
-            continue
-        closing = b"*/" if opening[1] is None else b")" + opening[1] + b'"'
-        at_end = data.find(closing, opening.end())
-        place = at_end + len(closing) if at_end >= 0 else len(data)
-        found.append(Range(start, place))
+    while match := _OPAQUE.search(data, place):
+        place = match.end()
+        closing = _closing(match)
+        if closing:
+            at_end = data.find(closing, place)
+            place = at_end + len(closing) if at_end >= 0 else len(data)
+        found.append(Range(match.start(), place))
     return found
 
 
-def hides(data: bytes, start: int, place: int) -> bool:
-    """Whether a line that begins at `start` has `place` in a literal or after a //."""
-    if data.find(b"//", start, place) < 0 and data.find(b'"', start, place) < 0:
-        return False
-    return any(match.end() > place for match in _SHORT.finditer(data, start, place + 1))
+def _closing(opening: re.Match[bytes]) -> bytes:
+    """What ends a block comment or raw string; nothing for what has its end already."""
+    if opening[1] is not None:
+        return b")" + opening[1] + b'"'
+    return b"*/" if opening[0] == b"/*" else b""
+
+
+def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:
+    """The block comment or raw string that the file ends in; each mark of one would be read to the end."""
+    opening = _OPAQUE.match(data, hidden[-1].start) if hidden else None
+    closing = _closing(opening) if opening else b""
+    is_open = opening and closing and data.find(closing, opening.end()) < 0
+    return [hidden[-1]] if is_open else []
 
 
 class _Level(NamedTuple):
@@ -118,7 +129,7 @@ def _step(levels: list[_Level], directive: str, condition: str, language: Langua
 
 
 def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    """All directives, sorted and disjoint, wherever they stand."""
+    """All directives, sorted and disjoint; `hidden` are comments and literals."""
     found = (Range(match.start(1) - 1, match.end() - 1) for match in _ANY.finditer(b"\n" + data))
     return [each for each in found if not is_in(each.start, hidden)]
 

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tree_sitter
 
-from curriculum.graph.facts import Call, CallForm
+from curriculum.graph.facts import Call, CallForm, Member
 from curriculum.graph.grammars import Kinds
 from curriculum.graph.patterns import Nodes
 from curriculum.graph.spelling import declared, name_of, type_of
@@ -59,8 +59,7 @@ def calls_of(
     found: Mapping[str, Nodes], swept: Swept, kinds: Kinds, text: str, places: Sequence[int]
 ) -> Iterator[Call]:
     """The calls in the order of the text; draft i is symbol places[i]."""
-    remarks = Counter(each.parent.start_byte for each in found.get("remark", ()) if each.parent)
-    sites = [*_calls(found, kinds, text, remarks), *_constructions(found, kinds, text)]
+    sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
     sites += _built_locals(swept.locals, kinds, text)
     sites.sort()
     functions = swept.functions_at([site[0] for site in sites])
@@ -88,24 +87,22 @@ def _resolved(site: _Site, function: int, caller: int, types: "_Types") -> Itera
     elif name in types.classes:
         yield Call(caller, form, name, qualifier, None, arity, start)
     else:
-        kind = types.of(name, function, start)
-        if kind is None:
+        member = types.member(name, function) if function >= 0 else None
+        if member is None:
             yield Call(caller, form, name, qualifier, None, arity, start, name)
-        elif kind not in _BUILT_IN:
-            yield Call(caller, form, kind, qualifier, None, arity, start)
+        elif member.is_object and member.type not in _BUILT_IN:
+            yield Call(caller, form, member.type, qualifier, None, arity, start)
 
 
-def _calls(
-    found: Mapping[str, Nodes], kinds: Kinds, text: str, remarks: Mapping[int, int]
-) -> Iterator[_Site]:
-    # A call's arguments begin where its callee ends, so the k-th end belongs to the k-th beginning.
-    callees = sorted(found.get("callee", ()), key=attrgetter("end_byte"))
-    lists = sorted(found.get("arguments", ()), key=attrgetter("start_byte"))
-    for callee, listed in zip(callees, lists, strict=True):
+def _calls(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
+    remarks = sorted(each.start_byte for each in found.get("remark", ()))
+    for call in found.get("call", ()):
+        callee = call.child_by_field_id(kinds.function)
+        listed = call.child_by_field_id(kinds.arguments)
+        if callee is None or listed is None:
+            continue
         kind, start = callee.kind_id, callee.start_byte
-        arity = listed.named_child_count
-        if remarks:
-            arity -= remarks.get(listed.start_byte, 0)
+        arity = _arity(listed, kinds, remarks)
         if kind == kinds.identifier:
             name = text[start : callee.end_byte]
             if name not in _NOT_CALLS:
@@ -126,6 +123,15 @@ def _calls(
                 yield _Site(
                     start + written.at, "call", written.name, written.qualifier, None, arity
                 )
+
+
+def _arity(listed: Node, kinds: Kinds, remarks: Sequence[int]) -> int:
+    """The arguments in a list; its comments are no such."""
+    arity = listed.named_child_count
+    next_ = bisect_left(remarks, listed.start_byte)
+    if next_ < len(remarks) and remarks[next_] < listed.end_byte:
+        arity -= sum(each.kind_id == kinds.comment for each in listed.named_children)
+    return arity
 
 
 def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Iterator[_Site]:
@@ -176,7 +182,7 @@ class _Types:
     kinds: Kinds
     text: str
     classes: dict[str, int] = field(default_factory=dict)
-    _members: dict[tuple[int, str], str] = field(default_factory=dict)
+    _members: dict[tuple[int, str], Member] = field(default_factory=dict)
     _owners: dict[tuple[str, ...], int] = field(default_factory=dict)
     _locals: dict[tuple[int, str], list[tuple[int, str]]] = field(default_factory=dict)
 
@@ -188,7 +194,7 @@ class _Types:
                 if draft.body:
                     self._owners.setdefault((*draft.scope, draft.name), number)
         for member in self.swept.members:
-            self._members.setdefault((member.owner, member.name), member.type)
+            self._members.setdefault((member.owner, member.name), member)
         wanted: defaultdict[int, set[str]] = defaultdict(set)
         for site, function in zip(sites, functions, strict=True):
             if site.receiver and site.receiver.endswith("."):
@@ -219,18 +225,19 @@ class _Types:
             before = bisect_left(known, (place, ""))
             if before:
                 return known[before - 1][1]
-        member = self._member(name, function) if function >= 0 else None
-        return self.swept.globals.get(name) if member is None else member
+        member = self.member(name, function) if function >= 0 else None
+        return self.swept.globals.get(name) if member is None else member.type
 
-    def _member(self, name: str, function: int) -> str | None:
+    def member(self, name: str, function: int) -> Member | None:
+        """The data member that a function sees by a name; None where this file doesn't tell."""
         draft = self.swept.drafts[function]
         owner = draft.parent if draft.parent >= 0 else self._owners.get(draft.scope, -1)
         for _ in range(_MOST_BASES):
             if owner < 0:
                 return None
-            kind = self._members.get((owner, name))
-            if kind is not None:
-                return kind
+            member = self._members.get((owner, name))
+            if member is not None:
+                return member
             bases = self.swept.drafts[owner].bases
             owner = self.classes.get(bases[0].rpartition("::")[2], -1) if bases else -1
         return None

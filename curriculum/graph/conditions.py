@@ -62,6 +62,7 @@ _RULES = tuple(
     (re.compile(pattern), to)
     for pattern, to in (
         (r"\(([TFU])\)", r"\1"),
+        (r"!!", ""),
         (r"!T", "F"),
         (r"!F", "T"),
         (r"!U", "U"),

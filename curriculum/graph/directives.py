@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.extents import Extents
 from curriculum.graph.facts import Range
 from curriculum.graph.ranges import is_in
@@ -11,7 +12,7 @@ from curriculum.graph.sweep import Draft
 
 _DIRECTIVE = re.compile(
     rb"\n[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[<\"]([^>\"\n]*)[>\"]"
-    rb"|define[ \t]+([A-Za-z_]\w*)(\([^)\n]*\))?(?:[^\\\n]|\\[\s\S])*)"
+    rb"|define[ \t]+([A-Za-z_]\w*)(\([^)\n]*\))?" + TO_LINE_END + rb")"
 )
 
 

@@ -92,6 +92,8 @@ class Member(NamedTuple):
     name: str
     type: str
     """The name of its type, `Foo` for std::unique_ptr<Foo> and its like as well."""
+    is_object: bool
+    """Whether it is of that type itself: no pointer, smart or not, and no reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -44,6 +44,7 @@ class Kinds:
     operator_cast: int
     init_declarator: int
     identifier: int
+    comment: int
     field_expression: int
     written_names: frozenset[int]
     """Kinds of callees that are names with scopes or template arguments."""
@@ -55,6 +56,7 @@ class Kinds:
     field: int
     value: int
     arguments: int
+    function: int
 
 
 SHELLS = (
@@ -105,6 +107,7 @@ def kinds(language: Language) -> Kinds:
         operator_cast=kind("operator_cast"),
         init_declarator=kind("init_declarator"),
         identifier=kind("identifier"),
+        comment=kind("comment"),
         field_expression=kind("field_expression"),
         written_names=some("qualified_identifier", "template_function"),
         name=named("name"),
@@ -115,4 +118,5 @@ def kinds(language: Language) -> Kinds:
         field=named("field"),
         value=named("value"),
         arguments=named("arguments"),
+        function=named("function"),
     )

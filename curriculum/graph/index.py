@@ -36,7 +36,7 @@ def facts_of(text: str, language: Language) -> FileFacts:
 
 def _facts(parsed: Parsed, language: Language) -> FileFacts:
     text = parsed.data.decode("latin-1")
-    extents = Extents(data=parsed.data, source=parsed.source)
+    extents = Extents(parsed.data, parsed.source)
     numbers = kinds(language)
     found = captures_of(parsed.tree, language)
     swept = sweep(found.get("shell", ()), numbers, extents, text)

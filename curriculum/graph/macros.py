@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from curriculum.graph.blank import hides
 from curriculum.graph.facts import Range
 from curriculum.graph.ranges import is_in
 
@@ -29,26 +28,30 @@ _FIRST = re.compile(
 )
 _LATER = re.compile(rb" (?<=[\w>*&] )(" + _CAPS + rb")(?=[ (:])")
 _TRAILING = re.compile(
-    rb"\)\s*(?:(?:const|noexcept|override|final|volatile|&&?)\s*)*("
+    rb"\)\s*(?:(?:const|noexcept|override|final|volatile|&)\s*)*("
     + _CAPS
     + rb")(?!\s*[.\[?|+*%^!)])"
 )
-_ENABLING = re.compile(rb"ENABLE_IF\w*\(")
+_ENABLING = re.compile(rb"(ENABLE_IF\w*)\(")
 _TYPE_ARGUMENT = re.compile(rb"\n[ \t]*[A-Z][A-Z0-9_]{2,}\([^\n;]*[\w>][ \t]*([&*]+)\)+;")
 _LONGEST_ARGUMENTS = 2_000
 """Bytes; what has longer arguments isn't taken for a macro."""
+_DEEPEST_ARGUMENTS = 30
+"""Parentheses in one another; likewise."""
 _LOOK_BACK = 120
 """Bytes that a word and what stands before it have room in."""
-_MOST_LINES = 40
-"""Lines of comments that are skipped to find what stands before a name."""
+_Said = tuple[bytes, bytes]
+"""The last character of a line, and the word that it ends."""
 
-_PARENS = re.compile(rb"[()]")
-_GAP = re.compile(rb"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|\\\n)*")
+_PARENS = re.compile(rb"""[()]|"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]|\\.)'""")
+_GAP = re.compile(rb"(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/)){0,2000}\*/|\\\n)*")
 _LINE_END = re.compile(rb"[ \t]*(?://[^\n]*|/\*[^\n]*)?(?=\n|\Z)")
 _LAST_WORD = re.compile(rb"(?<!\w)[A-Za-z_]\w*\Z")
-_CLASS_NAME = re.compile(rb"[A-Za-z_][\w:]*(?:\s*<[^;{}]*>)?\s*(?:final\b\s*)?(?:\{|:(?!:)|(;))")
+_CLASS_NAME = re.compile(
+    rb"[A-Za-z_][\w:]*(\s*<[^;{}]{0,500}>)?\s*(?:final\b\s*)?(?:\{|:(?!:)|(;))"
+)
 _CONST_POINTER = re.compile(rb"([*&])\s*const\Z")
-_SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\Z")
+_SAYS_NOTHING = re.compile(rb"//|#|\*|/\*|.*(?:\*/|\\)\Z|" + _CAPS + rb"(?:\(.*\))?\s*(?://.*)?\Z")
 """A line of comments, a directive, or a macro that has it to itself."""
 _CALLED = re.compile(rb"[A-Za-z_]\w*\s*\(")
 _AFTER_PARAMETERS = re.compile(
@@ -59,7 +62,7 @@ _DECLARES = re.compile(
     rb"|explicit|extern|consteval|auto|operator|mutable|unsigned|signed|void|bool|char|int|long|short"
     rb"|float|double|[A-Z][A-Z0-9_]{2,})\b"
     rb"|\[\[|~\w"
-    rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]*>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
+    rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
     rb"|\w+(?:::~?\w+)*\s*\("
 )
 """What may follow a macro that stands before a declaration."""
@@ -91,36 +94,40 @@ _NOT_TYPES = (
 )
 
 
-def macros(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    """The bytes to blank, sorted and disjoint; `hidden` are the block comments and raw strings."""
-    lines = b"\n" + data
+def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list[Range]:
+    """The bytes to blank, sorted and disjoint: none of comments and literals, none of directives."""
+
+    def names(pattern: re.Pattern[bytes], *, shift: int = 0) -> Iterator[Range]:
+        for match in pattern.finditer(b"\n" + data if shift else data):
+            start, end = match.span(1)
+            if not is_in(start - shift, hidden) and not is_in(start - shift, lines):
+                yield Range(start - shift, end - shift)
+
+    before = _Before(data, hidden, lines)
     masked = chain(
-        (each for match in _FIRST.finditer(lines) for each in _first(data, _name(match, -1))),
-        (each for match in _LATER.finditer(data) for each in _later(data, _name(match, 0))),
-        (each for match in _TRAILING.finditer(data) for each in _trailing(data, _name(match, 0))),
-        (_name(match, -1) for match in _TYPE_ARGUMENT.finditer(lines)),
-        (each for match in _ENABLING.finditer(data) for each in _enabling(data, match.end() - 1)),
+        (
+            each
+            for name in names(_FIRST, shift=1)
+            for each in _first(data, name, before.of(name.start))
+        ),
+        (each for name in names(_LATER) for each in _later(data, name)),
+        (each for name in names(_TRAILING) for each in _trailing(data, name)),
+        names(_TYPE_ARGUMENT, shift=1),
+        (each for name in names(_ENABLING) for each in _enabling(data, name)),
     )
     found: list[Range] = []
     for each in sorted(masked):
-        if not (found and each.start < found[-1].end) and not (
-            hidden and is_in(each.start, hidden)
-        ):
+        if not (found and each.start < found[-1].end):
             found.append(each)
     return found
 
 
-def _name(match: re.Match[bytes], shift: int) -> Range:
-    start, end = match.span(1)
-    return Range(start + shift, end + shift)
-
-
-def _first(data: bytes, name: Range) -> Iterator[Range]:
+def _first(data: bytes, name: Range, said: _Said) -> Iterator[Range]:
     """What to blank of a name that a line begins with."""
     close = _arguments_end(data, name.end)
     after = _after(data, close)
     c = data[after : after + 1]
-    before, word = _before(data, name.start)
+    before, word = said
     whole = Range(name.start, close)
     if close < 0 or before == b")" or word in _CLASS_KEYS:
         return
@@ -160,10 +167,9 @@ def _is_declared(data: bytes, name: Range, after: int) -> bool:
 
 def _later(data: bytes, name: Range) -> Iterator[Range]:
     """What to blank of a name that follows a word, a type or template parameters on its line."""
-    line = data.rfind(b"\n", 0, name.start) + 1
-    head = data[max(line, name.start - _LOOK_BACK) : name.start].rstrip()
-    if head.lstrip().startswith(b"#") or hides(data, line, name.start):
-        return
+    first = max(0, name.start - _LOOK_BACK)
+    line = data.rfind(b"\n", first, name.start) + 1
+    head = data[max(line, first) : name.start].rstrip()
     close = _arguments_end(data, name.end)
     if close < 0:
         return
@@ -189,7 +195,7 @@ def _later(data: bytes, name: Range) -> Iterator[Range]:
 def _is_before_class(data: bytes, key: bytes, after: int) -> bool:
     """Whether the name of a class follows; `struct NAME x;` in C is a variable."""
     found = _CLASS_NAME.match(data, after)
-    return found is not None and (found[1] is None or key == b"class")
+    return found is not None and (found[2] is None or found[1] is not None or key == b"class")
 
 
 def _is_variable(head: bytes, word: bytes) -> bool:
@@ -208,8 +214,6 @@ def _trailing(data: bytes, name: Range) -> Iterator[Range]:
     after = _after(data, close)
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
         return
-    if hides(data, data.rfind(b"\n", 0, name.start) + 1, name.start):
-        return
     word = _before_parameters(data, name.start)
     if word is not None and word not in _CONTROL and not (word.isupper() and len(word) > 2):
         yield Range(name.start, close)
@@ -217,13 +221,17 @@ def _trailing(data: bytes, name: Range) -> Iterator[Range]:
 
 def _before_parameters(data: bytes, start: int) -> bytes | None:
     """The word before the parameter list that ends before `start`; b"" for an operator, None for neither."""
-    end = data.rfind(b")", 0, start) + 1
+    place = data.rfind(b")", 0, start) + 1
+    first = max(0, place - _LONGEST_ARGUMENTS)
     depth = 0
-    parens = list(_PARENS.finditer(data, max(0, end - _LONGEST_ARGUMENTS), end))
-    for match in reversed(parens):
-        depth += 1 if match[0] == b")" else -1
+    while depth < _DEEPEST_ARGUMENTS:
+        opening, closing = data.rfind(b"(", first, place), data.rfind(b")", first, place)
+        place = max(opening, closing)
+        if place < 0:
+            return None
+        depth += 1 if place == closing else -1
         if depth == 0:
-            head = data[max(0, match.start() - _LOOK_BACK) : match.start()].rstrip()
+            head = data[max(0, place - _LOOK_BACK) : place].rstrip()
             found = _LAST_WORD.search(head)
             if found:
                 return found[0]
@@ -231,13 +239,12 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
     return None
 
 
-def _enabling(data: bytes, start: int) -> Iterator[Range]:
+def _enabling(data: bytes, name: Range) -> Iterator[Range]:
     """The arguments of a condition among template parameters."""
-    close = _arguments_end(data, start)
-    line = data.rfind(b"\n", 0, start) + 1
-    is_directive = data[line:start].lstrip().startswith(b"#")
-    if close > 0 and not is_directive and data[_after(data, close) :][:1] in (b">", b","):
-        yield Range(start, close)
+    close = _arguments_end(data, name.end)
+    after = _after(data, close)
+    if close > name.end and data[after : after + 1] in (b">", b","):
+        yield Range(name.end, close)
 
 
 def _arguments_end(data: bytes, end: int) -> int:
@@ -249,9 +256,11 @@ def _arguments_end(data: bytes, end: int) -> int:
         return end
     depth = 0
     for match in _PARENS.finditer(data, place, place + _LONGEST_ARGUMENTS):
-        depth += 1 if match[0] == b"(" else -1
+        depth += (match[0] == b"(") - (match[0] == b")")
         if depth == 0:
             return match.end()
+        if depth > _DEEPEST_ARGUMENTS:
+            break
     return -1
 
 
@@ -262,22 +271,42 @@ def _after(data: bytes, place: int) -> int:
     return match.end()
 
 
-def _before(data: bytes, place: int) -> tuple[bytes, bytes]:
-    """The last character before a line, without space, comments and directives; and the word that it ends.
+class _Before:
+    """What stands before a line; each line is looked at once."""
 
-    Nothing at all before it reads like a semicolon.
-    """
-    end = data.rfind(b"\n", 0, place)
-    for _ in range(_MOST_LINES):
-        if end < 0:
-            break
-        start = data.rfind(b"\n", 0, end) + 1
-        line = data[start:end].strip()
-        end = start - 1
+    def __init__(self, data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> None:
+        self._data = data
+        self._hidden = hidden
+        self._lines = lines
+        self._known: dict[int, _Said] = {}
+
+    def of(self, place: int) -> _Said:
+        """The last character before a line, without space, comments and directives; and the word it ends.
+
+        Nothing at all before it reads like a semicolon.
+        """
+        silent: list[int] = []
+        end = self._data.rfind(b"\n", 0, place)
+        while end >= 0 and end not in self._known:
+            start = self._data.rfind(b"\n", 0, end) + 1
+            line = self._data[start:end].strip()
+            if self._is_silent(start, line):
+                silent.append(end)
+                end = start - 1
+            else:
+                self._known[end] = _said(line)
+        said = self._known.get(end, (b";", b""))
+        self._known.update(dict.fromkeys(silent, said))
+        return said
+
+    def _is_silent(self, start: int, line: bytes) -> bool:
         if not line or _SAYS_NOTHING.match(line):
-            continue
-        cut = line.find(b"//")
-        head = line[:cut].rstrip() if cut >= 0 else line
-        found = _LAST_WORD.search(head)
-        return head[-1:], found[0] if found else b""
-    return b";", b""
+            return True
+        return is_in(start, self._hidden) or is_in(start, self._lines)
+
+
+def _said(line: bytes) -> _Said:
+    cut = line.find(b"//")
+    head = line[:cut].rstrip() if cut >= 0 else line
+    found = _LAST_WORD.search(head)
+    return head[-1:], found[0] if found else b""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from curriculum.graph.facts import Call, CallForm, FileFacts, Symbol, SymbolKind
+from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Symbol, SymbolKind
 from curriculum.graph.repository import NodeId
 
 Scope = tuple[str, ...]
@@ -51,8 +51,8 @@ class Names:
     """Classes, by the last name of a data member's type."""
     calls: Mapping[int, tuple[Written, ...]]
     """By function, each way of calling once."""
-    fields: Mapping[int, Mapping[str, str]]
-    """By class the types of its data members."""
+    fields: Mapping[int, Mapping[str, Member]]
+    """By class its data members."""
 
 
 def names_of(facts: FileFacts) -> Names:
@@ -92,10 +92,10 @@ def _holders(facts: FileFacts) -> Numbers:
     return {name: tuple(sorted(numbers)) for name, numbers in owners.items()}
 
 
-def _fields(facts: FileFacts) -> Mapping[int, Mapping[str, str]]:
-    fields: defaultdict[int, dict[str, str]] = defaultdict(dict)
+def _fields(facts: FileFacts) -> Mapping[int, Mapping[str, Member]]:
+    fields: defaultdict[int, dict[str, Member]] = defaultdict(dict)
     for member in facts.members:
-        fields[member.owner][member.name] = member.type
+        fields[member.owner][member.name] = member
     return dict(fields)
 
 

@@ -12,9 +12,9 @@ _SHARED = (
     *(f"({kind}) @shell" for kind in SHELLS),
     "(parameter_declaration) @typed",
     "(type_identifier) @mention",
-    "(call_expression function: (_) @callee arguments: (argument_list) @arguments)",
+    "(call_expression) @call",
     "(compound_literal_expression) @literal",
-    "(argument_list (comment) @remark)",
+    "(comment) @remark",
 )
 _CPP = (
     "(declaration type: (_) @made"
@@ -27,6 +27,8 @@ _CPP = (
     "(field_initializer) @initialiser",
 )
 Nodes = Sequence[tree_sitter.Node]
+_DEEPEST = 10_000
+"""Nodes around one another; past 2^15 the cursor loses what it has begun, and time grows with depth."""
 
 
 @functools.cache
@@ -37,4 +39,6 @@ def _query(language: Language) -> tree_sitter.Query:
 
 def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Nodes]:
     """The nodes by what they are looked for as, each kind in no order; costs two fifths of the parse."""
-    return tree_sitter.QueryCursor(_query(language)).captures(tree.root_node)
+    cursor = tree_sitter.QueryCursor(_query(language))
+    cursor.set_max_start_depth(_DEEPEST)
+    return cursor.captures(tree.root_node)

@@ -174,7 +174,7 @@ class Resolver:
     def _made(self, path: str, scope: Scope, call: Written) -> tuple[Type, ...]:
         """The class of which a call makes an object."""
         if call.object:
-            return self.scopes.field_types(path, scope, call.object) or ()
+            return self.scopes.field_types(path, scope, call.object, made=True) or ()
         return self.scopes.classes(path, scope, "::".join((*call.qualifier, call.name)))
 
     def _seen(self, path: str, call: Written, scopes: Iterable[Scope]) -> list[Function]:

@@ -154,12 +154,17 @@ class Scopes:
             self._levels[key, path] = tuple(self._climb(key, path))
         return self._levels[key, path]
 
-    def field_types(self, path: str, scope: Scope, name: str) -> tuple[Type, ...] | None:
-        """The classes of a data member that a place sees; None if it sees no such member."""
+    def field_types(
+        self, path: str, scope: Scope, name: str, *, made: bool = False
+    ) -> tuple[Type, ...] | None:
+        """The classes of a data member that a place sees; None if it sees no such member.
+
+        With `made`, those that initialising the member makes objects of: none for a pointer.
+        """
         for depth in range(len(scope), 0, -1):
             for level in [(scope[:depth],), *self.levels(scope[:depth], path)]:
                 for key in level:
-                    if (found := self._field(key, path, name)) is not None:
+                    if (found := self._field(key, path, name, made)) is not None:
                         return found
         return None
 
@@ -213,8 +218,8 @@ class Scopes:
             field
             for each in own
             for node in self.tree.holders.nodes(each)
-            for field, written in self.tree.names(node.path).fields[node.number].items()
-            if last_name(written) == each
+            for field, member in self.tree.names(node.path).fields[node.number].items()
+            if last_name(member.type) == each
         }
         return (*own, *sorted(fields - set(own)))
 
@@ -224,12 +229,13 @@ class Scopes:
             pass
         return key
 
-    def _field(self, key: Scope, path: str, name: str) -> tuple[Type, ...] | None:
+    def _field(self, key: Scope, path: str, name: str, made: bool) -> tuple[Type, ...] | None:
         found = self.type_at(key)
         for node in self.nearest(path, found.nodes) if found is not None else ():
-            written = self.tree.names(node.path).fields.get(node.number, {}).get(name)
-            if written is not None:
-                return self.classes(node.path, key, written)
+            member = self.tree.names(node.path).fields.get(node.number, {}).get(name)
+            if member is not None:
+                makes = member.is_object or not made
+                return self.classes(node.path, key, member.type) if makes else ()
         return None
 
     def _children(self, key: Scope) -> list[Scope]:

@@ -29,6 +29,8 @@ Node = tree_sitter.Node
 
 _DEEPEST = 8
 """Pointers and references around one declarator."""
+_MOST_SCOPES = 64
+"""Namespaces and classes that are told of those around a definition, the outermost ones."""
 _VIRTUAL = re.compile(r"\b(?:override|final)\b")
 _NO_NAMES = frozenset(
     ("if", "else", "for", "while", "switch", "return", "do", "catch", "sizeof", "defined", "case", "throw")
@@ -100,6 +102,10 @@ class Swept:
         rows = np.searchsorted(self.places, np.asarray(places, dtype=np.int64), "right") - 1
         found: list[int] = np.asarray(values, dtype=np.int64)[rows].tolist()
         return found
+
+
+def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return (scope + names)[:_MOST_SCOPES]
 
 
 def sweep(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> Swept:
@@ -203,8 +209,8 @@ class _Sweep:
         written = self.text[name.start_byte : name.end_byte] if name else ""
         names = tuple(each.strip().removeprefix("inline").strip() for each in written.split("::"))
         frame = self.frame
-        scope = frame.scope + names
-        self._enter(start, frame._replace(end=end, scope=scope, space=frame.space + names))
+        scope, space = _within(frame.scope, names), _within(frame.space, names)
+        self._enter(start, frame._replace(end=end, scope=scope, space=space))
 
     def _class(self, node: Node, start: int, end: int) -> None:
         body = node.child_by_field_id(self.kinds.body)
@@ -225,7 +231,7 @@ class _Sweep:
         inside = Range(body.start_byte, body.end_byte)
         bases = bases_of(self.text[name.end_byte : inside.start]) if name else ()
         at = self._add("class", written, at, start, end, body=inside, bases=bases)
-        scope = (*frame.scope, *written.qualifier, written.name)
+        scope = _within(frame.scope, (*written.qualifier, written.name))
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
@@ -393,6 +399,8 @@ class _Sweep:
                 if number >= 0:
                     self._bracket(number, start, end)
             elif made is not None and self.frame.owner >= 0:
-                name = declared(self.text[each.start_byte : each.end_byte])
-                pointee = type_of(self.text[made.start_byte : made.end_byte])[1]
-                self.found.members.append(Member(self.frame.owner, name, pointee))
+                written = self.text[each.start_byte : each.end_byte]
+                name = declared(written)
+                direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
+                is_object = direct == pointee and not written.startswith(("*", "&", "("))
+                self.found.members.append(Member(self.frame.owner, name, pointee, is_object))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from curriculum.graph.blank import blank, dead_branches, directives, long_opaque
+from curriculum.graph.blank import blank, dead_branches, directives, opaque, unclosed
 from curriculum.graph.facts import Range
 from curriculum.graph.grammars import grammar, has_grammar
 from curriculum.graph.macros import macros
@@ -37,7 +37,7 @@ class Parsed:
     error_bytes: int
     """Bytes inside ERROR nodes."""
     hidden: list[Range]
-    """Block comments and raw strings, sorted and disjoint."""
+    """Comments and literals, sorted and disjoint."""
     dead: list[Range]
     """What #if leaves out, with the directives themselves; likewise."""
 
@@ -53,10 +53,10 @@ def parse(text: str, language: Language) -> Parsed | None:
     data = text.encode()
     if not has_grammar(language) or not data or len(data) > LARGEST_PARSED:
         return None
-    hidden = long_opaque(data)
+    hidden = opaque(data)
     dead = dead_branches(data, hidden, language)
     best: tuple[int, bytes, tree_sitter.Tree] | None = None
-    for source in _variants(data, hidden, dead):
+    for source in _variants(blank(data, unclosed(data, hidden)), hidden, dead):
         tree = _parse(source, language)
         if tree is None:
             continue
@@ -79,8 +79,9 @@ def _variants(data: bytes, hidden: list[Range], dead: list[Range]) -> Iterator[b
     With all branches no file of five repositories had fewer errors.
     """
     live = blank(data, dead)
-    first = blank(live, macros(live, hidden))
-    second = blank(first, directives(first, hidden))
+    lines = directives(live, hidden)
+    first = blank(live, macros(live, hidden, lines))
+    second = blank(first, lines)
     yield first
     if second != first:
         yield second

@@ -34,6 +34,8 @@ ANNEAL = "anneal"
 DEFAULT_EVALUATION_POSITIONS = 1 << 17
 EVALUATIONS = 10
 """Over a whole job, the one before it not counted."""
+SHORTEST_BETWEEN_EVALUATIONS = 5
+"""Steps; looking at all phases so far costs a small model more than a step does."""
 LONGEST_BETWEEN_CHECKPOINTS = 500
 SHORTEST_BETWEEN_CHECKPOINTS = 10
 
@@ -129,7 +131,7 @@ def make_job(
         optimizer=_optimizer(size, phase_name, mixture, before),
         start_from=_start_from(ingredients),
         evaluations=_evaluations(evaluations, before),
-        evaluate_every=max(mixture.steps // EVALUATIONS, 1),
+        evaluate_every=max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS),
         checkpoint_every=_between_checkpoints(mixture.steps),
         advance_when=None if phase_name == ANNEAL else _gate(eats.advance_when, mixture),
         require=eats.require,

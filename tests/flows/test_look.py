@@ -261,6 +261,13 @@ def test_a_table_puts_numbers_right() -> None:
     ]
 
 
+def test_a_column_of_numbers_may_have_gaps() -> None:
+    console = Console(record=True, width=80, color_system=None)
+    lines: list[Line] = [{"name": "a", "n": ""}, {"name": "b", "n": "1.2k"}, {"name": "c", "n": 7}]
+    console.print(show.table(lines))
+    assert console.export_text().splitlines()[3].rstrip() == "c        7"
+
+
 @pytest.mark.parametrize(
     ("said", "meant"),
     [

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.build import Built, Tokenizing, Wanted, build, sample
+from curriculum.build import documents as file_documents
 from curriculum.build.selection import val_lineages
 from curriculum.build.sides import check_sides
 from curriculum.corpus.load import load_corpus
@@ -186,6 +187,17 @@ def test_a_sample_is_some_documents_of_each_family_and_nothing_else(tmp_path: Pa
     assert {each.manifest.stage for each in store.artefacts()} == {"documents"}
     assert {each.manifest.labels["family"] for each in made} == {"v2_simple", V4, V6}
     assert {each.report_of("documents") for each in made} == {3}
+
+
+def test_a_sample_of_long_documents_is_cut_by_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_documents, "SAMPLE_BYTES", 40_000)
+    (made,) = sample(
+        Store(tmp_path), corpus("arena"), (Wanted(family=V4, row_length=512),), number=99
+    )
+    sizes = [len(each.text.encode()) for each in documents_in(made.path)]
+    assert 40_000 <= sum(sizes) < 40_000 + sizes[-1]
 
 
 class TestFrontend:

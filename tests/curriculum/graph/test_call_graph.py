@@ -512,3 +512,13 @@ def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module)
     assert done.attempted
     assert not done.failed
+
+
+@pytest.mark.parametrize("member", ["Lock* lock_", "Lock& lock_", "std::unique_ptr<Lock> lock_"])
+def test_initialising_what_points_to_an_object_makes_none(member: str) -> None:
+    classes = f"struct Lock {{ Lock(Lock*) {{}} }};\nclass B {{ B(Lock* x); {member}; }};\n"
+    body = "B::B(Lock* x) : lock_(x) {}\n"
+    for files in ({"b.cc": classes + body}, {"b.h": classes, "b.cc": '#include "b.h"\n' + body}):
+        graph = graph_of(files)
+        assert ("B::B(Lock)", "Lock") in edges(graph, "uses")
+        assert edges(graph, "constructs") == edges(graph) == set()

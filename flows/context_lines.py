@@ -1,0 +1,93 @@
+"""How long documents are and what of their context rows hold, as lines."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from curriculum.build import Built
+from flows.lines import Line, count, percent, rows_words
+
+FAR = 16_384
+"""Tokens of context past which a row of 65,536 has to earn its length."""
+LEAST_FAR = 0.2
+"""Of the scored tokens of such rows; with less, long context is theatre."""
+
+
+class _Bucket(BaseModel):
+    """Documents of one range of lengths, before they are fitted."""
+
+    documents: int
+    tokens: int
+
+
+class _Encoded(BaseModel):
+    """What fitting left of the documents."""
+
+    lengths: dict[str, _Bucket]
+    tokens: int
+    elided_bytes: int
+    context_chunks: dict[str, int] = {}
+
+
+class _Context(BaseModel):
+    """What rows say of their scored tokens' context."""
+
+    mean: float = 0
+    past_16k: float = 0
+
+
+class _Rows(BaseModel):
+    """The part of a rows artefact's report that is shown."""
+
+    encode: _Encoded
+    context: _Context = _Context()
+
+
+def length_lines(built: Built) -> Iterator[Line]:
+    """A line a data set: documents and their tokens by length, before anything is left out."""
+    for each in built.rows:
+        report = _Rows.model_validate(each.train.manifest.report)
+        yield {
+            "documents (tokens)": rows_words(each.wanted),
+            **{name: _bucket(bucket) for name, bucket in report.encode.lengths.items()},
+        }
+
+
+def context_lines(built: Built) -> Iterator[Line]:
+    """A line a data set: tokens of its own document before each scored token, and what was left out.
+
+    Last what is held out, in tokens: beside few files stands little that is on their side of the split.
+    """
+    for each in built.rows:
+        report = _Rows.model_validate(each.train.manifest.report)
+        held_out = _Rows.model_validate(each.val.manifest.report)
+        chunks = report.encode.context_chunks
+        yield {
+            "context": rows_words(each.wanted),
+            "mean": count(report.context.mean),
+            "past 16k": percent(report.context.past_16k),
+            "elided bytes": count(report.encode.elided_bytes),
+            "chunks kept": count(chunks["kept"]) if chunks else "",
+            "elided": count(chunks["elided"]) if chunks else "",
+            "other side": count(chunks["other_side"]) if chunks else "",
+            "held out": count(held_out.encode.tokens),
+            "its mean": count(held_out.context.mean),
+        }
+
+
+def context_warnings(built: Built) -> Iterator[str]:
+    """Long rows that don't use their length."""
+    for rows in built.rows:
+        if rows.wanted.row_length <= FAR:
+            continue
+        context = _Rows.model_validate(rows.train.manifest.report).context
+        if context.mean and context.past_16k < LEAST_FAR:
+            yield (
+                f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
+                f"{rows.wanted.row_length:,} have more than {FAR:,} tokens of context: rows of {FAR:,} "
+                "would teach the same for less"
+            )
+
+
+def _bucket(bucket: _Bucket) -> str:
+    return f"{bucket.documents:,} ({count(bucket.tokens)})" if bucket.documents else "0"

@@ -1,0 +1,51 @@
+"""Processes that build, and what becomes of them."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+SCRIPT = """
+import os, sys, time
+from pathlib import Path
+from curriculum.build.workers import Team
+from curriculum.store import Recipe, Store
+from schemas.progress import unwatched
+
+ROOT = Path(sys.argv[1])
+
+def make(store, task):
+    def fill(drafts):
+        (ROOT / f"{task}.pid").write_text(str(os.getpid()))
+        time.sleep(600)
+    recipe = Recipe(stage="documents", labels=(("repository", task),), revision=1, config={"task": task})
+    return tuple(store.produce([recipe], fill))
+
+if __name__ == "__main__":
+    team = Team(store=Store(ROOT / "home"), workers=2, watch=unwatched)
+    team.each("documents", ["first", "second"], make, str)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, str(script), str(tmp_path)]) as process:
+        try:
+            workers = _workers(process, [tmp_path / "first.pid", tmp_path / "second.pid"])
+        finally:
+            process.kill()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == []
+
+
+def _workers(process: "subprocess.Popen[bytes]", files: list[Path]) -> list[psutil.Process]:
+    """The workers, once each is at its task."""
+    deadline = time.monotonic() + 60
+    while not all(each.exists() and each.read_text() for each in files):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return [psutil.Process(int(each.read_text())) for each in files]

@@ -1,0 +1,106 @@
+"""What a build says of lengths and context, from what its rows' manifests count."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from curriculum.build import Built, RowSet, Wanted
+from curriculum.store import Artefact
+from flows.context_lines import context_lines, context_warnings, length_lines
+from schemas.manifest import Manifest
+
+HELD_OUT: dict[str, JsonValue] = {
+    "encode": {"lengths": {}, "tokens": 1_055, "elided_bytes": 0},
+    "context": {"mean": 272.2, "past_16k": 0.0},
+}
+
+
+def artefact(report: dict[str, JsonValue]) -> Artefact:
+    manifest = Manifest(
+        stage="rows",
+        labels={},
+        key="0" * 64,
+        content="1" * 64,
+        revision=1,
+        config={},
+        inputs=(),
+        tools={},
+        files=(),
+        report=report,
+        created="2026-01-01T00:00:00+00:00",
+    )
+    return Artefact(path=Path("rows"), manifest=manifest)
+
+
+def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
+    made = artefact(report)
+    held_out = artefact(HELD_OUT)
+    rows = RowSet(wanted=Wanted(family=family, row_length=row_length), train=made, val=held_out)
+    return Built(
+        indexes=(),
+        documents=(),
+        selection=made,
+        selections={},
+        tokenizer=made,
+        tokens=(),
+        rows=(rows,),
+        anchor=made,
+    )
+
+
+def report(*, past_16k: float, chunks: dict[str, int] | None = None) -> dict[str, JsonValue]:
+    return {
+        "encode": {
+            "lengths": {
+                "to 1k": {"documents": 0, "tokens": 0},
+                "over 64k": {"documents": 1200, "tokens": 90_000_000},
+            },
+            "tokens": 5_380_000,
+            "elided_bytes": 2_500,
+            **({"context_chunks": dict(chunks)} if chunks else {}),
+        },
+        "context": {"mean": 31_048.2, "past_16k": past_16k},
+    }
+
+
+def test_documents_and_tokens_are_listed_by_length() -> None:
+    rows = built("v4_context_graph", 65_536, report(past_16k=0.7))
+    assert [*length_lines(rows)] == [
+        {
+            "documents (tokens)": "v4_context_graph causal 65536",
+            "to 1k": "0",
+            "over 64k": "1,200 (90M)",
+        }
+    ]
+
+
+def test_context_and_crops_are_listed() -> None:
+    chunks = {"kept": 54_500, "elided": 187, "other_side": 330}
+    (line,) = context_lines(built("v5_clang_graph", 65_536, report(past_16k=0.735, chunks=chunks)))
+    assert [*line.values()][1:] == [
+        "31k",
+        "73.5%",
+        "2.5k",
+        "54.5k",
+        "187",
+        "330",
+        "1.05k",
+        "272",
+    ]
+
+
+def test_rows_of_files_have_no_chunks_to_count() -> None:
+    (line,) = context_lines(built("v2_simple", 4096, report(past_16k=0.0)))
+    assert line["chunks kept"] == ""
+
+
+@pytest.mark.parametrize(
+    ("row_length", "past_16k", "warned"),
+    [(65_536, 0.19, True), (65_536, 0.2, False), (16_384, 0.0, False)],
+)
+def test_long_rows_that_do_not_use_their_length_are_a_warning(
+    row_length: int, past_16k: float, warned: bool
+) -> None:
+    rows = built("v4_context_graph", row_length, report(past_16k=past_16k))
+    assert bool([*context_warnings(rows)]) is warned
