@@ -15,6 +15,7 @@ from curriculum.store import Artefact, Recipe
 from curriculum.store.recipe import KEY_DIGITS
 from flows.continuing import continued
 from flows.course import Course
+from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError
 from schemas.job import Evaluation
@@ -26,20 +27,14 @@ TRAINED_TOKENIZER = "corpus"
 def build_phase(course: Course, phase: str, watch: Watch) -> Built:
     """The rows of a phase's servings, and all that they are made of."""
     wanted = _data_sets(course.phase(phase))
-    tokenizer = course.diet.tokenizer
-    tokenizing = Tokenizing(
-        file=None if tokenizer == TRAINED_TOKENIZER else Path(tokenizer),
-        vocab_size=course.diet.vocab_size,
-        document_tokens=course.diet.document_tokens,
-    )
     built = build(
         course.store,
         course.corpus,
         wanted,
         anchor_length=_smallest(course.specs),
-        tokenizing=tokenizing,
+        tokenizing=tokenizing_of(course.diet),
         configure=course.order.configure,
-        workers=_workers(course),
+        workers=workers_of(course),
         watch=watch,
     )
     if not course.store.dry:
@@ -47,6 +42,15 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
         course.store.mark(name, built.artefacts())
     return built
+
+
+def tokenizing_of(diet: Diet) -> Tokenizing:
+    """Which tokenizer a diet asks for."""
+    return Tokenizing(
+        file=None if diet.tokenizer == TRAINED_TOKENIZER else Path(diet.tokenizer),
+        vocab_size=diet.vocab_size,
+        document_tokens=diet.document_tokens,
+    )
 
 
 def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple[Artefact, ...]:
@@ -57,7 +61,7 @@ def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple
         _data_sets(course.phase(phase)),
         number=number,
         configure=course.order.configure,
-        workers=_workers(course),
+        workers=workers_of(course),
         watch=watch,
     )
     if not course.store.dry:
@@ -74,8 +78,8 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
         course.store,
         course.diet,
         resolved,
-        [[built.rows_of(each).train for each in variants] for variants in _wanted(resolved)],
-        tokens_per_step=_tokens_per_step(course),
+        [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
+        tokens_per_step=tokens_per_step(course),
         previous=[each for each in previous if each],
         continued=continued(course.store, middle) if middle else None,
         documents=None if course.store.dry else _lineages(built),
@@ -168,7 +172,7 @@ def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[
     """What is measured in a phase: the validation rows of its servings, and the anchor."""
     from curriculum.train.job import Validation, evaluation
 
-    store, wanted = course.store, _wanted(resolved)
+    store, wanted = course.store, wanted_of(resolved)
     return [
         evaluation(
             _spec_name(course, resolved),
@@ -219,8 +223,8 @@ def _planned_run(course: Course, phase: ResolvedPhase, mixture: Artefact) -> Art
     return run
 
 
-def _wanted(phase: ResolvedPhase) -> list[list[Wanted]]:
-    """The data sets of each serving, one a variant."""
+def wanted_of(phase: ResolvedPhase) -> list[list[Wanted]]:
+    """The data sets of each serving in the servings' order, one a variant."""
     return [
         [
             Wanted(
@@ -239,17 +243,18 @@ def _wanted(phase: ResolvedPhase) -> list[list[Wanted]]:
 
 def _data_sets(phase: ResolvedPhase) -> list[Wanted]:
     """Those of all servings, each once."""
-    return list(dict.fromkeys(each for variants in _wanted(phase) for each in variants))
+    return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
 
 
-def _tokens_per_step(course: Course) -> int:
+def tokens_per_step(course: Course) -> int:
     """The diet's; else the preset's, raised to whole slots of every phase: it is the same in all."""
     slots = math.lcm(*(phase.slot_length for phase in course.phases))
     usual = preset(course.diet.model).tokens_per_step
     return course.diet.tokens_per_step or -(-usual // slots) * slots
 
 
-def _workers(course: Course) -> int:
+def workers_of(course: Course) -> int:
+    """Processes that build."""
     return course.order.workers or len(os.sched_getaffinity(0))
 
 
