@@ -40,6 +40,7 @@ def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
     return Built(
         indexes=(),
         documents=(),
+        kept=(),
         selection=made,
         selections={},
         tokenizer=made,

@@ -63,6 +63,7 @@ def built(report: IndexReport) -> Built:
     return Built(
         indexes=(index,),
         documents=(),
+        kept=(),
         selection=index,
         selections={},
         tokenizer=index,
