@@ -32,7 +32,8 @@ def given_away(lines: Lines, found: Int32s) -> tuple[Int32s, Bools]:
     comments = np.searchsorted(found[:, START], told, side="right") - 1
     for number in np.unique(comments).tolist():
         low = int(lines.starts_of(found[number : number + 1, START])[0])
-        comment = lines.text(low, int(found[number, END]))
+        high = int(lines.ends_of(found[number : number + 1, END] - 1)[0])
+        comment = lines.text(low, high)
         gone = masked_bytes(comment, told[comments == number] - low)
         left = np.frombuffer(comment, dtype=np.uint8)[~gone].tobytes()
         wordless[number] = _WORD.search(left) is None
@@ -41,14 +42,14 @@ def given_away(lines: Lines, found: Int32s) -> tuple[Int32s, Bools]:
 
 
 def masked_bytes(comment: bytes, told: Int64s) -> Bools:
-    r"""[n]: which bytes of a comment go, so that no line is left with a byte of `told`.
+    r"""[n]: which bytes of a comment's lines go, so that no line is left with a byte of `told`.
 
     Where some lines of a block comment stay, what opens and closes it does too.
 
-    >>> comment = b"/** Adds:\n *  a + b\n */"
+    >>> comment = b"/** Adds:\n *  a + b\n */\n"
     >>> gone = masked_bytes(comment, np.array([5, 14]))
     >>> bytes(byte for byte, is_gone in zip(comment, gone) if not is_gone)
-    b'/**\n */'
+    b'/**\n */\n'
     """
     data = np.frombuffer(comment, dtype=np.uint8)
     newlines = np.flatnonzero(data == ord("\n"))
@@ -61,7 +62,7 @@ def masked_bytes(comment: bytes, told: Int64s) -> Bools:
         opening = _OPENING.match(comment, each.start())
         if opening is not None and not goes[first : last + 1].all():
             gone[each.start() : opening.end()] = False
-            gone[newlines[first : first + 1]] = False
+            gone[newlines[[first, last]]] = False
             gone[each.end() - len("*/") : each.end()] = False
     return gone
 
