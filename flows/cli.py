@@ -13,7 +13,18 @@ import typer
 from typer.core import TyperGroup
 
 from flows import settings
-from flows.options import Explain, Home, Json, OnlyPhase, Repositories, Sample, ordering
+from flows.options import (
+    Explain,
+    Home,
+    Json,
+    OnlyPhase,
+    Phases,
+    Repositories,
+    Sample,
+    Share,
+    Workers,
+    ordering,
+)
 from schemas.errors import CurriculumError
 
 if TYPE_CHECKING:
@@ -121,6 +132,42 @@ def tokenizer_train(order: "Order") -> None:
     from flows import work
 
     work.tokenizer(order)
+
+
+@app.command(rich_help_panel=LOOK)
+def supply(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A corpus or a diet, by name or path, or a repository's path.",
+            metavar="CORPUS_OR_DIET",
+        ),
+    ],
+    share: Share = 0.01,
+    phases: Phases = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="The path of a tokenizer.json; by default the diet's, or one trained on the sample.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Workers = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Estimate from some commits what there is to train on: tokens by family, row length and domain."""
+    from flows import supply as estimates
+
+    estimates.supply(
+        settings.home(home),
+        what,
+        share=share,
+        phases=phases,
+        tokenizer=tokenizer,
+        workers=workers,
+        as_json=as_json,
+    )
 
 
 @app.command(rich_help_panel=LOOK)

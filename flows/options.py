@@ -37,6 +37,22 @@ Sample = Annotated[
         show_default=False,
     ),
 ]
+Share = Annotated[
+    float,
+    typer.Option(
+        min=0.0001,
+        max=1.0,
+        help="Of each repository's commits that are read, some dozens at least.",
+    ),
+]
+Phases = Annotated[
+    str | None,
+    typer.Option("--phases", help=Changes.model_fields["phases"].description, show_default=False),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help=Changes.model_fields["workers"].description, show_default=False),
+]
 Repositories = Annotated[
     list[str] | None,
     typer.Option(

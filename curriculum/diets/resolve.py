@@ -245,8 +245,12 @@ def _base(serving: Serving, row_length: int) -> Family | None:
     """What a serving of structure adds it to."""
     if serving.family != ENRICHED_FAMILY:
         return None
-    default: Family = "v2_simple" if row_length <= LONGEST_FILE_ROW else "v4_context_graph"
-    return serving.base or default
+    return serving.base or default_base(row_length)
+
+
+def default_base(row_length: int) -> Family:
+    """The family that structure is added to in rows of some length, where a serving doesn't say."""
+    return "v2_simple" if row_length <= LONGEST_FILE_ROW else "v4_context_graph"
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:

@@ -46,6 +46,11 @@ class Line:
     """Those that are too long for such a row and wait for a longer one."""
 
     @property
+    def is_total(self) -> bool:
+        """Whether it counts all domains."""
+        return self.domain == ALL
+
+    @property
     def kind(self) -> Kind:
         """Family and row length."""
         return Kind(family=self.family, row_length=self.row_length)
@@ -134,7 +139,7 @@ def estimate(
     return Estimate(
         lines=tuple(each for each in lines if each.kind in kinds),
         samplings=tuple(_samplings(taken)),
-        notes=tuple(_notes(plan, tokenizing)),
+        notes=tuple(_notes(plan, taken, tokenizing)),
     )
 
 
@@ -288,8 +293,9 @@ def _samplings(taken: Taken) -> Iterator[Sampling]:
         )
 
 
-def _notes(plan: Plan, tokenizing: Tokenizing) -> Iterator[str]:
-    if tokenizing.file is None:
+def _notes(plan: Plan, taken: Taken, tokenizing: Tokenizing) -> Iterator[str]:
+    is_part = any(each.read < each.units for each in _samplings(taken))
+    if tokenizing.file is None and is_part:
         yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
     if INDEXED_FAMILY not in plan.families:
         return
