@@ -132,9 +132,14 @@ def _check_rows(folder: Path) -> None:
         err.print(Text(f"inferred: {', '.join(report.fallbacks)}", MUTED))
     out.print(
         f"{folder}: {report.rows:,} rows of {report.files} files keep the contract "
-        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored)",
+        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "
+        f"{_share(report.repeated_tokens, report.scored_tokens)} of those in repeats)",
         soft_wrap=True,
     )
+
+
+def _share(some: int, all_of_them: int) -> str:
+    return f"{some / max(1, all_of_them):.1%}"
 
 
 def gc(home: Path, *, sure: bool) -> None:

@@ -2,6 +2,7 @@
 
     columns.py    what a file must store          structure.py   rule 5
     rules.py      rules 1 to 4, and 6             coverage.py    rule 7
+    repeats.py    rule 8
 
 Rows that others wrote are checked too: columns that may be inferred are, and the report names each such
 fallback. What is stored and wrong is a fault, never a reason to infer.
@@ -23,6 +24,7 @@ from curriculum.rows.coverage import Coverage
 from curriculum.rows.faults import Fault, Faults, Place, Rule
 from curriculum.rows.layout import Layout
 from curriculum.rows.read import format_of
+from curriculum.rows.repeats import repeats
 from curriculum.rows.structure import NAMES, structure
 from schemas.errors import SchemaError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
@@ -40,6 +42,8 @@ class CheckReport:
     positions: int = 0
     valid_tokens: int = 0
     scored_tokens: int = 0
+    repeated_tokens: int = 0
+    """Of the scored ones: those in runs that stand earlier in their document."""
     fallbacks: list[str] = field(default_factory=list)
     """Columns that aren't stored, and what stands in for them."""
     faults: list[Fault] = field(default_factory=list)
@@ -152,6 +156,7 @@ class _DataSet:
         rules.loss(columns, layout, place)
         self._report.valid_tokens += int(layout.valid.sum())
         self._report.scored_tokens += int(columns.tokens("loss_mask").sum(dtype=np.int64))
+        self._report.repeated_tokens += repeats(columns, layout, place)
         if columns.has("pieces"):
             sound = rules.pieces(columns, layout, place)
             columns, layout, place = columns.only(sound), layout.only(sound), place.only(sound)

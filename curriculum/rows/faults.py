@@ -24,6 +24,7 @@ class Rule(Enum):
     STRUCTURE = 5
     LOSS = 6
     COVERAGE = 7
+    REPEATS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Each rule must be able to fail: corrupt one value of a good file, and the checker names where and why."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,16 @@ def two_documents_for_one(row: Row) -> None:
     row["document_ids"].append("0" * 32)
 
 
+def planted_copy(row: Row) -> None:
+    """16 tokens of the longest document again behind them, under an objective that forbids it."""
+    starts = [*row["doc_starts"], row["valid_token_count"]]
+    size, start = max((end - start, start) for start, end in pairwise(starts))
+    assert size > 33
+    row["objective"], ids = "code_to_doc", row["input_ids"]
+    ids[start + 17 : start + 33] = ids[start + 1 : start + 17]
+    row["target_ids"][start + 16 : start + 32] = ids[start + 17 : start + 33]
+
+
 def without_bytes(row: Row) -> None:
     row["pieces"][1]["byte_start"] = row["pieces"][1]["byte_end"] = 5
 
@@ -192,6 +203,11 @@ MUTATIONS: dict[str, tuple[Rule, Callable[[Row], None], str]] = {
     "a leak between documents": (Rule.TARGETS, leak_between_documents, "loss_mask is 1 at token"),
     "a leak into padding": (Rule.TARGETS, leak_into_padding, "loss_mask is 1 at token"),
     "a leak out of the row": (Rule.TARGETS, leak_out_of_the_row, "loss_mask is 1 at token 127"),
+    "a planted leak": (
+        Rule.REPEATS,
+        planted_copy,
+        "is a target in a run of 16 tokens that its document has before; doc_to_code and code_to_doc",
+    ),
     "no targets": (Rule.LOSS, no_targets, "loss_mask is all 0"),
     "a token less scored": (Rule.LOSS, silent_scored_token, "loss_token_count is"),
     "a scored token more": (Rule.LOSS, add("loss_token_count", 1), "loss_token_count is"),
