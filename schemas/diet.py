@@ -13,7 +13,7 @@ from schemas.phase import RowLength
 from schemas.text import Strict
 
 Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]
-BUILDABLE_OBJECTIVES = ("causal", "fim", "chat")
+BUILDABLE_OBJECTIVES = ("causal", "fim", "code_to_doc", "doc_to_code", "chat")
 """The objectives whose producers exist; the others are read, checked and said to be missing."""
 
 CHAT_OBJECTIVE: Objective = "chat"
