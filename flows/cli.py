@@ -67,6 +67,18 @@ app = typer.Typer(
 )
 tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
 app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
+diet_app = typer.Typer(no_args_is_help=True, help="Check a diet, or compare two.")
+app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)
+
+
+@app.command(rich_help_panel=WORK)
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to; made if it isn't there.")] = Path(),
+) -> None:
+    """Write a commented diet and corpus to begin with; nothing is overwritten."""
+    from flows import init as beginning
+
+    beginning.init(folder)
 
 
 @app.command(rich_help_panel=WORK)
@@ -168,6 +180,31 @@ def supply(
         workers=workers,
         as_json=as_json,
     )
+
+
+@diet_app.command("check")
+@ordering
+def diet_check(order: "Order", share: Share = 0.01, as_json: Json = False) -> None:
+    """Hold what a diet asks against what there is: rows that are built, else an estimate.
+
+    Ends with 2 if it can't be served.
+    """
+    from flows import diet
+
+    diet.check(order, share=share, as_json=as_json)
+
+
+@diet_app.command("diff")
+def diet_diff(
+    before: Annotated[str, typer.Argument(help="A diet, by name or path.", metavar="BEFORE")],
+    after: Annotated[str, typer.Argument(help="Another one.", metavar="AFTER")],
+    phases: Phases = None,
+    as_json: Json = False,
+) -> None:
+    """Show what changes in tokens from one diet to another."""
+    from flows import diet
+
+    diet.diff(before, after, phases=phases, as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)
