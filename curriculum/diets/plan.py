@@ -130,8 +130,9 @@ class Planner:
         """The numbers of drawn rows in their supplies, and their valid tokens."""
         rows = np.empty(len(drawn.index), dtype=np.int64)
         valid_tokens = np.empty(len(rows), dtype=np.int32)
-        for at in np.unique(drawn.variant):
-            mine, variant = drawn.variant == at, stratum.variants[at]
+        only = len(stratum.variants) == 1
+        for at, variant in enumerate(stratum.variants):
+            mine = slice(None) if only else drawn.variant == at
             rows[mine] = variant.rows[drawn.index[mine]]
             supply = self._supplies[stratum.serving.index][variant.number]
             valid_tokens[mine] = supply.valid_tokens[rows[mine]]
