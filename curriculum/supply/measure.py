@@ -47,11 +47,8 @@ def measure(
 ) -> pl.DataFrame:
     """As MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
     lesson = lesson_of(kind.objective, tokenizer, variant=0)
-    fitter = encode.Fitter.of(
-        tokenizer,
-        row_length=kind.row_length - lesson.reserve,
-        policy=encode.policy_of(kind.family),
-    )
+    room = kind.row_length - lesson.reserve
+    fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
     picked = decisions(selection, source.documents)
     units = _units(source.documents)
     rows = []

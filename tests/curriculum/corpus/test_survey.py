@@ -1,0 +1,83 @@
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from curriculum.corpus.history import Sampled, changes_of, opened
+from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import resolve
+from curriculum.corpus.survey import Survey, in_sample, survey
+from schemas.change import FileChange
+from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
+
+TEXT = "int value_{0}() {{\n  return {0};\n}}\n"
+
+
+def looked_over(
+    path: Path, chosen: Any = None, **rules: Any
+) -> tuple[Survey, list[FileChange], list[FileChange]]:
+    """The survey, all changes, and those of the chosen commits."""
+    spec = RepositorySpec(name="repo", path=str(path))
+    quality = rules.pop("quality", QualitySpec(min_bytes=0))
+    corpus = CorpusSpec(name="c", repositories=(spec,), quality=quality, **rules)
+    source = resolve(spec, cache=path / "cache")
+    assert source.layout is not None
+    with opened(source.layout, source, spec, corpus, Skips()) as past:
+        found = survey(past, spec, source.commit)
+        every = list(changes_of(past, spec, Skips()))
+        sampled = Sampled(commits=chosen or found.commits, marks=found.marks)
+        some = list(changes_of(past, spec, Skips(), sampled))
+    return found, every, some
+
+
+def test_a_survey_knows_the_bytes_that_reading_gives(build: Any) -> None:
+    repository = build()
+    for number in range(5):
+        repository.commit(a_cc=TEXT.format(number) * (number + 1))
+    repository.commit(b_h="struct B {};\n", note_txt="not read")
+    found, every, _ = looked_over(repository.path)
+    sizes = {each.commit: len(each.after.text) for each in every if each.after}
+    versions = dict(found.changes.select("commit", "versions").iter_rows())
+    edits = dict(found.changes.select("commit", "edits").iter_rows())
+    assert versions == sizes
+    assert found.commits == repository.ids
+    assert edits == {**sizes, repository.ids[0]: 0, repository.ids[5]: 0}
+    assert found.tree_bytes == len(TEXT.format(4) * 5) + len("struct B {};\n")
+
+
+def test_a_version_before_the_cap_counts_once(build: Any) -> None:
+    repository = build()
+    for number in range(6):
+        repository.commit(a_cc=TEXT.format(number) * 2)
+    found, every, _ = looked_over(repository.path, history=HistorySpec(versions_per_path=3))
+    assert found.commits == repository.ids[3:] == [each.commit for each in every]
+    size = len(TEXT.format(1) * 2)
+    assert found.changes["versions"].to_list() == [2 * size, size, size]
+    assert [each.before_is_new for each in every] == [True, False, False]
+
+
+def test_what_is_left_out_for_its_size_counts_nothing(build: Any) -> None:
+    repository = build()
+    repository.commit(a_cc=TEXT.format(1), b_cc="int b;\n")
+    found, _, _ = looked_over(repository.path, quality=QualitySpec(min_bytes=20))
+    assert sorted(found.changes["versions"]) == [0, len(TEXT.format(1))]
+
+
+def test_a_sample_reads_its_commits_as_they_are_read_among_all(build: Any) -> None:
+    repository = build()
+    for number in range(8):
+        repository.commit(a_cc=TEXT.format(number), b_cc=TEXT.format(number % 3))
+    chosen = repository.ids[2::3]
+    _, every, some = looked_over(repository.path, chosen)
+    assert len(some) >= 3
+    assert some == [each for each in every if each.commit in chosen]
+
+
+def test_a_sample_is_the_beginning_of_a_larger_one_and_keeps_its_commits() -> None:
+    commits = [hashlib.sha1(str(n).encode()).hexdigest() for n in range(1000)]
+    small, large = in_sample(commits, 0.01, fewest=5), in_sample(commits, 0.1, fewest=5)
+    assert (len(small), len(large)) == (10, 100)
+    assert large[:10] == small == in_sample(reversed(commits), 0.01, fewest=5)
+    assert len(in_sample(commits, 0.001, fewest=64)) == 64
+    assert sorted(in_sample(commits[:20], 0.01, fewest=64)) == sorted(commits[:20])
+    more = in_sample([*commits, "another"], 0.1, fewest=5)
+    assert len(set(large) - set(more)) <= 1

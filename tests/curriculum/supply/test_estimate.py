@@ -1,0 +1,133 @@
+"""An estimate is held against the build that it saves."""
+
+from pathlib import Path
+
+import pytest
+
+from curriculum.build import Tokenizing, Wanted, build
+from curriculum.build.indexes import Index
+from curriculum.corpus.load import corpus_of_repositories, load_corpus
+from curriculum.diets.supply import read_supply
+from curriculum.store import Recipe, Store
+from curriculum.supply import Estimate, Kind, estimate, sample
+from schemas.corpus import CorpusSpec, HistorySpec
+
+TOKENIZING = Tokenizing(vocab_size=1024)
+FILES = tuple(
+    Kind(family=family, row_length=512)
+    for family in ("v2_doxygen", "v2_simple", "v3_doxygen", "v3_simple")
+)
+CONTEXT = Kind(family="v4_context_graph", row_length=2048)
+TALKS = Kind(family="chat", row_length=512)
+
+
+def one_repository(**changes: object) -> CorpusSpec:
+    corpus = load_corpus("sample")
+    return corpus.model_copy(update={"repositories": corpus.repositories[:1], **changes})
+
+
+def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, dict[str, int]]:
+    """What a build of everything leaves to train on, by kind and domain."""
+    wanted = [
+        Wanted(family=each.family, objective=each.objective, row_length=each.row_length)
+        for each in kinds
+    ]
+    built = build(Store(folder), corpus, wanted, anchor_length=512, tokenizing=TOKENIZING)
+    found = {}
+    for kind, rows in zip(kinds, built.rows, strict=True):
+        supply = read_supply(rows.train.files(), key=rows.train.key)
+        found[kind] = {name: supply.tokens_of(name) for name in supply.domains}
+    return found
+
+
+def guess(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float) -> Estimate:
+    return estimate(corpus, kinds, tokenizing=TOKENIZING, share=share, cache=folder)
+
+
+def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> None:
+    corpus, kinds = one_repository(), (*FILES, TALKS)
+    found = guess(corpus, kinds, tmp_path / "cache", 1.0)
+    for kind, domains in truth(corpus, kinds, tmp_path / "workspace").items():
+        assert len(domains) > 1 or kind == TALKS
+        assert found.total(kind) == (sum(domains.values()), 0.0)
+        told = {name: found.total(kind, name)[0] for name in found.domains}
+        assert {name: tokens for name, tokens in told.items() if tokens} == pytest.approx(domains)
+
+
+def test_graphs_of_all_commits_are_what_a_build_leaves_but_for_what_files_cannot_tell(
+    tmp_path: Path,
+) -> None:
+    corpus = one_repository()
+    (domains,) = truth(corpus, (CONTEXT,), tmp_path / "workspace").values()
+    tokens, _ = guess(corpus, (CONTEXT,), tmp_path / "cache", 1.0).total(CONTEXT)
+    assert tokens == pytest.approx(sum(domains.values()), rel=0.1)
+
+
+def test_the_cap_of_versions_holds_in_a_sample(tmp_path: Path) -> None:
+    """A sample that saw each commit alone would take every version of a hot file for wanted."""
+    kind = Kind(family="v3_simple", row_length=512)
+    capped = one_repository(history=HistorySpec(versions_per_path=1))
+    (domains,) = truth(capped, (kind,), tmp_path / "workspace").values()
+    whole, _ = guess(one_repository(), (kind,), tmp_path, 1.0).total(kind)
+    tokens, _ = guess(capped, (kind,), tmp_path, 1.0).total(kind)
+    assert tokens == sum(domains.values()) < whole / 1.5
+
+
+def test_a_part_of_the_commits_tells_about_as_much_as_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = FILES[1:2]
+    corpus = load_corpus("sample").model_copy(update={"conversations": ()})
+    whole = guess(corpus, kinds, tmp_path, 1.0)
+    monkeypatch.setattr(sample, "FEWEST", 12)
+    part = guess(corpus, kinds, tmp_path, 0.4)
+    assert all(each.read < each.units for each in part.samplings)
+    assert [each.units for each in part.samplings] == [each.units for each in whole.samplings]
+    tokens, error = part.total(kinds[0])
+    assert 0 < error < 0.2 * tokens
+    assert abs(tokens - whole.total(kinds[0])[0]) < 4 * error
+    assert any("tokenizer" in note for note in part.notes)
+
+
+def test_the_same_sample_is_estimated_alike_by_any_number_of_processes(tmp_path: Path) -> None:
+    corpus, kinds = one_repository(), (CONTEXT, FILES[0])
+    one = guess(corpus, kinds, tmp_path, 0.01)
+    two = estimate(corpus, kinds, tokenizing=TOKENIZING, share=0.01, cache=tmp_path, workers=2)
+    assert one == two
+
+
+def test_a_folder_without_history_is_read_whole(tmp_path: Path, sample_clone: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    for file in sample_clone.rglob("*.h*"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    corpus = corpus_of_repositories([folder])
+    found = guess(corpus, (FILES[1], FILES[3], CONTEXT), tmp_path / "cache", 0.01)
+    assert found.total(FILES[1])[0] > 0
+    assert found.total(FILES[1])[1] == 0
+    assert found.total(FILES[3])[0] == 0
+    assert [(each.units, each.read) for each in found.samplings] == [(1, 1)]
+
+
+def test_a_family_whose_index_is_not_made_yet_is_taken_to_have_what_the_other_graph_has(
+    tmp_path: Path,
+) -> None:
+    kind, corpus = Kind(family="v5_clang_graph", row_length=2048), one_repository()
+    recipe = Recipe(stage="indexes", labels=(), revision=0)
+    (planned,) = Store(tmp_path, dry=True).produce([recipe], lambda _: None)
+    name = corpus.repositories[0].name
+    found = {
+        lacks: estimate(
+            corpus,
+            (kind, CONTEXT),
+            tokenizing=TOKENIZING,
+            share=0.01,
+            cache=tmp_path,
+            indexes=(Index(repository=name, artefact=None if lacks else planned, lacks=lacks),),
+        )
+        for lacks in ("", "libclang")
+    }
+    assert found[""].total(kind) == found[""].total(CONTEXT) != (0.0, 0.0)
+    assert any("is taken to have" in note for note in found[""].notes)
+    assert found["libclang"].total(kind) == (0.0, 0.0)
+    assert any("libclang" in note for note in found["libclang"].notes)

@@ -1,0 +1,49 @@
+import polars as pl
+
+from curriculum.families.context import BUDGET
+from curriculum.supply.sample import TOUCHED_SCHEMA
+from curriculum.supply.touched import FEWEST_GRAPHS, commits_to_walk, sizes_of
+
+
+def touched(*rows: tuple[str, str, int]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
+
+
+SIDES = pl.DataFrame(
+    {"lineage": ["r:a", "r:b", "r:val"], "split": ["train", "train", "val"]},
+)
+DOMAINS = pl.DataFrame(
+    [("one", "r:a", "testing"), ("one", "r:b", "general"), ("two", "r:b", "general")],
+    schema=["unit", "lineage", "domain"],
+    orient="row",
+)
+
+
+def sizes(*rows: tuple[str, str, int]) -> list[tuple[object, ...]]:
+    return sizes_of(touched(*rows), SIDES, DOMAINS).rows()
+
+
+def test_a_commit_that_touched_functions_gives_one_document_shared_by_its_domains() -> None:
+    found = sizes(("one", "", 0), ("one", "r:a", 30), ("one", "r:b", 10), ("two", "r:b", 5))
+    assert found == [("one", "general", 0.25), ("one", "testing", 0.75), ("two", "general", 1.0)]
+
+
+def test_many_bytes_of_functions_give_several_documents() -> None:
+    assert sizes(("two", "r:b", 3 * BUDGET)) == [("two", "general", 3.0)]
+
+
+def test_a_commit_that_touched_a_held_out_file_gives_nothing_to_train_on() -> None:
+    assert sizes(("one", "r:a", 30), ("one", "r:val", 1)) == []
+
+
+def test_a_commit_that_touched_nothing_has_no_size() -> None:
+    assert sizes(("one", "", 0), ("one", "r:a", 0)) == []
+
+
+def test_large_trees_are_walked_for_fewer_commits() -> None:
+    found = pl.DataFrame({"unit": [f"c{n}" for n in range(500)]})
+    small = commits_to_walk(found, 0.01, tree_bytes=1_000_000)
+    large = commits_to_walk(found, 0.01, tree_bytes=500_000_000)
+    assert len(large) == FEWEST_GRAPHS < len(small) < 500
+    assert small[:FEWEST_GRAPHS] == large
+    assert len(commits_to_walk(found, 1.0, tree_bytes=1_000_000)) == 500
