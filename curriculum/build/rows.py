@@ -23,6 +23,7 @@ from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowLabels, RowWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.document import ENRICHED_FAMILY
@@ -36,6 +37,8 @@ ANCHOR_FAMILY = "v2_simple"
 ANCHOR_BYTES = 1 << 19
 """The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
 texts for every phase, diet and tokenizer."""
+COUNTED_AT_A_TIME = 1 << 16
+"""Encodings."""
 Split = Literal["train", "val", "anchor"]
 
 
@@ -278,7 +281,7 @@ def _write(
         structured=wanted.family == ENRICHED_FAMILY,
     )
     counts = spooled.counts[split]
-    draft.report.update({"encode": counts.report(), "unscored": _unscored(spooled, split)})
+    draft.report.update({"encode": counts.report(), **_unscored(spooled, split)})
     writer = RowWriter(
         draft.path,
         row_format=row_format,
@@ -336,10 +339,16 @@ def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[s
             yield domain, plan.over(some)
 
 
-def _unscored(spooled: _Spooled, split: Split) -> int:
-    """Encodings without a token to learn from; they are left out of rows."""
+def _unscored(spooled: _Spooled, split: Split) -> dict[str, JsonValue]:
+    """Encodings without a token to learn from, and the bytes of text in them; rows leave them out."""
     ours = spooled.split == SPLITS.index(split)
-    return int(ours.sum()) - int(ours[spooled.documents.with_targets()].sum())
+    ours[spooled.documents.with_targets()] = False
+    unscored = np.flatnonzero(ours)
+    num_bytes = 0
+    for first in range(0, len(unscored), COUNTED_AT_A_TIME):
+        pieces = spooled.documents.pieces.take(unscored[first : first + COUNTED_AT_A_TIME])
+        num_bytes += int((pieces[:, BYTE_END] - pieces[:, BYTE_START]).sum(dtype=np.int64))
+    return {"unscored": len(unscored), "unscored_bytes": num_bytes}
 
 
 def _split_of(draft: Draft) -> Split:

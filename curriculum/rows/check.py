@@ -63,7 +63,7 @@ class CheckReport:
 def check(
     path: Path, *, row_format: RowFormat | None = None, kept_faults: int = KEPT_FAULTS
 ) -> CheckReport:
-    """Check a file, an artefact of rows or a folder tree with several; some 20 Mtok/s a core.
+    """Check a file, an artefact of rows or a folder tree with several; some 12 Mtok/s a core.
 
     The files of one folder are one data set. `row_format` is for rows of others, whose files don't carry
     one.

@@ -112,7 +112,7 @@ def rows_of(
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
-            teach=taught_by(lesson),
+            teach=taught_by(lesson, row_length=row_length),
         ):
             counts.add(fitted)
             for encoding in fitted.encodings:
@@ -140,7 +140,7 @@ def rows_of(
     return counts
 
 
-@pytest.mark.parametrize("objective", ["causal", "fim"])
+@pytest.mark.parametrize("objective", ["causal", "fim", "doc_to_code", "code_to_doc"])
 @pytest.mark.parametrize("family", OUTCOMES)
 def test_without_the_structure_columns_rows_are_the_flat_rows(
     family: str, objective: str, pairs: dict[str, Pair], tmp_path: Path
@@ -153,7 +153,8 @@ def test_without_the_structure_columns_rows_are_the_flat_rows(
         found = rows_of(pair, enriched, row_length, objective, structured=True)
         assert found.documents == expected.documents
         assert found.taught == expected.taught
-        assert (found.structure["chunks_cut"] > 0) == (objective == "fim")
+        if objective in ("causal", "fim"):
+            assert (found.structure["chunks_cut"] > 0) == (objective == "fim")
         assert found.structure["chunks"] > found.structure["chunks_without_tokens"]
         seen |= set(found.documents)
         counted += check_rows(flat, enriched)
@@ -222,25 +223,28 @@ def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterat
         TokenStore.open(pair.base),
         Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,
-        teach=taught_by(lesson),
+        teach=taught_by(lesson, row_length=row_length),
     )
 
 
+@pytest.mark.parametrize(("objective", "variants"), [("fim", 3), ("code_to_doc", 1)])
 @pytest.mark.parametrize("family", OUTCOMES)
-def test_structure_goes_where_its_bytes_go(family: str, pairs: dict[str, Pair]) -> None:
-    """What fim moves keeps its codes; what it cuts is a chunk a stretch, and edges are only lost."""
+def test_structure_goes_where_its_bytes_go(
+    family: str, objective: str, variants: int, pairs: dict[str, Pair]
+) -> None:
+    """What moves keeps its codes; what is cut is a chunk a stretch, and edges are only lost."""
     pair, seen = pairs[family], Counter[str]()
-    for variant in range(3):
+    for variant in range(variants):
         plain = encoded(pair, 1024, "causal", 0)
-        for before, after in zip(plain, encoded(pair, 1024, "fim", variant), strict=True):
+        for before, after in zip(plain, encoded(pair, 1024, objective, variant), strict=True):
             for causal, split in zip(before.encodings, after.encodings, strict=True):
                 seen.update(same_codes(causal, split, pair.tokenizer))
             if before.structure and after.structure:
                 seen["cut"] += after.structure.chunks_cut
                 assert before.structure.chunks_cut == 0
                 assert before.structure.edges_dropped <= after.structure.edges_dropped
-    assert seen["same"] > 20 * seen["anew"] > 0
-    assert seen["cut"] > 0
+    assert seen["same"] > 20 * seen["anew"]
+    assert min(seen["anew"], seen["cut"]) > 0 or objective != "fim"
 
 
 def same_codes(plain: Encoding, moved: Encoding, tokenizer: Tokenizer) -> Counter[str]:

@@ -14,6 +14,8 @@ WANTED = (
     Wanted(family="v2_simple", row_length=512),
     Wanted(family="v3_doxygen", row_length=1024),
     Wanted(family="v3_doxygen", objective="fim", variant=1, row_length=1024),
+    Wanted(family="v2_simple", objective="doc_to_code", row_length=512),
+    Wanted(family="v3_doxygen", objective="code_to_doc", row_length=1024),
 )
 
 

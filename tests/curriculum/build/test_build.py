@@ -18,6 +18,7 @@ import pytest
 from curriculum import pack
 from curriculum.build import Built
 from curriculum.corpus import select, split
+from curriculum.repeats import REPEAT_FREE
 from curriculum.rows.check import check
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
@@ -121,8 +122,11 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
                 if piece["kind"] == TEXT_PIECE
             )
             total = sum(size for outcome, size in sizes.items() if outcome != "dropped")
-            assert artefact.report_of("unscored") == 0
-            assert in_rows + said["elided_bytes"] == total > 0
+            masked = said.get("objective", {}).get("masked_bytes", 0)
+            unscored: Any = artefact.report_of("unscored_bytes")
+            is_of_comments = artefact.manifest.labels["objective"] in REPEAT_FREE
+            assert bool(artefact.report_of("unscored")) == (unscored > 0) == is_of_comments
+            assert in_rows + said["elided_bytes"] + masked + unscored == total > 0
 
 
 def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
@@ -139,6 +143,22 @@ def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
     assert split > 0.8 * said["encodings"]
     assert 0.3 < counts["psm"] / split < 0.7
     assert 0 < counts["random"] < split
+
+
+@pytest.mark.parametrize(
+    ("objective", "used"), [("doc_to_code", "bodies"), ("code_to_doc", "comments")]
+)
+def test_rows_of_documentation_hold_what_is_documented_and_nothing_that_is_copied(
+    objective: str, used: str, built: Built
+) -> None:
+    rows = next(each for each in built.rows if each.wanted.objective == objective)
+    plain = next(each for each in built.rows if each.wanted == rows.wanted.held_out)
+    assert rows.val.key == plain.val.key
+    said: Any = rows.train.report_of("encode")
+    assert said["objective"][used] > 50
+    assert 0 < check(rows.train.path).scored_tokens < 0.5 * check(rows.train.path).valid_tokens
+    assert check(rows.train.path).repeated_tokens == 0
+    assert check(plain.train.path).repeated_tokens > 0
 
 
 def test_the_checker_finds_nothing_to_object_to(workspace: Path, built: Built) -> None:
