@@ -18,7 +18,9 @@ _SHARED = (
 )
 _CPP = (
     "(declaration type: (_) @made"
-    " declarator: (init_declarator value: [(argument_list) (initializer_list)] @value))",
+    " declarator: (init_declarator"
+    "  declarator: [(identifier) (qualified_identifier) (array_declarator)]"
+    "  value: [(argument_list) (initializer_list)] @value))",
     *(f"({kind}) @shell" for kind in SHELLS_CPP),
     "(optional_parameter_declaration) @typed",
     "(for_range_loop) @typed",

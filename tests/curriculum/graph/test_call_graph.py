@@ -522,3 +522,15 @@ def test_initialising_what_points_to_an_object_makes_none(member: str) -> None:
         graph = graph_of(files)
         assert ("B::B(Lock)", "Lock") in edges(graph, "uses")
         assert edges(graph, "constructs") == edges(graph) == set()
+
+
+def test_a_local_pointer_or_reference_makes_no_object() -> None:
+    text = """
+struct A { A(int x) {} A(const A& x) {} };
+void reference(A* x) { A& y{*x}; }
+void pointer(A* x) { A* y{x}; }
+void object(A* x) { A y{*x}; }
+void objects() { A y[2]{1, 2}; }
+"""
+    makers = {source for source, _ in edges(graph_of(text), "constructs")}
+    assert makers == {"object(A)", "objects()"}
