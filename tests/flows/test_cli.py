@@ -20,6 +20,11 @@ COMMANDS = (
     "demo",
     "tokenizer",
     "tokenizer train",
+    "init",
+    "supply",
+    "diet",
+    "diet check",
+    "diet diff",
     "status",
     "inspect",
     "query",
@@ -27,7 +32,7 @@ COMMANDS = (
     "serve",
     "gc",
 )
-ORDERING = ("build", "mix", "train", "run", "tokenizer train")
+ORDERING = ("build", "mix", "train", "run", "tokenizer train", "diet check")
 
 
 def curriculum(*words: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,188 @@
+"""What is asked before anything is spent: supply, diet check, diet diff, init."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+
+def curriculum(
+    *words: str, home: Path, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a shell would."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "flows.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1"},
+        cwd=cwd,
+        check=False,
+    )
+
+
+def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    answer = curriculum("supply", "templates.demo", "--json", home=home)
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    totals = {
+        (each["family"], each["row_length"], each["repository"])
+        for each in found["supply"]
+        if each["domain"] == "*" and each["tokens"]
+    }
+    assert len(totals) >= 3 * 5
+    assert {family for family, *_ in totals} >= {"v2_simple", "v3_doxygen", "v4_context_graph"}
+    by_domain = sum(each["tokens"] for each in found["supply"] if each["domain"] != "*")
+    of_all = sum(each["tokens"] for each in found["supply"] if each["domain"] == "*")
+    assert by_domain == pytest.approx(of_all, rel=0.01)
+    assert len({each["domain"] for each in found["supply"]}) > 4
+    assert [each["repository"] for each in found["sampled"]] == ["lattice", "arena", "ringlog"]
+    assert not list(home.rglob("manifest.json"))
+
+
+def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clone: Path) -> None:
+    answer = curriculum(
+        "supply", str(sample_clone), "--phases", "phases.demo", home=tmp_path / "home"
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert re.search(r"v3_simple +512 +[\d.]+k", answer.stdout)
+    assert f"{sample_clone.name} " in answer.stdout
+    assert "all commits were read" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("templtes", "it is no corpus, no diet and no repository"),
+        ("nowhere.yaml", "it is no corpus, no diet and no repository"),
+        ("broken.yaml", "repositories is missing"),
+    ],
+)
+def test_supply_of_nothing_ends_in_a_line(tmp_path: Path, what: str, said: str) -> None:
+    (tmp_path / "broken.yaml").write_text("name: x\n")
+    answer = curriculum("supply", what, home=tmp_path / "home", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_supply_ends_at_once_when_it_is_interrupted(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from flows.cli import main; main()"
+    )
+    words = ["supply", "sample", "--workers", "2", "--home", str(tmp_path / "home")]
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(scratch)},
+        )
+    deadline = time.monotonic() + 120
+    while "commits: 0/3" not in log.read_text():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert list(scratch.glob("curriculum-supply-*")) == []
+    assert tempfile.gettempdir() != str(scratch)
+
+
+def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) -> None:
+    answer = curriculum("diet", "check", "templates.demo", home=tmp_path / "home")
+    assert answer.returncode == 0, answer.stderr
+    assert "estimate" in answer.stdout
+    assert re.search(r"source files of +asked +distinct", answer.stdout)
+    assert "GPU hours are unknown" in answer.stdout
+
+
+def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> None:
+    words = ("diet", "check", "templates.demo", "--token-budget", "100M", "--json")
+    answer = curriculum(*words, home=tmp_path / "home")
+    assert answer.returncode == 2
+    found = json.loads(answer.stdout)
+    assert any(each["short"] and not each["built"] for each in found["servings"])
+    assert found["hours"] is None
+    assert any("raise max_repetition" in each for each in found["faults"])
+    assert "it can't be served as it is" in answer.stderr
+
+
+def test_a_diet_that_contradicts_itself_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "specialist: x\ncorpus: sample\nmodel: tiny\ntoken_budget: 1M\nphases:\n"
+        "  - {phase: syntax, portion: 0.5, servings: [{family: v3_simple, share: 0.5}]}\n"
+    )
+    answer = curriculum("diet", "check", "mine.yaml", home=tmp_path / "home", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "the shares of syntax sum to 0.5" in answer.stderr
+    assert answer.stdout == ""
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_workspace_with_rows_and_runs_tells_rows_and_hours(demo_home: Path) -> None:
+    before = sorted(demo_home.rglob("manifest.json"))
+    answer = curriculum("diet", "check", "templates.demo", "--json", home=demo_home)
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert all(each["built"] for each in found["servings"])
+    assert found["hours"] > 0
+    assert found["speed"]["model"] == "tiny"
+    assert sorted(demo_home.rglob("manifest.json")) == before
+
+
+def test_two_diets_are_compared_in_tokens(tmp_path: Path) -> None:
+    answer = curriculum("diet", "diff", "templates", "testing", "--json", home=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    found = json.loads(answer.stdout)
+    assert {"phase", "family", "objective", "domains", "before", "after", "difference"} <= set(
+        found["servings"][0]
+    )
+    assert any(each["objective"] == "fim" for each in found["servings"])
+    assert any("testing" in each["domains"] for each in found["servings"])
+    table = curriculum("diet", "diff", "templates", "testing", home=tmp_path).stdout
+    assert re.search(r"^syntax +[\d.]+M +[\d.]+M", table, flags=re.MULTILINE)
+    assert "−" in table
+    assert (
+        "They serve the same"
+        in curriculum("diet", "diff", "testing", "testing", home=tmp_path).stdout
+    )
+
+
+def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
+    answer = curriculum("diet", "diff", "templates", "tessting", home=tmp_path)
+    assert answer.returncode == 2
+    assert "Did you mean 'testing'" in answer.stderr
+
+
+def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    answer = curriculum("init", "my diet", home=home, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    commands = [
+        shlex.split(line, comments=True)[1:]
+        for line in answer.stdout.splitlines()
+        if line.startswith("curriculum ")
+    ]
+    assert [words[0] for words in commands] == ["supply", "diet", "build", "run"]
+    for words in commands[:3]:
+        done = curriculum(*words, home=home, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    again = curriculum("init", "my diet", home=home, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "nothing is overwritten" in again.stderr
