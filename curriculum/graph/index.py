@@ -6,13 +6,16 @@ what is around them; all else – calls, types, locals – is looked up by its p
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
 from curriculum.graph.call_sites import calls_of
 from curriculum.graph.directives import Directives
 from curriculum.graph.extents import Extents
-from curriculum.graph.facts import FileFacts, Symbol
+from curriculum.graph.facts import Call, FileFacts, Member, Symbol
 from curriculum.graph.grammars import kinds
+from curriculum.graph.letters import letters, unlettered
 from curriculum.graph.mentions import types_by_draft
 from curriculum.graph.patterns import Nodes, captures_of
 from curriculum.graph.spelling import using_of
@@ -35,7 +38,7 @@ def facts_of(text: str, language: Language) -> FileFacts:
 
 
 def _facts(parsed: Parsed, language: Language) -> FileFacts:
-    text = parsed.data.decode("latin-1")
+    text = letters(parsed.data)
     extents = Extents(parsed.data, parsed.source)
     numbers = kinds(language)
     found = captures_of(parsed.tree, language)
@@ -47,7 +50,7 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
     places = [-1] * (len(order) + 1)
     for new, old in enumerate(order):
         places[old] = new
-    return FileFacts(
+    facts = FileFacts(
         symbols=tuple(_symbol(drafts[i], types.get(i, ()), places) for i in order),
         calls=tuple(calls_of(found, swept, numbers, text, places)),
         includes=directives.includes(parsed.dead),
@@ -57,6 +60,35 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
         is_complete=True,
         members=tuple(member._replace(owner=places[member.owner]) for member in swept.members),
     )
+    return facts if text.isascii() else _unlettered(facts)
+
+
+def _unlettered(facts: FileFacts) -> FileFacts:
+    return replace(
+        facts,
+        symbols=tuple(map(_unlettered_symbol, facts.symbols)),
+        calls=tuple(Call._make(map(_told, each)) for each in facts.calls),
+        usings=_told(facts.usings),
+        members=tuple(Member._make(map(_told, each)) for each in facts.members),
+    )
+
+
+def _unlettered_symbol(symbol: Symbol) -> Symbol:
+    return replace(
+        symbol,
+        name=_told(symbol.name),
+        scope=_told(symbol.scope),
+        parameters=_told(symbol.parameters),
+        returns=_told(symbol.returns),
+        bases=_told(symbol.bases),
+        types=_told(symbol.types),
+    )
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_told, value))
+    return unlettered(value) if isinstance(value, str) else value
 
 
 def _symbol(draft: Draft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:

@@ -63,7 +63,7 @@ _DECLARES = re.compile(
     rb"|float|double|[A-Z][A-Z0-9_]{2,})\b"
     rb"|\[\[|~\w"
     rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
-    rb"|\w+(?:::~?\w+)*\s*\("
+    rb"|\w+(?:<[^;{}()]{0,500}>)?(?:::~?\w+)*\s*\("
 )
 """What may follow a macro that stands before a declaration."""
 

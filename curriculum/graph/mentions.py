@@ -11,12 +11,15 @@ _LONGEST_SCOPE = 40
 
 
 def types_by_draft(mentions: Nodes, swept: Swept, text: str) -> dict[int, tuple[str, ...]]:
-    """By draft the names of types, sorted, its own left out; a class's methods have their own."""
+    """By draft the names of types, sorted, its own left out; a class's methods have their own.
+
+    The parser makes up names of no bytes where it misses one.
+    """
     starts = [node.start_byte for node in mentions]
     found: defaultdict[int, set[str]] = defaultdict(set)
     for node, start, symbol in zip(mentions, starts, swept.symbols_at(starts), strict=True):
-        if symbol >= 0:
-            name = text[start : node.end_byte]
+        name = text[start : node.end_byte]
+        if symbol >= 0 and name:
             if text.startswith("::", start - 2):
                 name = _scopes(text, start) + name
             found[symbol].add(name)

@@ -1,7 +1,6 @@
 """What names, types and parameter lists say, as they are written; each text is read once and remembered.
 
-The syntax tree tells where such a text stands. Texts are the file's bytes as Latin-1, so that places in
-them are places in the file.
+The syntax tree tells where such a text stands. Texts are the file's letters (letters.py).
 """
 
 import functools

@@ -57,7 +57,7 @@ def parse(text: str, language: Language) -> Parsed | None:
     dead = dead_branches(data, hidden, language)
     best: tuple[int, bytes, tree_sitter.Tree] | None = None
     for source in _variants(blank(data, unclosed(data, hidden)), hidden, dead):
-        tree = _parse(source, language)
+        tree = tree_of(source, language)
         if tree is None:
             continue
         errors = _error_bytes(tree)
@@ -106,7 +106,8 @@ def _error_bytes(tree: tree_sitter.Tree) -> int | None:
                 return None if tangle > _WORST_TANGLE else found
 
 
-def _parse(data: bytes, language: Language) -> tree_sitter.Tree | None:
+def tree_of(data: bytes, language: Language) -> tree_sitter.Tree | None:
+    """The tree of one variant; None where it costs too many steps."""
     checks = _SPARE_CHECKS + int(len(data) * _CHECKS_PER_BYTE)
 
     def is_enough(_offset: int, _has_error: bool) -> bool:

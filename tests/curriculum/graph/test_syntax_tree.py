@@ -1,0 +1,167 @@
+import pytest
+import tree_sitter
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.graph import syntax_tree
+from curriculum.graph.blank import blank, dead_branches, opaque, unclosed
+from curriculum.graph.grammars import grammar
+from curriculum.graph.syntax_tree import LARGEST_PARSED, Parsed, parse, tree_of
+from schemas.corpus import LANGUAGES, Language
+
+PIECES = [
+    "int f(int a) { return a; }\n",
+    "LABEL:\n  + LABEL\n",
+    "FMT_API int g();\n",
+    "AB_BEGIN\n",
+    "class AB_API C : D {\n",
+    "};\n",
+    "namespace a {\n",
+    "}\n",
+    "#if A\n",
+    "#else\n",
+    "#endif\n",
+    "#define M(x) x {\n",
+    "@ ) (\n",
+    "/* é */",
+    "/* open",
+    '"',
+    "\0",
+]
+texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text(max_size=60)
+
+
+def parsed(text: str, language: Language = "cpp") -> Parsed:
+    found = parse(text, language)
+    assert found is not None
+    return found
+
+
+def bytes_in_errors(tree: tree_sitter.Tree) -> int:
+    inside: set[int] = set()
+    waiting = [tree.root_node]
+    while waiting:
+        node = waiting.pop()
+        if node.is_error:
+            inside |= set(range(node.start_byte, node.end_byte))
+        waiting += node.children
+    return len(inside)
+
+
+@given(texts, st.sampled_from(["cpp", "c"]))
+def test_what_is_parsed_is_the_file_with_blanks(text: str, language: Language) -> None:
+    found = parse(text, language)
+    if found is None:
+        return
+    data = text.encode()
+    assert found.data == data
+    assert len(found.source) == len(data)
+    assert all(new in (old, ord(" ")) for new, old in zip(found.source, data, strict=True))
+    assert found.source.count(b"\n") == data.count(b"\n")
+    assert found.tree.root_node.end_byte <= len(data)
+
+
+@given(texts, st.sampled_from(["cpp", "c"]))
+def test_error_bytes_are_those_in_any_error(text: str, language: Language) -> None:
+    found = parse(text, language)
+    if found is not None:
+        assert found.error_bytes == bytes_in_errors(found.tree)
+
+
+@given(texts)
+def test_no_more_stands_in_errors_than_with_all_macros(text: str) -> None:
+    data = text.encode()
+    hidden = opaque(data)
+    dead = dead_branches(data, hidden, "cpp")
+    with_macros = tree_of(blank(blank(data, unclosed(data, hidden)), dead), "cpp")
+    found = parse(text, "cpp")
+    if found is not None and found.error_bytes * 500 > len(data):
+        assert with_macros is not None
+        assert found.error_bytes <= bytes_in_errors(with_macros)
+
+
+def test_branches_and_macros_are_blanked_but_not_lost() -> None:
+    text = "#if 0\nint a() {\n#else\nAB_API int a() {\n#endif\n  return 1;\n}\n"
+    found = parsed(text)
+    assert found.source.decode().split() == ["int", "a()", "{", "return", "1;", "}"]
+    assert found.error_bytes == 0
+    assert [text[start:end] for start, end in found.dead] == ["#if 0\nint a() {\n#else", "#endif"]
+
+
+def test_directives_go_only_where_that_helps() -> None:
+    good = "#define A 1\nint f();\n"
+    assert parsed(good).source.decode() == good
+    amid = "int f(\n#define A 1\n  int a,\n#pragma omp\n  int b) {\n  return a;\n}\n"
+    assert b"#" not in parsed(amid).source
+    assert parsed(amid).error_bytes == 0
+
+
+def test_macros_stay_where_that_helps() -> None:
+    text = "LABEL:\n  + LABEL\n"
+    assert parsed(text).source.decode() == text
+    assert parsed(text).error_bytes == 0
+
+
+def test_a_good_variant_is_the_last_that_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bytes] = []
+
+    def seen(data: bytes, language: Language) -> tree_sitter.Tree | None:
+        tried.append(data)
+        return tree_of(data, language)
+
+    monkeypatch.setattr(syntax_tree, "tree_of", seen)
+    parsed("AB_BEGIN\nint only_once();\n#define A 1\n")
+    assert len(tried) == 1
+    parsed("AB_BEGIN\n@ ) ( twice_or_more\n#define A 1\n")
+    assert len(tried) == 1 + 3
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {"cpp", "c"}))
+def test_other_languages_have_no_tree(language: Language) -> None:
+    assert parse("int a;\n", language) is None
+
+
+def test_nothing_and_too_much_have_no_tree() -> None:
+    assert parse("", "cpp") is None
+    assert parse(" " * LARGEST_PARSED, "cpp") is not None
+    assert parse(" " * LARGEST_PARSED + "\n", "cpp") is None
+
+
+def test_a_parse_of_too_many_steps_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax_tree, "_SPARE_CHECKS", 0)
+    monkeypatch.setattr(syntax_tree, "_CHECKS_PER_BYTE", 0.0)
+    assert parse("int given_up;\n" * 1_000, "cpp") is None
+    monkeypatch.undo()
+    assert parse("int read;\n" * 1_000, "cpp") is not None
+
+
+def test_a_tangle_of_errors_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "@ ) ( int\n" * 50
+    assert parsed(text).error_bytes > 0
+    monkeypatch.setattr(syntax_tree, "_WORST_TANGLE", 10)
+    parse.cache_clear()
+    assert parse(text, "cpp") is None
+
+
+def test_an_open_comment_ends_the_file() -> None:
+    text = "int f();\n/* int g();\nint h();\n"
+    assert parsed(text).source.split() == [b"int", b"f();"]
+    assert parsed(text).error_bytes == 0
+
+
+def test_c_is_read_as_c() -> None:
+    text = "int f(a) int a; { return a; }\n"
+    assert not parsed(text, "c").tree.root_node.has_error
+    assert parsed(text, "cpp").tree.root_node.has_error
+
+
+@pytest.mark.parametrize("text", ["AB_C /*\n" * 20_000, "a(/* " * 20_000, 'R"(' * 20_000])
+def test_a_mark_that_opens_to_the_end_is_read_once(text: str) -> None:
+    assert len(parsed(text).source.strip()) < 10
+
+
+def test_a_limited_parse_is_the_same_as_any() -> None:
+    data = b"namespace a { int f() { return g(1); } }\n" * 2_000
+    limited = tree_of(data, "cpp")
+    assert limited is not None
+    assert str(limited.root_node) == str(tree_sitter.Parser(grammar("cpp")).parse(data).root_node)
