@@ -27,6 +27,7 @@ def documented(document: Document) -> Int32s:
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
     taught = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
     comment = comments[np.searchsorted(comments[:, 0], taught[:, 0]) - 1]
+    assert (comment[:, 1] <= taught[:, 0]).all(), "a declaration stands below its documentation"
     bodies = np.concatenate((document.spans.of("body"), [[-1, -1]]))
     body = bodies[np.searchsorted(bodies[:-1, 0], taught[:, 1])]
     last = np.where(body[:, 0] == taught[:, 1], body[:, 1], taught[:, 1])
