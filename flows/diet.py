@@ -266,32 +266,36 @@ def _held_lines(
 ) -> Iterator[Line]:
     """A line a serving: what is asked, what there is, how often the domain is seen that is seen most.
 
-    Domains of which too little is there have a line of their own.
+    Where domains are seen unevenly, those of which too little is there have a line of their own.
     """
     for serving in check.phase.servings:
         own = [each for each in check.held if each.stratum.serving == serving]
         is_built = built[check.phase.name, serving.index]
-        short = [each for each in own if each.is_short]
         if own:
             yield _held_line(serving.title, own, is_built=is_built, found=found)
-        for each in short if len(own) > 1 else ():
+        for each in (each for each in own if each.is_short and _most(own)):
             title = f"  domain {each.stratum.domain}"
             yield _held_line(title, [each], is_built=is_built, found=found)
 
 
 def _held_line(title: str, held: Sequence[Held], *, is_built: bool, found: Estimate | None) -> Line:
-    most = max(held, key=lambda each: each.repetition)
-    least = min(held, key=lambda each: each.repetition)
     return {
         "serving": title,
         "asked": count(sum(each.asked for each in held)),
         "there": count(sum(each.there for each in held)),
         "from": "rows" if is_built else f"estimate {_doubt(found, held)}".rstrip(),
-        "seen": f"{most.repetition:.2f}",
-        "most of": most.stratum.domain if most.repetition > UNEVEN * least.repetition else "",
-        "at most": f"{most.limit:g}",
+        "seen": f"{max(each.repetition for each in held):.2f}",
+        "most of": _most(held),
+        "at most": f"{held[0].limit:g}",
         "": "short" if any(each.is_short for each in held) else "",
     }
+
+
+def _most(held: Sequence[Held]) -> str:
+    """The domain that is seen most; empty where all are seen about alike."""
+    most = max(held, key=lambda each: each.repetition)
+    least = min(held, key=lambda each: each.repetition)
+    return most.stratum.domain if most.repetition > UNEVEN * least.repetition else ""
 
 
 def _doubt(found: Estimate | None, held: Sequence[Held]) -> str:
