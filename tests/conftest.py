@@ -31,11 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write generated parts anew")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine can't run; keep together what shares a workspace."""
+    """Skip, with the reason, what this machine can't run."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item.path)))
         if "demo" in getattr(item, "fixturenames", ()):
             # Whichever test comes first waits for the demo: minutes where the cores are shared.
             item.add_marker(pytest.mark.timeout(1200))
@@ -43,14 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs chromium on the PATH"))
         if item.get_closest_marker("gpu") and not Path("/dev/nvidia0").exists():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-def _group(file: Path) -> str:
-    """Tests of flows look at one demo, tests of a build at one build, others at what their file makes."""
-    inside = file.relative_to(Path(__file__).parent)
-    if inside.parts[0] == "flows" or inside.stem == "test_readme":
-        return "demo"
-    return "build" if "build" in inside.parts else inside.as_posix()
 
 
 @pytest.fixture(scope="session")
