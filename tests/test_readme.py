@@ -12,15 +12,23 @@ import pytest
 import typer.main
 
 from flows.cli import app
+from schemas.corpus import ConversationsSpec
 from schemas.diet import Diet
+from schemas.domains import DomainsSpec
 from schemas.errors import DietError
 from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS
-from schemas.text import parse
+from schemas.text import Strict, parse
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text()
+
+
+class Pieces(Strict):
+    """The part of a corpus file that the README shows."""
+
+    conversations: tuple[ConversationsSpec, ...]
 
 
 def blocks(language: str) -> list[str]:
@@ -115,9 +123,21 @@ def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:
 
 
 def test_the_diet_loads() -> None:
-    (text,) = blocks("yaml")
+    (text,) = (each for each in blocks("yaml") if "specialist:" in each)
     diet = parse(Diet, text, file="README.md", error=DietError)
     assert [phase.phase for phase in diet.phases] == ["syntax", "file_graph"]
+
+
+def test_the_conversations_load() -> None:
+    (text,) = (each for each in blocks("yaml") if "conversations:" in each)
+    corpus = parse(Pieces, text, file="README.md", error=DietError)
+    assert [each.name for each in corpus.conversations] == ["talks"]
+
+
+def test_the_rules_of_domains_load() -> None:
+    (text,) = (each for each in blocks("yaml") if "rules:" in each)
+    rules = parse(DomainsSpec, text, file="README.md", error=DietError)
+    assert [each.domain for each in rules.rules] == ["testing", "kernels"]
 
 
 def test_links_lead_to_files() -> None:

@@ -279,8 +279,13 @@ class _Sweep:
             self._alias_of(Name((), written, 0), name.start_byte, start, end, made)
 
     def _alias_of(self, name: Name, at: int, start: int, end: int, made: Node) -> None:
-        stands_for = type_of(self.text[made.start_byte : made.end_byte])[0]
+        stands_for = self._type_of(made)[0]
         self._bracket(self._add("alias", name, at, start, end, returns=stands_for), start, end)
+
+    def _type_of(self, made: Node) -> tuple[str, str]:
+        # A class in a class in a class … is as long as what it holds, and is read as no type anyway.
+        start = made.start_byte
+        return type_of(self.text[start : min(made.end_byte, start + LONGEST + 1)])
 
     def _concept(self, node: Node, start: int, end: int) -> None:
         name = node.child_by_field_id(self.kinds.name)
@@ -386,7 +391,7 @@ class _Sweep:
             begin += max(0, written.find(name.name))
         if made is None or not name.name:
             return -1
-        direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
+        direct, pointee = self._type_of(made)
         self.found.globals.setdefault(name.name, pointee)
         return self._add("variable", name, begin, start, end, returns=direct)
 
@@ -401,6 +406,6 @@ class _Sweep:
             elif made is not None and self.frame.owner >= 0:
                 written = self.text[each.start_byte : each.end_byte]
                 name = declared(written)
-                direct, pointee = type_of(self.text[made.start_byte : made.end_byte])
+                direct, pointee = self._type_of(made)
                 is_object = direct == pointee and not written.startswith(("*", "&", "("))
                 self.found.members.append(Member(self.frame.owner, name, pointee, is_object))
