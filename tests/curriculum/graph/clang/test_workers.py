@@ -130,8 +130,10 @@ def test_an_interrupt_ends_all_workers_at_once(tmp_path: Path) -> None:
     os.mkfifo(root / "include" / "pipe.h")
     script = tmp_path / "index.py"
     script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom curriculum.graph.clang import index_tree\n"
+        "import signal, sys\nfrom pathlib import Path\nfrom curriculum.graph.clang import index_tree\n"
         "if __name__ == '__main__':\n"
+        # Who runs in the background of a script is born deaf to interrupts.
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "    print('ready', flush=True)\n"
         f"    index_tree(Path({str(root)!r}), Path({str(database)!r}), Path({str(tmp_path)!r}),\n"
         "        original=None, workers=2, watch=lambda each: print(each.done, flush=True))\n"
