@@ -27,7 +27,8 @@ from schemas.errors import JobError
 from schemas.job import Job, MaskingCost
 
 FROM_LENGTH = 16_384
-"""Rows as long as this are measured whether or not the diet requires it."""
+"""Rows as long as this are measured whether or not the diet requires it; by a CPU no longer ones, of which
+the unmasked pass alone takes minutes."""
 STEPS = 20
 LONGEST_SECONDS = 120.0
 """After so long no further micro-batch is begun; one takes three passes, of a shape not seen before five."""
@@ -48,7 +49,7 @@ def measured_once(
         JobError: where the diet requires it and masked rows are slower than it allows.
     """
     required = "masking_cost" in job.require
-    if not required and max(rows.row_length for rows in job.rows) < FROM_LENGTH:
+    if not (required or _worth_knowing(job, device)):
         return None
     file = directory / FILE
     if file.is_file():
@@ -59,6 +60,11 @@ def measured_once(
         require_cheap(cost)
     write_text(file, cost.model_dump_json(indent=1))
     return cost
+
+
+def _worth_knowing(job: Job, device: torch.device) -> bool:
+    longest = max(rows.row_length for rows in job.rows)
+    return longest == FROM_LENGTH or (longest > FROM_LENGTH and device.type == "cuda")
 
 
 def require_cheap(cost: MaskingCost) -> None:

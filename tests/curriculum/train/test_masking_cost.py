@@ -37,10 +37,10 @@ def cost(ratio: float) -> MaskingCost:
     )
 
 
-def long_job(world: Any, **changes: Any) -> Any:
-    """A job that names rows of 16,384 tokens beside the short ones of its plan."""
+def long_job(world: Any, row_length: int = 16_384, **changes: Any) -> Any:
+    """A job that names long rows beside the short ones of its plan."""
     job = world.job(**changes)
-    long = RowsSource(key="long", content="", path="", row_length=16_384)
+    long = RowsSource(key="long", content="", path="", row_length=row_length)
     return job.model_copy(update={"rows": (*job.rows, long)})
 
 
@@ -145,6 +145,15 @@ def test_short_rows_are_not_measured_unless_the_diet_requires_it(
         long = measured_once(long_job(world), world.store.root, tmp_path / "long", CPU)
         assert long == cost(0.96)
     assert len(asked) == 2, "a resumed run reads what it measured"
+
+
+@pytest.mark.parametrize(("device", "measured"), [("cpu", False), ("cuda", True)])
+def test_rows_whose_unmasked_pass_takes_a_cpu_minutes_are_measured_on_gpus_alone(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, measured: bool
+) -> None:
+    monkeypatch.setattr(module, "_of_job", lambda *given: cost(1.6))
+    found = measured_once(long_job(world, 65_536), world.store.root, tmp_path, torch.device(device))
+    assert found == (cost(1.6) if measured else None)
 
 
 def test_masked_rows_that_are_too_slow_end_a_job_that_requires_more(
