@@ -1,18 +1,84 @@
 """What the environment says, and what we tell Prefect; the environment is read nowhere else in flows."""
 
+import math
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import filelock
+
+from schemas.errors import CurriculumError
+
+Number = TypeVar("Number", int, float)
 
 HOST = "127.0.0.1"
 PORT = 4200
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
+class SettingError(CurriculumError):
+    """A variable of the environment is wrong."""
+
+
 def home(given: Path | None = None) -> Path:
     """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
     return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+
+
+def notify_target() -> str | None:
+    """$CURRICULUM_NOTIFY: a URL that events are posted to, or a command that gets them on its stdin."""
+    return os.environ.get("CURRICULUM_NOTIFY") or None
+
+
+def gpu_price() -> float | None:
+    """$CURRICULUM_GPU_PRICE: what an hour of one GPU costs, in whatever money.
+
+    Raises:
+        SettingError: for what is no price.
+    """
+    return _number("CURRICULUM_GPU_PRICE", float, "Give a number such as 2.50, or nothing")
+
+
+def gpu_slots() -> int:
+    """$CURRICULUM_GPU_SLOTS: how many jobs may train on this machine at once; 1 by default.
+
+    Raises:
+        SettingError: for what is no such number.
+    """
+    return _number("CURRICULUM_GPU_SLOTS", int, "Give a whole number from 1 on") or 1
+
+
+def slots_folder(workspace: Path) -> Path:
+    """$CURRICULUM_SLOTS: the folder of this machine's slots, by default the workspace's own.
+
+    Workspaces whose jobs take turns on one machine name the same.
+    """
+    given = os.environ.get("CURRICULUM_SLOTS")
+    return Path(given).absolute() if given else workspace / "slots"
+
+
+def sbatch_options() -> str | None:
+    """$CURRICULUM_SBATCH: with it jobs are handed to Slurm, with these options of sbatch."""
+    return os.environ.get("CURRICULUM_SBATCH")
+
+
+def ray_address() -> str | None:
+    """$CURRICULUM_RAY_ADDRESS: the Ray cluster whose workers build; auto for the one of this machine."""
+    return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
+
+
+def _number(name: str, kind: type[Number], cure: str) -> Number | None:
+    """The positive number that a variable holds; None where it is unset."""
+    given = os.environ.get(name)
+    if not given:
+        return None
+    try:
+        number = kind(given)
+    except ValueError:
+        number = kind(-1)
+    if not (math.isfinite(number) and number > 0):
+        raise SettingError(f"${name}", given, cause="it isn't a positive number", cure=cure)
+    return number
 
 
 def apply(variables: dict[str, str]) -> None:

@@ -8,6 +8,9 @@
     ├── PackError        a document that cannot be fitted or packed
     ├── MixtureError     a diet that its rows cannot serve
     ├── JobError         a training job
+    │   ├── JobKilledError   its process was killed: another try goes on from its last checkpoint
+    │   ├── JobMemoryError   it needs more memory than there is
+    │   └── NotFiniteError   its loss or gradient isn't a number
     └── StoreError       an artefact that is not what its manifest says
 
 Mistakes of programmers are asserts. Nothing is caught to be swallowed.
@@ -66,6 +69,18 @@ class MixtureError(CurriculumError):
 
 class JobError(CurriculumError):
     """A training job cannot start, go on or end."""
+
+
+class JobKilledError(JobError):
+    """A job's process was killed or lost its machine; another try goes on from its last checkpoint."""
+
+
+class JobMemoryError(JobError):
+    """A job needs more memory than there is."""
+
+
+class NotFiniteError(JobError):
+    """A job's loss or gradient isn't finite."""
 
 
 class StoreError(CurriculumError):

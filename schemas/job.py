@@ -14,6 +14,7 @@ from schemas.document import SCHEMA_VERSION
 from schemas.text import Strict
 
 Stopped = Literal["gate", "budget", "failed", "cancelled"]
+Failure = Literal["memory", "not_finite", "killed", "other"]
 WriterName = Literal["tensorboard", "wandb"]
 Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 
@@ -226,6 +227,8 @@ class Report(Strict):
     attempt: int
     stopped: Stopped
     reason: str
+    failure: Failure | None = None
+    """What kind of end it was, where it failed."""
     steps: int
     tokens: TokenCounts
     before: tuple[Figure, ...]
@@ -249,6 +252,17 @@ class Report(Strict):
     leakcheck: Literal["passed", "not run"]
     checkpoint: str
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
+
+
+class Heartbeat(Strict):
+    """heartbeat.json of an open run: how far it is; rewritten at most once a second, so a sign of life."""
+
+    step: int
+    steps: int
+    valid_tokens: int
+    tokens_per_second: float
+    val_bpb: float | None = None
+    """Of the last evaluation of the phase's own mixture."""
 
 
 class RunState(Strict):

@@ -1,0 +1,25 @@
+"""What somebody who is away from the screen wants to be told."""
+
+from typing import Literal
+
+from schemas.text import Strict
+
+EventKind = Literal[
+    "gate_waiting", "gate_not_met", "not_finite", "out_of_memory", "stalled", "crashed", "done"
+]
+
+
+class Event(Strict):
+    """One thing that happened to a specialist, as it is sent: JSON with these fields."""
+
+    event: EventKind
+    text: str
+    """In a sentence, with what to do; chats that take webhooks show a field of this name."""
+    workspace: str
+    specialist: str
+    branch: str | None = None
+    phase: str | None = None
+    run: str | None = None
+    """Its directory, relative to the workspace."""
+    when: str
+    """ISO 8601, UTC."""
