@@ -32,7 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine can't run."""
+    """Skip, with the reason, what this machine can't run; share the rest out among processes."""
+    _share_out(items)
     for item in items:
         if "demo" in getattr(item, "fixturenames", ()):
             # Whichever test comes first waits for the demo: minutes where the cores are shared.
@@ -41,6 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs chromium on the PATH"))
         if item.get_closest_marker("gpu") and not Path("/dev/nvidia0").exists():
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def _share_out(items: list[pytest.Item]) -> None:
+    """A file stays with one process, and all files that look at the demo with one, which begins first."""
+    waits = {each.path for each in items if "demo" in getattr(each, "fixturenames", ())}
+    items.sort(key=lambda each: each.path not in waits)
+    for each in items:
+        group = "demo" if each.path in waits else str(each.path)
+        each.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
