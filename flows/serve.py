@@ -20,7 +20,6 @@ import filelock
 from flows import settings
 from schemas.errors import CurriculumError
 
-POOL = "cpu"
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src '
     "'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' "
@@ -29,7 +28,8 @@ _POLICY = (
 PATIENCE_S = 120.0
 """How long a server may take to start."""
 _SERVER = ("server", "start", "--host", settings.HOST)
-_WORKER = ("worker", "start", "--type", "process", "--pool", POOL, "--limit", "1")
+PARENTS = 10
+"""Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 GRACE_S = 15.0
 """How long a child may take to end before it is killed."""
 
@@ -50,16 +50,22 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
     """
     with _only_one(workspace), _stoppable(), contextlib.ExitStack() as children:
         _free(port)
+        shared, slots = settings.is_shared(), settings.gpu_slots()
         variables = settings.served(workspace, port)
         settings.apply(variables)
         tell("starting the server …")
         server = children.enter_context(_child(workspace, "server", *_SERVER))
         _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
         _confine_pages(workspace, port)
-        _deploy()
-        worker = children.enter_context(_child(workspace, "worker", *_WORKER))
+        suffix = _deploy(shared)
+        workers = {
+            f"worker-{kind}": children.enter_context(
+                _child(workspace, f"worker-{kind}", *_worker(f"{kind}{suffix}", limit))
+            )
+            for kind, limit in ((settings.CPU, PARENTS), (settings.GPU, slots))
+        }
         _announce(workspace, port, tell)
-        _wait({"server": server, "worker": worker}, workspace)
+        _wait({"server": server, **workers}, workspace)
 
 
 @contextlib.contextmanager
@@ -95,7 +101,9 @@ def _announce(workspace: Path, port: int, tell: Tell) -> None:
     tell(f"workspace   {workspace}")
     tell(f"runs        {address}/v2/runs")
     tell(f"start one   {address}/v2/deployments  (choose run, then Run, then Custom run)")
-    tell(f"logs        {settings.prefect_folder(workspace)}/server.log, worker.log")
+    tell(
+        f"logs        {settings.prefect_folder(workspace)}/server.log, worker-cpu.log, worker-gpu.log"
+    )
     tell("Ctrl-C ends all of it.")
 
 
@@ -119,11 +127,16 @@ def _confine_pages(workspace: Path, port: int) -> None:
         file.write_text(f"{before}{head}{policy}{after}")
 
 
-def _deploy() -> None:
+def _worker(pool: str, limit: int) -> tuple[str, ...]:
+    return ("worker", "start", "--type", "process", "--pool", pool, "--limit", str(limit))
+
+
+def _deploy(shared: bool) -> str:
+    """Make the deployments; the end of their names."""
     # Prefect reads its settings when it is imported, and the command line must not pay for it.
     from flows.deployments import deploy
 
-    deploy(POOL)
+    return deploy(shared=shared)
 
 
 @contextlib.contextmanager

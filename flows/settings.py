@@ -13,6 +13,8 @@ Number = TypeVar("Number", int, float)
 
 HOST = "127.0.0.1"
 PORT = 4200
+CPU, GPU = "cpu", "gpu"
+"""The kinds of work pools."""
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
@@ -65,6 +67,30 @@ def sbatch_options() -> str | None:
 def ray_address() -> str | None:
     """$CURRICULUM_RAY_ADDRESS: the Ray cluster whose workers build; auto for the one of this machine."""
     return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
+
+
+def suffix() -> str:
+    """$CURRICULUM_SUFFIX: the end of the names of this workspace's deployments and pools; `serve` sets it."""
+    return os.environ.get("CURRICULUM_SUFFIX", "")
+
+
+def deployment(flow: str) -> str:
+    """The full name of a flow's deployment where this process runs: train/train-name."""
+    return f"{flow}/{flow}{suffix()}"
+
+
+def is_shared() -> bool:
+    """Whether other workspaces may be in the same database: a team's server, or one that is named.
+
+    To be asked before `apply`, which names our own server.
+    """
+    names = ("API_URL", "API_DATABASE_CONNECTION_URL", "SERVER_DATABASE_CONNECTION_URL")
+    return any(os.environ.get(f"PREFECT_{name}") for name in names)
+
+
+def deployed(workspace: Path, suffix: str) -> dict[str, str]:
+    """What a flow run is told of the workspace that its deployment belongs to."""
+    return {"CURRICULUM_HOME": str(workspace), "CURRICULUM_SUFFIX": suffix}
 
 
 def _number(name: str, kind: type[Number], cure: str) -> Number | None:

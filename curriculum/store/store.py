@@ -231,7 +231,7 @@ class Store:
 
     def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
         """List artefacts as live, a path a line, in current/<name>.txt; gc keeps them and their inputs."""
-        self._open()
+        self.open()
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
@@ -243,14 +243,14 @@ class Store:
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a name against other processes; the system lets go of it when the holder dies."""
-        self._open()
+        self.open()
         folder = self.root / ".locks"
         folder.mkdir(exist_ok=True)
         with filelock.FileLock(folder / f"{name}.lock"):
             yield
 
-    def _open(self) -> None:
-        """Make the workspace before the first write, so that a mistake leaves none behind."""
+    def open(self) -> None:
+        """Make the workspace, if it isn't one yet: before the first write, so that a mistake leaves none."""
         self.root.mkdir(parents=True, exist_ok=True)
         file = self.root / WORKSPACE_NAME
         if not file.is_file():
