@@ -1,0 +1,202 @@
+"""Tell somebody who is away from the screen what became of a run: a POST to a URL, or a command.
+
+Telling never stops a run. What fails is said in a warning, and a target that hangs holds a run up for as
+long as the limits below, no longer.
+"""
+
+import datetime
+import http.client
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+from rich.text import Text
+
+from curriculum.store import Store
+from flows import settings
+from flows.course import Course
+from flows.show import err
+from schemas.event import Event, EventKind
+
+POST_S = 10.0
+"""How long one try at a URL may take, from the name's look-up to the answer."""
+PAUSES_S = (1.0, 3.0)
+"""Between the tries at a URL; so there are three."""
+COMMAND_S = 30.0
+_WORTH_ANOTHER_TRY = {408, 425, 429}
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Whose:
+    """Whom an event is about, where no course is at hand."""
+
+    home: Path
+    specialist: str
+    branch: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fault:
+    """Why something wasn't sent."""
+
+    why: str
+    passes: bool = False
+    """Whether another try may succeed."""
+
+
+def _warn(line: str) -> None:
+    err.print(Text(line, "yellow"), soft_wrap=True)
+
+
+def notify(
+    whose: Course | Whose,
+    kind: EventKind,
+    text: str,
+    *,
+    phase: str | None = None,
+    run: Path | None = None,
+    say: Say = _warn,
+) -> None:
+    """Send an event to the target of the settings, if there is one; what fails is said by `say`."""
+    target = settings.notify_target()
+    if target is None:
+        return
+    event = event_of(whose, kind, text, phase=phase, run=run)
+    send = _post if is_url(target) else _command
+    if fault := send(target, event.model_dump_json()):
+        say(f"{kind} wasn't sent to {_named(target)}: {fault.why}. See $CURRICULUM_NOTIFY.")
+
+
+def event_of(
+    whose: Course | Whose, kind: EventKind, text: str, *, phase: str | None, run: Path | None
+) -> Event:
+    """The event as it is sent."""
+    if isinstance(whose, Course):
+        diet = whose.diet
+        whose = Whose(home=whose.store.root, specialist=diet.specialist, branch=diet.branch)
+    inside = run is not None and run.is_relative_to(whose.home)
+    return Event(
+        event=kind,
+        text=text,
+        workspace=_workspace(whose.home),
+        specialist=whose.specialist,
+        branch=whose.branch,
+        phase=phase,
+        run=None if run is None else (run.relative_to(whose.home) if inside else run).as_posix(),
+        when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is posted to; anything else is a command."""
+    return target.lower().startswith(("http://", "https://"))
+
+
+def _workspace(home: Path) -> str:
+    """The workspace's name; its folder's where it can't be read."""
+    try:
+        return Store(home, dry=True).workspace().name
+    except (OSError, ValidationError):
+        return home.name
+
+
+def _named(target: str) -> str:
+    """A target without what may be secret of it: a URL's host, a command's first word."""
+    try:
+        if is_url(target):
+            url = urlsplit(target)
+            return f"{url.scheme}://{url.hostname or '?'}" + (f":{url.port}" if url.port else "")
+        return Path(shlex.split(target)[0]).name
+    except (ValueError, IndexError):
+        return "its target"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST arrives as a GET without its body, and looks like a success."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None makes the answer an error."""
+
+
+def _post(url: str, body: str) -> _Fault | None:
+    """Try three times; what a server says no to is tried once."""
+    for pause in (*PAUSES_S, None):
+        fault = _within(POST_S, lambda: _try(url, body))
+        if fault is None or not fault.passes or pause is None:
+            return fault
+        time.sleep(pause)
+    raise AssertionError("the last try returns")
+
+
+def _within(seconds: float, send: Callable[[], _Fault | None]) -> _Fault | None:
+    """A socket's limit holds for each read and for no look-up; this one holds for all of a try."""
+    said: list[_Fault | None] = []
+    thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return said[0] if said else _Fault(why=f"no answer within {seconds:g} s", passes=True)
+
+
+def _try(url: str, body: str) -> _Fault | None:
+    headers = {"Content-Type": "application/json", "User-Agent": "curriculum"}
+    try:
+        request = urllib.request.Request(url, body.encode(), headers, method="POST")
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=POST_S):
+            return None
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return _refused(refused)
+    except urllib.error.URLError as failed:
+        return _Fault(why=str(failed.reason), passes=True)
+    except (ValueError, http.client.InvalidURL):
+        # What these say may hold a password.
+        return _Fault(why="it isn't a URL that can be posted to")
+    except (OSError, http.client.HTTPException) as failed:
+        return _Fault(why=str(failed) or type(failed).__name__, passes=True)
+
+
+def _refused(answer: urllib.error.HTTPError) -> _Fault:
+    if 300 <= answer.code < 400:
+        return _Fault(why=f"it answers {answer.code}, another address; name that one")
+    passes = answer.code >= 500 or answer.code in _WORTH_ANOTHER_TRY
+    return _Fault(why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes)
+
+
+def _command(command: str, body: str) -> _Fault | None:
+    """Run it once, without a shell; the event lies on its stdin, and its words go into no output of ours."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
+        given.write(body.encode() + b"\n")
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                shlex.split(command), stdin=given, stdout=told, stderr=told, start_new_session=True
+            )
+        except (ValueError, IndexError) as failed:
+            return _Fault(why=f"it is no command ({failed})")
+        except OSError as failed:
+            return _Fault(why=f"it can't be started ({failed.strerror})")
+        try:
+            code = process.wait(COMMAND_S)
+        except subprocess.TimeoutExpired:
+            return _Fault(why=f"it didn't end within {COMMAND_S:g} s and was killed")
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        told.seek(0)
+        last = told.read().decode(errors="replace").strip().splitlines()[-1:]
+    return _Fault(why=": ".join([f"it ended with {code}", *last])) if code else None

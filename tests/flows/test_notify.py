@@ -1,0 +1,280 @@
+"""Events arrive whole, and a target that fails, hangs or refuses costs a warning and a bounded wait."""
+
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from curriculum.store import Store
+from curriculum.store.store import WorkspaceFile
+from flows import notify as notifying
+from flows.notify import Whose, is_url, notify
+from schemas.event import Event
+
+VARIABLE = "CURRICULUM_NOTIFY"
+
+
+@dataclass
+class Server:
+    """A server that answers as it is told, and remembers what it was sent."""
+
+    url: str = ""
+    answers: list[int] = field(default_factory=list)
+    """Codes, the next first; 200 when they are used up."""
+    hangs: threading.Event = field(default_factory=threading.Event)
+    """Set: let go."""
+    drips: bool = False
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+
+def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            server.headers.append(dict(self.headers))
+            server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            server.hangs.wait(30)
+            if server.drips:
+                self._drip()
+                return
+            code = server.answers.pop(0) if server.answers else 200
+            self.send_response(code)
+            if 300 <= code < 400:
+                self.send_header("Location", server.url)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            server.bodies.append(b"GET")
+            self.send_response(200)
+            self.end_headers()
+
+        def _drip(self) -> None:
+            """A byte now and then: no read ever runs into its limit."""
+            for _ in range(100):
+                try:
+                    self.wfile.write(b"H")
+                    self.wfile.flush()
+                except OSError:
+                    return
+                time.sleep(0.05)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A target on this machine, with pauses that a test can wait for."""
+    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+    told = Server()
+    told.hangs.set()
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), _handler(told))
+    told.url = f"http://127.0.0.1:{listening.server_port}/hook/secret"
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv(VARIABLE, told.url)
+    yield told
+    told.hangs.set()
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+@pytest.fixture
+def whose(tmp_path: Path) -> Whose:
+    """A specialist in a workspace with a name."""
+    (tmp_path / "workspace.json").write_text(WorkspaceFile(uuid="u", name="lab").model_dump_json())
+    assert Store(tmp_path).workspace().name == "lab"
+    return Whose(home=tmp_path, specialist="templates", branch="wide")
+
+
+def _told(whose: Whose, kind: str = "done") -> list[str]:
+    """The warnings of one event."""
+    said: list[str] = []
+    run = whose.home / "runs" / "specialist=templates" / "attempt=1"
+    notify(whose, kind, "Größe: ¼ – “fertig”", phase="syntax", run=run, say=said.append)  # type: ignore[arg-type]
+    return said
+
+
+def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: Whose) -> None:
+    assert _told(whose, "gate_waiting") == []
+    event = Event.model_validate_json(server.bodies[0])
+    assert event.model_dump(exclude={"when"}) == {
+        "event": "gate_waiting",
+        "text": "Größe: ¼ – “fertig”",
+        "workspace": "lab",
+        "specialist": "templates",
+        "branch": "wide",
+        "phase": "syntax",
+        "run": "runs/specialist=templates/attempt=1",
+    }
+    assert event.when.endswith("+00:00")
+    assert server.headers[0]["Content-Type"] == "application/json"
+    assert len(server.bodies) == 1
+
+
+def test_without_a_target_nothing_is_sent(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    assert _told(whose) == []
+    assert server.bodies == []
+
+
+def test_a_server_that_fails_twice_gets_it_at_the_third_try(server: Server, whose: Whose) -> None:
+    server.answers = [500, 503]
+    assert _told(whose) == []
+    assert len(server.bodies) == 3
+    assert len(set(server.bodies)) == 1
+
+
+def test_a_server_that_keeps_failing_is_named_without_its_secret(
+    server: Server, whose: Whose
+) -> None:
+    server.answers = [500] * 9
+    (said,) = _told(whose)
+    host = server.url.removesuffix("/hook/secret")
+    assert said == (
+        f"done wasn't sent to {host}: it answers 500 Internal Server Error. See $CURRICULUM_NOTIFY."
+    )
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("code", [400, 404, 301, 307])
+def test_what_no_other_try_would_change_is_tried_once(
+    server: Server, whose: Whose, code: int
+) -> None:
+    server.answers = [code]
+    (said,) = _told(whose)
+    assert str(code) in said
+    assert len(server.bodies) == 1, "a redirected POST would arrive without its body"
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_server_that_hangs_or_drips_holds_nobody_up_for_longer_than_its_limit(
+    server: Server, whose: Whose, monkeypatch: pytest.MonkeyPatch, drips: bool
+) -> None:
+    monkeypatch.setattr(notifying, "POST_S", 0.2)
+    server.drips = drips
+    if not drips:
+        server.hangs.clear()
+    began = time.monotonic()
+    (said,) = _told(whose)
+    assert time.monotonic() - began < 3
+    assert "no answer within 0.2 s" in said or "timed out" in said
+    assert len(server.bodies) == 3
+
+
+def test_nobody_listening_is_a_warning(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{free.getsockname()[1]}/x")
+        (said,) = _told(whose)
+    assert "refused" in said
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http://[", "https://user:hunter2@127.0.0.1/x", "http://a b/x"]
+)
+def test_what_is_no_url_is_a_warning_that_keeps_passwords(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server, url: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, url)
+    (said,) = _told(whose)
+    assert "wasn't sent" in said
+    assert "hunter2" not in said
+
+
+def _script(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "tell it.py"
+    file.write_text(text)
+    return f"{sys.executable} '{file}' --token hunter2"
+
+
+def test_a_command_gets_the_event_on_its_stdin(
+    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    got = tmp_path / "got.json"
+    script = f"import sys; open({str(got)!r}, 'wb').write(sys.stdin.buffer.read()); print('loud')"
+    monkeypatch.setenv(VARIABLE, _script(tmp_path, script))
+    assert _told(whose, "not_finite") == []
+    assert Event.model_validate_json(got.read_bytes()).event == "not_finite"
+    assert json.loads(got.read_bytes())["text"] == "Größe: ¼ – “fertig”"
+    assert capfd.readouterr() == ("", ""), "a command's words would spoil --json"
+
+
+def test_a_command_that_fails_is_named_with_its_last_words_and_without_its_arguments(
+    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, _script(tmp_path, "print('a'); raise SystemExit('no such chat')"))
+    (said,) = _told(whose)
+    name = Path(sys.executable).name
+    assert said == (
+        f"done wasn't sent to {name}: it ended with 1: no such chat. See $CURRICULUM_NOTIFY."
+    )
+
+
+def test_a_command_that_hangs_is_killed_with_its_children(
+    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifying, "COMMAND_S", 0.4)
+    alive = tmp_path / "alive"
+    monkeypatch.setenv(VARIABLE, f"sh -c 'echo > {alive}; (sleep 1; rm {alive}) & sleep 60'")
+    began = time.monotonic()
+    (said,) = _told(whose)
+    assert time.monotonic() - began < 5
+    assert "didn't end within 0.4 s and was killed" in said
+    time.sleep(1)
+    assert alive.is_file(), "its child lived on"
+
+
+@pytest.mark.parametrize("command", ["no-such-program", "'unclosed", " ", "/"])
+def test_what_is_no_command_is_a_warning(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, command)
+    (said,) = _told(whose)
+    assert said.startswith("done wasn't sent to ")
+
+
+def test_a_command_that_reads_nothing_is_none_the_worse(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "true")
+    assert _told(whose) == []
+
+
+def test_a_workspace_that_cant_be_read_is_named_after_its_folder(
+    server: Server, tmp_path: Path
+) -> None:
+    home = tmp_path / "gone"
+    assert _told(Whose(home=home, specialist="x")) == []
+    assert json.loads(server.bodies[0])["workspace"] == "gone"
+
+
+def test_a_warning_goes_to_stderr_where_nobody_else_takes_it(
+    whose: Whose, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, "false")
+    notify(whose, "crashed", "text")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "crashed wasn't sent to false: it ended with 1" in err
+
+
+def test_urls_are_told_from_commands() -> None:
+    assert is_url("https://x")
+    assert is_url("HTTP://x")
+    assert not is_url("/usr/bin/https")
+    assert not is_url("httpie x")
