@@ -15,6 +15,7 @@ from curriculum.model.presets import preset
 from curriculum.store import Artefact, Recipe
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.writers import chosen
+from flows import settings
 from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.leaving_out import OPTION
@@ -143,7 +144,8 @@ def _train(
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
     from curriculum.train.job import Ingredients, Machine, make_job
-    from curriculum.train.run import finished, train
+    from curriculum.train.recipe import finished
+    from curriculum.train.run import train
 
     store, middle = course.store, course.goes_on_in(resolved)
     if middle and middle.job.tokenizer.key != built.tokenizer.key:
@@ -168,7 +170,7 @@ def _train(
         evaluations=_evaluations(course, resolved, built),
         machine=Machine.here(course.order.processes, recompute=course.order.recompute),
         overrides=dict(course.overrides),
-    ).model_copy(update={"writers": chosen(course.order.log)})
+    ).model_copy(update={"writers": chosen(course.order.log), "gpu_price": settings.gpu_price()})
     if store.dry:
         return finished(store, job) or _planned_run(course, resolved, mixture)
     watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))

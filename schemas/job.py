@@ -173,6 +173,8 @@ class Job(Strict):
     require: tuple[str, ...]
     writers: tuple[WriterName, ...] = ()
     """Where metrics go beside Parquet and console; no part of what the run is."""
+    gpu_price: Annotated[float, Field(gt=0)] | None = None
+    """What an hour of one GPU costs, in whatever money; None where nobody said."""
     overrides: dict[str, str]
     """What the command line changed of the diet: corpus, model, token_budget, max_repetition …"""
 
@@ -238,6 +240,8 @@ class Report(Strict):
     tokens_per_second: float
     seconds: float
     gpu_seconds: float
+    cost: float | None = None
+    """Of the GPU seconds, at the price that the job names; 0 on a CPU, None where there is no price."""
     device: str
     backend: str
     masked_mfu: float | None = None

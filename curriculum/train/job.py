@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import torch
 
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.train.attach import reads_structure
-from curriculum.train.checkpoint import content_of
 from curriculum.train.directory import JOB, read_job, read_report
-from curriculum.train.run import run_recipe
+from curriculum.train.recipe import run_recipe
 from schemas.diet import AdvanceWhen, Diet, DietPhase
 from schemas.errors import JobError
 from schemas.job import (
@@ -73,6 +71,9 @@ class Machine:
     @staticmethod
     def here(processes: int | None = None, *, recompute: bool = False) -> "Machine":
         """All GPUs with flex where there are any, else all of the CPU with documents."""
+        # torch takes seconds to import, and a job that is only looked at names its machine.
+        import torch
+
         gpu = torch.cuda.is_available()
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         processes = processes or (torch.cuda.device_count() if gpu else 1)
@@ -317,6 +318,8 @@ def _previous_job(ingredients: Ingredients) -> Job | None:
 def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
     previous, middle = ingredients.previous, ingredients.middle
     if middle is not None:
+        from curriculum.train.checkpoint import content_of
+
         return CheckpointRef(
             run_key=read_job(middle.parents[1] / JOB).run_key,
             run_content=content_of(middle),

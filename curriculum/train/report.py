@@ -23,6 +23,7 @@ def report_of(
     state = outcome.state
     measured = summary(read_metrics(directory / METRICS))
     seconds = measured.seconds
+    gpu_seconds = seconds * devices if job.device == "cuda" else 0.0
     where = outcome.checkpoint.relative_to(workspace).as_posix() if outcome.checkpoint else ""
     return Report(
         specialist=job.specialist,
@@ -37,7 +38,8 @@ def report_of(
         history=tuple(figure for figure in state.figures if figure.family == "*"),
         tokens_per_second=state.tokens.positions / seconds if seconds else 0.0,
         seconds=seconds,
-        gpu_seconds=seconds * devices if job.device == "cuda" else 0.0,
+        gpu_seconds=gpu_seconds,
+        cost=None if job.gpu_price is None else job.gpu_price * gpu_seconds / 3600,
         device=job.device,
         backend=job.backend,
         masked_mfu=measured.masked_mfu,

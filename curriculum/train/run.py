@@ -7,26 +7,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from curriculum.store import Artefact, Input, Recipe, Store
+from curriculum.store import Artefact, Store
 from curriculum.train.directory import JOB, LOG, read_job, read_report
 from curriculum.train.disk import write_text
 from curriculum.train.exits import CANCELLED
+from curriculum.train.recipe import attempts, finished, run_recipe
 from schemas.errors import JobError
 from schemas.job import Job, Report
-from schemas.manifest import MANIFEST_NAME
 
-REVISION = 1
 GRACE_SECONDS = 12.0
 """For the step in progress and its checkpoint; then the process group is killed, and the last
 checkpoint before it is what stays."""
 _LOG_LINES = 12
-_NO_PART_OF_THE_KEY = {
-    *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
-    *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
-    *("threads", "processes", "workers", "recompute", "checkpoint_every", "writers"),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,13 +59,6 @@ def train(store: Store, job: Job, *, again: bool = False) -> Run:
     return Run(directory=directory, report=report, artefact=artefact)
 
 
-def finished(store: Store, job: Job) -> Artefact | None:
-    """The last finished run of a job, if it has one."""
-    folder = store.place(run_recipe(job))
-    closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
-    return store.load(closed[-1]) if closed else None
-
-
 def launch(job: Path) -> Report:
     """Train in a process of its own, in a group of its own; its output goes to train.log beside the job.
 
@@ -110,7 +95,7 @@ def freeze(directory: Path, job: Job) -> Job:
     """Write job.json into a run's directory; where one stands already, it is what counts.
 
     But for what another machine may need otherwise: the numbers of processes and of workers,
-    recomputation, writers.
+    recomputation, writers, the price of its GPUs.
     """
     file = directory / JOB
     there = read_job(file) if file.is_file() else job
@@ -120,62 +105,13 @@ def freeze(directory: Path, job: Job) -> Job:
             "workers": job.workers,
             "recompute": job.recompute or there.recompute,
             "writers": job.writers,
+            "gpu_price": job.gpu_price,
         }
     )
     if not file.is_file() or frozen != there:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(file, frozen.model_dump_json(indent=1))
     return read_job(file)
-
-
-def attempts(folder: Path) -> list[Path]:
-    """The attempts of a run that were begun, in their order."""
-    return sorted(folder.glob("attempt=*"), key=lambda path: int(path.name.partition("=")[2]))
-
-
-def run_recipe(job: Job) -> Recipe:
-    """What a run is made from; neither names nor paths nor threads enter its key."""
-    config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
-    config["evaluations"] = [
-        evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows"}}})
-        for evaluation in job.evaluations
-    ]
-    labels = [("specialist", job.specialist), ("phase", job.phase)]
-    if job.branch is not None:
-        labels.insert(1, ("branch", job.branch))
-    return Recipe(
-        stage="runs",
-        labels=tuple(labels),
-        revision=REVISION,
-        config=config,
-        inputs=_inputs(job),
-        tools={"torch": torch.__version__},
-        elsewhere=(
-            f"runs/specialist=*/phase={job.phase}",
-            f"runs/specialist=*/branch=*/phase={job.phase}",
-        ),
-    )
-
-
-def _inputs(job: Job) -> tuple[Input, ...]:
-    inputs = [
-        Input(name="plan", key=job.plan_key, content=job.plan_content),
-        Input(name="tokenizer", key=job.tokenizer.key, content=job.tokenizer.content),
-        *(Input(name="rows", key=rows.key, content=rows.content) for rows in job.rows),
-        *(
-            Input(
-                name=f"evaluation {evaluation.kind} {evaluation.phase} {number}",
-                key=stratum.rows.key,
-                content=stratum.rows.content,
-            )
-            for evaluation in job.evaluations
-            for number, stratum in enumerate(evaluation.strata)
-        ),
-    ]
-    if job.start_from is not None:
-        start = job.start_from
-        inputs.append(Input(name="previous", key=start.run_key, content=start.run_content))
-    return tuple(inputs)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -13,7 +13,7 @@ import torch
 
 from curriculum import boundaries
 from curriculum.store import Artefact, Draft, Recipe, Store
-from curriculum.train.run import run_recipe
+from curriculum.train.recipe import run_recipe
 from schemas.arrow import required
 from schemas.job import (
     Evaluation,

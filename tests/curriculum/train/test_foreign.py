@@ -23,7 +23,8 @@ from curriculum.train.directory import read_job
 from curriculum.train.foreign import open_run
 from curriculum.train.left import require_whole_run
 from curriculum.train.metrics import read_metrics
-from curriculum.train.run import freeze, launch, run_recipe, train
+from curriculum.train.recipe import run_recipe
+from curriculum.train.run import freeze, launch, train
 from schemas.diet import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef

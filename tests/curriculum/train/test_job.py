@@ -14,7 +14,7 @@ from curriculum.train.job import (
     evaluation,
     make_job,
 )
-from curriculum.train.run import run_recipe
+from curriculum.train.recipe import run_recipe
 from schemas.diet import Diet
 from schemas.errors import JobError
 from schemas.job import Evaluation, Job, Report, TokenCounts

@@ -17,7 +17,8 @@ from curriculum.train import checkpoint, loop, restore
 from curriculum.train.distributed import Ranks
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.metrics import read_metrics
-from curriculum.train.run import Run, freeze, run_recipe, train
+from curriculum.train.recipe import run_recipe
+from curriculum.train.run import Run, freeze, train
 from curriculum.train.steps import gradients
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job

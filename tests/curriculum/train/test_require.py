@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.train.loader import PlannedRows, steps_of
+from curriculum.train.recipe import run_recipe
 from curriculum.train.require import require_fitting
-from curriculum.train.run import freeze, launch, run_recipe
+from curriculum.train.run import freeze, launch
 from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job
 from schemas.structure import STRUCTURE_COLUMNS

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from curriculum.train.directory import claimed, is_alive, process_started, this_process
 from curriculum.train.metrics import read_metrics
-from curriculum.train.run import freeze, launch, run_recipe, train
+from curriculum.train.recipe import run_recipe
+from curriculum.train.run import freeze, launch, train
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 

@@ -11,7 +11,8 @@ import torch
 from curriculum.train import writers
 from curriculum.train.loop import train_loop
 from curriculum.train.metrics import read_metrics
-from curriculum.train.run import run_recipe, train
+from curriculum.train.recipe import run_recipe
+from curriculum.train.run import train
 from curriculum.train.writers import chosen, fill, of_figures, of_step, open_writers
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Figure

@@ -1,0 +1,83 @@
+"""What a run is made from, and where its attempts stand; nothing here needs torch itself."""
+
+import importlib.util
+import runpy
+from functools import cache
+from pathlib import Path
+
+from curriculum.store import Artefact, Input, Recipe, Store
+from schemas.job import Job
+from schemas.manifest import MANIFEST_NAME
+
+REVISION = 1
+_NO_PART_OF_THE_KEY = {
+    *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
+    *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
+    *("threads", "processes", "workers", "recompute", "checkpoint_every", "writers", "gpu_price"),
+}
+
+
+def run_recipe(job: Job) -> Recipe:
+    """What a run is made from; neither names nor paths nor threads enter its key."""
+    config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
+    config["evaluations"] = [
+        evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows"}}})
+        for evaluation in job.evaluations
+    ]
+    labels = [("specialist", job.specialist), ("phase", job.phase)]
+    if job.branch is not None:
+        labels.insert(1, ("branch", job.branch))
+    return Recipe(
+        stage="runs",
+        labels=tuple(labels),
+        revision=REVISION,
+        config=config,
+        inputs=_inputs(job),
+        tools={"torch": torch_version()},
+        elsewhere=(
+            f"runs/specialist=*/phase={job.phase}",
+            f"runs/specialist=*/branch=*/phase={job.phase}",
+        ),
+    )
+
+
+def finished(store: Store, job: Job) -> Artefact | None:
+    """The last finished run of a job, if it has one."""
+    folder = store.place(run_recipe(job))
+    closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
+    return store.load(closed[-1]) if closed else None
+
+
+def attempts(folder: Path) -> list[Path]:
+    """The attempts of a run that were begun, in their order."""
+    return sorted(folder.glob("attempt=*"), key=lambda path: int(path.name.partition("=")[2]))
+
+
+def _inputs(job: Job) -> tuple[Input, ...]:
+    inputs = [
+        Input(name="plan", key=job.plan_key, content=job.plan_content),
+        Input(name="tokenizer", key=job.tokenizer.key, content=job.tokenizer.content),
+        *(Input(name="rows", key=rows.key, content=rows.content) for rows in job.rows),
+        *(
+            Input(
+                name=f"evaluation {evaluation.kind} {evaluation.phase} {number}",
+                key=stratum.rows.key,
+                content=stratum.rows.content,
+            )
+            for evaluation in job.evaluations
+            for number, stratum in enumerate(evaluation.strata)
+        ),
+    ]
+    if job.start_from is not None:
+        start = job.start_from
+        inputs.append(Input(name="previous", key=start.run_key, content=start.run_content))
+    return tuple(inputs)
+
+
+@cache
+def torch_version() -> str:
+    """The version of torch that would train, without the seconds that importing it takes."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None, "torch isn't installed"
+    assert found.origin is not None
+    return str(runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"])
