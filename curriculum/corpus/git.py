@@ -4,6 +4,7 @@ A repository's own config is never read: git is given a view of it, an empty bar
 whose objects, and where asked its refs, are the repository's.
 """
 
+import functools
 import re
 import shutil
 import subprocess
@@ -160,6 +161,7 @@ def environment(repository: Path) -> dict[str, str]:
     }
 
 
+@functools.cache
 def version() -> str:
     """The version of git, such as `2.39.5`; hunks and renames may differ between versions."""
     said = subprocess.run(command("version"), capture_output=True, check=True, text=True).stdout

@@ -1,6 +1,9 @@
 """Where a repository lies and which commit of it is read: what a pin resolves to."""
 
+import contextlib
 import hashlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -28,12 +31,36 @@ class Source:
     """The commits where a shallow clone ends, sorted."""
 
 
+_looking: ContextVar[dict[tuple[str, Path], Source] | None] = ContextVar("_looking", default=None)
+"""What was found so far, while somebody only looks."""
+
+
+@contextlib.contextmanager
+def only_looking() -> Iterator[None]:
+    """Within it each pin is resolved once, and nothing is cloned: what isn't there yet is an error."""
+    token = _looking.set({})
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+
+
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
     """Find what a pin names; bundles and urls are cloned into `cache` on first use, others stay put.
 
     Raises:
         CorpusError: if nothing lies there, or it has no such commit, or git can't clone it.
     """
+    found = _looking.get()
+    if found is None:
+        return _resolve(spec, cache)
+    name = spec.model_dump_json(), cache
+    if name not in found:
+        found[name] = _resolve(spec, cache)
+    return found[name]
+
+
+def _resolve(spec: RepositorySpec, cache: Path) -> Source:
     path = _place(spec, cache=cache)
     layout = _layout(path, spec)
     if layout is None:
@@ -50,6 +77,10 @@ def clone(origin: str, target: Path) -> Path:
     Raises:
         CorpusError: with git's own words, if it can't be cloned.
     """
+    if _looking.get() is not None and not target.exists():
+        raise CorpusError(
+            origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
+        )
     arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
     return once(target, lambda draft: git.transfer(*arguments, str(draft)))
 

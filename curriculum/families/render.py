@@ -25,7 +25,7 @@ _STYLES: Mapping[str, Style] = {
 }
 
 
-def tools() -> dict[str, str]:
+def tools() -> Mapping[str, str]:
     """The versions of tools that decide the bytes of documents, for keys."""
     return grammar_versions()
 

@@ -25,7 +25,8 @@ def grammar(language: Language) -> tree_sitter.Language:
     return tree_sitter.Language(_PACKAGES[language].language())
 
 
-def grammar_versions() -> dict[str, str]:
+@functools.cache
+def grammar_versions() -> Mapping[str, str]:
     """The installed versions that decide what a tree is."""
     packages = ("tree-sitter", "tree-sitter-c", "tree-sitter-cpp")
     return {package: importlib.metadata.version(package) for package in packages}

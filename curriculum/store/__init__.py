@@ -7,7 +7,7 @@ collect.py   what nothing refers to any more
 """
 
 from curriculum.store.collect import collect, garbage
-from curriculum.store.explain import Difference, Explanation, explain
+from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.store import Artefact, Draft, Step, Store
 
@@ -23,5 +23,6 @@ __all__ = [
     "collect",
     "digest",
     "explain",
+    "explain_all",
     "garbage",
 ]

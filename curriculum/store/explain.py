@@ -1,6 +1,6 @@
 """Why something is made again: what differs from the last version on the same shelf, as a tree."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -41,23 +41,33 @@ class Explanation:
 
 def explain(store: Store, recipe: Recipe) -> Explanation:
     """Compare a recipe with the newest other version on its shelf, down to the inputs that differ."""
+    return explain_all(store, [recipe])[0]
+
+
+def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
+    """Compare each recipe so; the store is read once for all of them."""
     manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
+    shelves: dict[str, list[Manifest]] = {}
+    for manifest in manifests.values():
+        shelves.setdefault(_shelf(manifest), []).append(manifest)
     for step in store.steps:
-        manifests.setdefault(step.recipe.key, _as_manifest(step.recipe))
-    return _compare(_as_manifest(recipe), manifests)
+        if step.recipe.key not in manifests:
+            manifests[step.recipe.key] = _as_manifest(step.recipe)
+    return [_compare(_as_manifest(each), manifests, shelves) for each in recipes]
 
 
-def _compare(now: Manifest, manifests: Mapping[str, Manifest]) -> Explanation:
+def _compare(
+    now: Manifest, manifests: Mapping[str, Manifest], shelves: Mapping[str, Sequence[Manifest]]
+) -> Explanation:
     shelf = _shelf(now)
-    others = [each for each in manifests.values() if _shelf(each) == shelf and each.key != now.key]
-    others = [each for each in others if each.created]
+    others = [each for each in shelves.get(shelf, ()) if each.key != now.key]
     before = max(others, key=lambda each: each.created, default=None)
     if before is None:
         return Explanation(shelf=shelf, first=True, differences=(), because=())
     changed = tuple(_differences(before, now))
     names = {difference.name for difference in changed}
     because = tuple(
-        _compare(manifests[each.key], manifests)
+        _compare(manifests[each.key], manifests, shelves)
         for each in now.inputs
         if f"input {each.name}" in names and each.key in manifests
     )

@@ -103,13 +103,14 @@ class Store:
     """A workspace on disk.
 
     A `dry` store makes nothing: `produce` answers with planned artefacts, so that the same walk that
-    builds also tells what it would build.
+    builds also tells what it would build. It reads each artefact once, and keeps what it saw.
     """
 
     def __init__(self, root: Path, *, dry: bool = False) -> None:
         self.root = root.absolute()
         self.dry = dry
         self.steps: list[Step] = []
+        self._seen: dict[Path, Artefact] = {}
 
     @staticmethod
     def containing(path: Path) -> "Store":
@@ -140,7 +141,7 @@ class Store:
     def find(self, recipe: Recipe) -> Artefact | None:
         """The published artefact of a recipe, if it stands."""
         path = self.place(recipe)
-        if not (path / MANIFEST_NAME).is_file():
+        if path not in self._seen and not (path / MANIFEST_NAME).is_file():
             return None
         artefact = self.load(path)
         if artefact.key != recipe.key:
@@ -159,6 +160,14 @@ class Store:
             StoreError: for a missing or changed manifest, a missing file or one of another size.
             SchemaError: for a manifest that can't be read.
         """
+        if path not in self._seen:
+            artefact = self._load(path)
+            if not self.dry:
+                return artefact
+            self._seen[path] = artefact
+        return self._seen[path]
+
+    def _load(self, path: Path) -> Artefact:
         file = path / MANIFEST_NAME
         if not file.is_file():
             raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")

