@@ -22,6 +22,7 @@ from flows.options import (
     Repositories,
     Sample,
     Share,
+    Specialist,
     Workers,
     ordering,
 )
@@ -30,7 +31,7 @@ from schemas.errors import CurriculumError
 if TYPE_CHECKING:
     from flows.course import Order
 
-LEAKS, WRONG, INTERRUPTED = 1, 2, 128 + signal.SIGINT
+LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
 
@@ -107,10 +108,14 @@ def mix(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> No
 @app.command(rich_help_panel=WORK)
 @ordering
 def train(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
-    """Build, mix and train what isn't trained yet, without Prefect."""
+    """Build, mix and train what isn't trained yet, without Prefect.
+
+    Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
+    """
     from flows import work
 
-    work.train(order, phase, dry=explain)
+    if not work.train(order, phase, dry=explain):
+        raise typer.Exit(CLOSED)
 
 
 @app.command(rich_help_panel=WORK)
@@ -119,14 +124,33 @@ def run(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> No
     """Take a specialist through its curriculum, as a Prefect flow in this process.
 
     Without --phase what is done is kept. With it that phase is trained anew, from where the phase before
-    it ended. A server of `curriculum serve` on the same workspace shows the run.
+    it ended. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
+    isn't open, or where somebody's approval is asked for.
     """
     from flows import work
 
     if explain:
         work.train(order, phase, dry=True)
-    else:
-        work.run(order, phase)
+    elif not work.run(order, phase):
+        raise typer.Exit(CLOSED)
+
+
+@app.command(rich_help_panel=WORK)
+def approve(
+    specialist: Specialist,
+    phase: Annotated[str, typer.Argument(help="A phase that is trained.", show_default=False)],
+    comment: Annotated[
+        str, typer.Option(help="What is to be remembered of it.", show_default=False)
+    ] = "",
+    home: Home = None,
+) -> None:
+    """Approve the run of a phase whose diet asks for it: the next phase may begin.
+
+    It holds for these weights, not for another attempt. A run on a server that waits for it goes on.
+    """
+    from flows import approving
+
+    approving.approve(settings.home(home), specialist, phase, comment)
 
 
 @app.command(rich_help_panel=WORK)
@@ -199,12 +223,13 @@ def diet_diff(
     before: Annotated[str, typer.Argument(help="A diet, by name or path.", metavar="BEFORE")],
     after: Annotated[str, typer.Argument(help="Another one.", metavar="AFTER")],
     phases: Phases = None,
+    home: Home = None,
     as_json: Json = False,
 ) -> None:
     """Show what changes in tokens from one diet to another."""
     from flows import diet
 
-    diet.diff(before, after, phases=phases, as_json=as_json)
+    diet.diff(settings.home(home), before, after, phases=phases, as_json=as_json)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -11,13 +11,16 @@ from flows.run import run
 from schemas.progress import Watch
 
 
-def run_flow(order: Order, phase: str | None, watch: Watch) -> tuple[Artefact, ...]:
+def run_flow(
+    order: Order, phase: str | None, watch: Watch, *, onwards: bool = False
+) -> tuple[Artefact, ...]:
     """The runs of the phases; `watch` is told what the flow tells the server."""
     tracking.onlooker.set(watch)
     try:
         return run(
             specialist=order.specialist,
             phase=phase or ALL_PHASES,
+            onwards=onwards,
             changes=Changes(**{name: getattr(order, name) for name in Changes.model_fields}),
         )
     finally:

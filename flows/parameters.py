@@ -40,6 +40,25 @@ Phase = Annotated[
         ),
     ),
 ]
+Onwards = Annotated[
+    bool,
+    Field(
+        json_schema_extra={
+            "title": "And those after it",
+            "description": "With one phase: train that one anew, then go on with those after it, each anew "
+            "where what it goes on from has other weights.",
+        }
+    ),
+]
+Again = Annotated[
+    bool,
+    Field(
+        json_schema_extra={
+            "title": "Anew",
+            "description": "With one phase: train it anew where it is done already.",
+        }
+    ),
+]
 
 
 def _without_toggles(schema: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """How every flow begins: the order from a form's fields, the phases to go through, what is tried again."""
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ from prefect.logging import get_run_logger
 from flows import settings, work
 from flows.course import Course, Order, course
 from flows.parameters import ALL_PHASES, Changes
-from schemas.errors import CurriculumError
+from schemas.errors import CurriculumError, JobKilledError
 
 
 def start(specialist: str, changes: Changes) -> Course:
@@ -20,13 +21,23 @@ def start(specialist: str, changes: Changes) -> Course:
     return course(Order(specialist=specialist, home=settings.home(), **changes.model_dump()))
 
 
-def chosen(plan: Course, phase: str) -> Iterator[str]:
-    """The phases to go through, in order; what can't be built by this version is skipped, and said so."""
+def chosen(plan: Course, phase: str, *, onwards: bool = False) -> Iterator[str]:
+    """The phases to go through, in order: all, one, or one and those after it.
+
+    What can't be built by this version is skipped, and said so.
+    """
     logger = get_run_logger()
-    yield from work.chosen(plan, None if phase == ALL_PHASES else phase, logger.warning)
+    if phase == ALL_PHASES:
+        yield from work.chosen(plan, None, logger.warning)
+    elif onwards:
+        first = plan.phase(phase).name
+        all_phases = work.chosen(plan, None, logger.warning)
+        yield from itertools.dropwhile(lambda each: each != first, all_phases)
+    else:
+        yield from work.chosen(plan, phase, logger.warning)
 
 
 def worth_another_try(task: Any, run: Any, state: Any) -> bool:
-    """Whether a failure may pass by itself: a user's mistake doesn't."""
+    """Whether a failure may pass by itself: a killed process does, a user's mistake doesn't."""
     failure = state.result(raise_on_failure=False)
-    return not isinstance(failure, CurriculumError)
+    return isinstance(failure, JobKilledError) or not isinstance(failure, CurriculumError)

@@ -23,11 +23,12 @@ from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
 from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
+from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
-from schemas.errors import DietError, JobError
+from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
 
@@ -155,8 +156,8 @@ def _whence(plan: Course, made: Sequence[Artefact]) -> None:
             )
 
 
-def train(order: Order, phase: str | None, *, dry: bool) -> None:
-    """Build, mix and train what isn't trained yet, without Prefect."""
+def train(order: Order, phase: str | None, *, dry: bool) -> bool:
+    """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
     plan = course(order, dry=dry)
     with _watching(dry=dry) as watch:
         made = list(_train(plan, phase, watch))
@@ -164,6 +165,7 @@ def train(order: Order, phase: str | None, *, dry: bool) -> None:
     _account(plan.store, made)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     out.print(table(run_line(report_of(run)) for run in runs))
+    return _open(plan, runs)
 
 
 def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
@@ -180,29 +182,17 @@ def _train(plan: Course, phase: str | None, watch: Watch) -> Iterator[Artefact]:
         yield mixture
         run = train_phase(plan, name, built, mixture, new_attempt=False, watch=watch)
         yield run
-        if not run.planned and not goes_on(plan, name, run, warn):
+        if not run.planned and not verdict(plan, name, run).is_open:
             return
 
 
-def goes_on(plan: Course, phase: str, run: Artefact, say: Callable[[str], None]) -> bool:
-    """Whether the next phase may begin; the trainer decided, this only reads why it stopped.
-
-    Raises:
-        JobError: for a run that failed.
-    """
-    report = report_of(run)
-    if report.stopped == "failed":
-        raise JobError(
-            f"phase {phase}", report.reason, cause="training failed", cure=f"Its run is {run.path}"
-        )
-    if report.stopped == "cancelled":
-        say(f"{phase} was cancelled. The same command goes on from its last checkpoint.")
-        return False
-    gated = plan.phase(phase).advance_when is not None
-    if report.stopped == "budget" and gated and plan.phase(phase).on_budget == "hold":
-        say(f"{phase} holds: its budget ended before its gate opened ({report.reason}).")
-        return False
-    return True
+def _open(plan: Course, runs: Sequence[Artefact]) -> bool:
+    """Whether the walk that left these runs came through its last gate; else what to do is said."""
+    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+    if gate is None or gate.is_open:
+        return True
+    warn(gate.why)
+    return False
 
 
 def warn(line: str) -> None:
@@ -249,7 +239,8 @@ def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
     if not any(run.made for run in runs):
         return "Nothing to do: everything is there."
     names = [each.name for each in plan.phases]
-    if phase in names and (later := names[names.index(phase) + 1 :]):
+    last = report_of(runs[-1]).phase
+    if phase in names and (later := names[names.index(last) + 1 :]):
         return (
             f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
             f"`curriculum run {plan.order.specialist}` goes on from here."
@@ -257,12 +248,15 @@ def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
     return f"{len(runs)} phases are done."
 
 
-def run(order: Order, phase: str | None) -> None:
-    """Run the flow in this process and say what came of it."""
-    out.print(table(run_line(report_of(run)) for run in flow(order, phase)))
+def run(order: Order, phase: str | None, *, onwards: bool = False) -> bool:
+    """Run the flow in this process and say what came of it; whether all gates are open."""
+    plan = course(order, dry=True)
+    runs = flow(order, phase, onwards=onwards)
+    out.print(table(run_line(report_of(run)) for run in runs))
+    return _open(plan, runs)
 
 
-def flow(order: Order, phase: str | None) -> tuple[Artefact, ...]:
+def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
     """The runs that the Prefect flow leaves, run in this process with its progress in the terminal.
 
     Raises:
@@ -274,7 +268,7 @@ def flow(order: Order, phase: str | None) -> tuple[Artefact, ...]:
         from flows.in_process import run_flow
 
         with watching() as watch:
-            runs = run_flow(order, phase, watch)
+            runs = run_flow(order, phase, watch, onwards=onwards)
     if not any(each.made for each in runs):
         out.print("Nothing to do: everything is there.")
     return runs

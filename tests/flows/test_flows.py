@@ -19,9 +19,8 @@ from flows.deployments import FLOWS
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from flows.train import train
-from flows.work import chosen, goes_on, outcome
-from schemas.diet import AdvanceWhen
-from schemas.errors import DietError, JobError
+from flows.work import chosen, outcome
+from schemas.errors import DietError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress, Watch
 
@@ -210,52 +209,16 @@ def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, withou
     assert stand_ins.opened == []
 
 
-class TestGate:
-    """The trainer decides; the flow reads why it stopped."""
-
-    def _run(self, tmp_path: Path, stopped: Stopped) -> Artefact:
-        store = Store(tmp_path / stopped)
-        recipe = Recipe(stage="runs", labels=(), revision=1)
-        folder = store.root / recipe.directory / "attempt=1"
-        folder.mkdir(parents=True)
-        (folder / "report.json").write_text(_report("syntax", stopped).model_dump_json())
-        return store.publish_run(folder, recipe, {})
-
-    def _gated(self, tmp_path: Path, on_budget: Literal["advance", "hold"]) -> Course:
-        plan = _plan(tmp_path)
-        first = replace(plan.phases[0], advance_when=AdvanceWhen(min_tokens=1), on_budget=on_budget)
-        return replace(plan, phases=(first, *plan.phases[1:]))
-
-    @pytest.mark.parametrize(
-        ("stopped", "on_budget", "on"),
-        [
-            ("gate", "hold", True),
-            ("gate", "advance", True),
-            ("budget", "advance", True),
-            ("budget", "hold", False),
-            ("cancelled", "advance", False),
-        ],
-    )
-    def test_the_report_decides(
-        self, tmp_path: Path, stopped: Stopped, on_budget: Literal["advance", "hold"], on: bool
-    ) -> None:
-        said: list[str] = []
-        plan = self._gated(tmp_path, on_budget)
-        assert goes_on(plan, "syntax", self._run(tmp_path, stopped), said.append) is on
-        assert bool(said) is not on
-
-    def test_a_failure_is_an_error_that_names_the_run(self, tmp_path: Path) -> None:
-        failed = self._run(tmp_path, "failed")
-        with pytest.raises(JobError, match=str(failed.path)):
-            goes_on(self._gated(tmp_path, "advance"), "syntax", failed, lambda _: None)
-
-
 class TestOutcome:
     """What a walk says at its end."""
 
-    def _runs(self, tmp_path: Path, *, made: bool) -> list[Artefact]:
-        run = TestGate()._run(tmp_path, "budget")
-        return [replace(run, made=made)]
+    def _runs(self, tmp_path: Path, *, made: bool, phase: str = "syntax") -> list[Artefact]:
+        store = Store(tmp_path / "runs")
+        recipe = Recipe(stage="runs", labels=(), revision=1)
+        folder = store.root / recipe.directory / "attempt=1"
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(_report(phase, "budget").model_dump_json())
+        return [replace(store.publish_run(folder, recipe, {}), made=made)]
 
     def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False))
@@ -266,12 +229,12 @@ class TestOutcome:
         assert "stale: file_graph, repository_graph, structure, anneal" in said
 
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
-        said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True))
+        said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True, phase="anneal"))
         assert "stale" not in said
 
 
 def test_the_form_offers_names_and_explains_every_field() -> None:
-    for flow in FLOWS:
+    for flow, _ in FLOWS:
         fields = flow.parameters.properties
         assert "templates.demo" in fields["specialist"]["enum"]
         assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]

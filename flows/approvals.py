@@ -1,0 +1,88 @@
+"""What people said of runs that don't pass without a word: approvals/<run key12>-<attempt>.json."""
+
+import datetime
+import os
+import pwd
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from flows.lines import report_of
+from schemas.approval import Approval
+from schemas.errors import StoreError
+
+FOLDER = "approvals"
+
+
+def find(store: Store, run: Artefact) -> Approval | None:
+    """The approval of a finished run: of these weights, so not of another attempt or what was there before.
+
+    Raises:
+        StoreError: for a file that is no approval.
+    """
+    file = place_of(store, run)
+    if not file.is_file():
+        return None
+    said = read(file)
+    same = (said.run_key, said.attempt, said.content)
+    return said if same == (run.key, report_of(run).attempt, run.content) else None
+
+
+def read(file: Path) -> Approval:
+    """The approval in a file.
+
+    Raises:
+        StoreError: for a file that is none.
+    """
+    try:
+        return Approval.model_validate_json(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValidationError) as broken:
+        raise StoreError(
+            str(file),
+            str(broken).splitlines()[0],
+            cause="it is no approval",
+            cure="Delete it, look at the run, and approve again",
+        ) from None
+
+
+def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
+    """Approve a finished run; what was said of it before is replaced."""
+    report = report_of(run)
+    said = Approval(
+        run_key=run.key,
+        attempt=report.attempt,
+        content=run.content,
+        specialist=run.manifest.labels["specialist"],
+        branch=run.manifest.labels.get("branch"),
+        phase=report.phase,
+        who=who,
+        when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        comment=comment,
+    )
+    file = place_of(store, run)
+    file.parent.mkdir(exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}.draft")
+    draft.write_text(said.model_dump_json(indent=1), encoding="utf-8")
+    draft.replace(file)
+    return said
+
+
+def place_of(store: Store, run: Artefact) -> Path:
+    """Where the approval of a run lies, whether it stands or not."""
+    return store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
+
+
+def ticket(store: Store, run: Artefact) -> str:
+    """What tells a run that waits for approval from every other on a server, also of other workspaces."""
+    attempt = report_of(run).attempt
+    return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
+
+
+def me() -> str:
+    """Who gives this command."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"

@@ -1,0 +1,52 @@
+"""`curriculum approve`: a person's word for a finished run, and whatever waited for it goes on."""
+
+from pathlib import Path
+
+from curriculum.store.recipe import KEY_DIGITS
+from flows import approvals, settings
+from flows.course import Order, course
+from flows.gates import APPROVAL
+from flows.lines import change, report_of
+from flows.show import out
+from flows.work import warn
+from schemas.errors import JobError
+
+
+def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
+    """Approve the current run of a phase, and resume the flow run that is suspended for it.
+
+    Raises:
+        JobError: where the phase has no finished run.
+    """
+    plan = course(Order(specialist=specialist, home=home), dry=True)
+    resolved = plan.phase(phase)
+    run = plan.current("runs", resolved)
+    if run is None:
+        raise JobError(
+            f"phase {phase}",
+            cause="it has no finished run to approve",
+            cure=f"Train it first: curriculum run {specialist}",
+        )
+    if APPROVAL not in resolved.require:
+        warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
+    said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
+    report = report_of(run)
+    out.print(
+        f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
+        f"{said.attempt}, val_bpb {change(report, 'phase')}",
+        soft_wrap=True,
+    )
+    resumed = _resume(home, approvals.ticket(plan.store, run), said.who, comment)
+    out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
+
+
+def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
+    """Let flow runs that are suspended for a run go on; what is to be said of it."""
+    api = settings.known_api(home)
+    if api is None:
+        return ""
+    settings.apply(settings.attached(home, api))
+    # Prefect reads its settings when it is imported.
+    from flows.suspension import resume
+
+    return resume(ticket, who=who, comment=comment, say=warn)

@@ -1,0 +1,62 @@
+"""The gates between phases: what lies behind one may begin, or somebody must do something first."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from curriculum.store import Artefact
+from flows import approvals
+from flows.course import Course
+from flows.lines import report_of
+from schemas.errors import JobError
+
+APPROVAL = "approval"
+Kind = Literal["open", "holds", "waits", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a finished run means for what comes after it."""
+
+    kind: Kind
+    """holds: the gate wasn't met within the budget; waits: for somebody's approval."""
+    phase: str
+    why: str = ""
+    """In a sentence, with what to do; empty where it is open."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next phase may begin, or the curriculum is done."""
+        return self.kind == "open"
+
+
+def verdict(plan: Course, phase: str, run: Artefact) -> Verdict:
+    """How the gate behind a phase stands; the trainer decided, this reads why it stopped.
+
+    Raises:
+        JobError: for a run that failed.
+    """
+    report, resolved = report_of(run), plan.phase(phase)
+    if report.stopped == "failed":
+        raise JobError(
+            f"phase {phase}", report.reason, cause="training failed", cure=f"Its run is {run.path}"
+        )
+    if report.stopped == "cancelled":
+        why = f"{phase} was cancelled. The same command goes on from its last checkpoint."
+        return Verdict(kind="cancelled", phase=phase, why=why)
+    is_gated = resolved.advance_when is not None
+    if report.stopped == "budget" and is_gated and resolved.on_budget == "hold":
+        why = (
+            f"{phase} holds: its budget ended before its gate opened ({report.reason}). Look at the "
+            "run; then raise token_budget, loosen advance_when, or let on_budget be advance, and "
+            "give the same command again."
+        )
+        return Verdict(kind="holds", phase=phase, why=why)
+    if APPROVAL in resolved.require and approvals.find(plan.store, run) is None:
+        why = f"{phase} is trained and waits for approval: {approve_command(plan, phase)}"
+        return Verdict(kind="waits", phase=phase, why=why)
+    return Verdict(kind="open", phase=phase)
+
+
+def approve_command(plan: Course, phase: str) -> str:
+    """What to type to approve the current run of a phase."""
+    return f"curriculum approve {plan.order.specialist} {phase}"

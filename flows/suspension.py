@@ -1,0 +1,57 @@
+"""A flow run that waits for a person: it ends, and begins again when somebody says so."""
+
+import itertools
+from collections.abc import Callable
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import FlowRun
+from prefect.flow_runs import resume_flow_run, suspend_flow_run
+from prefect.input import RunInput
+from pydantic import Field, ValidationError
+
+SUSPENDED = "Suspended"
+
+
+class Approval(RunInput):
+    """What Resume asks for."""
+
+    who: str = Field(title="Who", description="Your name: it is kept with the run.", min_length=1)
+    comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
+
+
+def suspended_until_approved(ticket: str, question: str) -> Approval:
+    """End this flow run until somebody resumes it; when it begins anew and comes here, what was said.
+
+    It works in flow runs of a deployment only.
+    """
+    asked = Approval.with_initial_data(description=question)
+    for number in itertools.count():
+        try:
+            return suspend_flow_run(wait_for_input=asked, key=f"{ticket}-{number}")
+        except ValidationError:
+            # It was suspended so and began again without an answer: somebody retried it. It asks again.
+            continue
+    raise AssertionError
+
+
+def resume(ticket: str, *, who: str, comment: str, say: Callable[[str], None]) -> str:
+    """Resume the flow runs that are suspended for a run; in words which, empty where none is."""
+    try:
+        with get_client(sync_client=True) as client:
+            waiting = client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(state={"name": {"any_": [SUSPENDED]}})
+            )
+        mine = [each for each in waiting if _waits_for(each, ticket)]
+        for each in mine:
+            resume_flow_run(each.id, run_input={"who": who, "comment": comment})
+    except httpx.HTTPError as failed:
+        say(f"The approval stands, but the server didn't answer ({failed}). Resume the run there.")
+        return ""
+    return ", ".join(f"{each.name} goes on on the server." for each in mine)
+
+
+def _waits_for(run: FlowRun, ticket: str) -> bool:
+    key = run.state.state_details.pause_key if run.state else None
+    return key is not None and key.rpartition("-")[0] == ticket

@@ -1,0 +1,147 @@
+"""The gates between phases: what the report, the diet and people's approvals mean for what comes next."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from curriculum.store import Artefact, Recipe, Store
+from flows import approvals
+from flows.course import Course, Order, course
+from flows.gates import Kind, verdict
+from schemas.diet import AdvanceWhen
+from schemas.errors import JobError, StoreError
+from schemas.job import Report, Stopped, TokenCounts
+
+
+def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
+    """What a run of three steps leaves."""
+    return Report(
+        specialist="templates",
+        phase=phase,
+        attempt=attempt,
+        stopped=stopped,
+        reason="why",
+        steps=3,
+        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        before=(),
+        after=(),
+        history=(),
+        tokens_per_second=1.0,
+        seconds=2.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="",
+    )
+
+
+def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:
+    """A run that left this report, with these weights."""
+    labels = (("specialist", "templates"), ("branch", "demo"), ("phase", said.phase))
+    recipe = Recipe(stage="runs", labels=labels, revision=1)
+    folder = store.root / recipe.directory / f"attempt={said.attempt}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(said.model_dump_json())
+    (folder / "weights").write_text(weights)
+    store.mark("begun", [])
+    return store.publish_run(folder, recipe, {}, content="weights")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty workspace."""
+    return Store(tmp_path)
+
+
+def _plan(store: Store, *, on_budget: Literal["advance", "hold"] = "advance") -> Course:
+    plan = course(Order(specialist="templates.demo", home=store.root), dry=True)
+    first = replace(plan.phases[0], advance_when=AdvanceWhen(min_tokens=1), on_budget=on_budget)
+    return replace(plan, phases=(first, *plan.phases[1:]))
+
+
+def _asking(store: Store) -> Course:
+    plan = _plan(store)
+    first = replace(plan.phases[0], require=("leakcheck", "approval"))
+    return replace(plan, phases=(first, *plan.phases[1:]))
+
+
+@pytest.mark.parametrize(
+    ("stopped", "on_budget", "kind"),
+    [
+        ("gate", "hold", "open"),
+        ("gate", "advance", "open"),
+        ("budget", "advance", "open"),
+        ("budget", "hold", "holds"),
+        ("cancelled", "advance", "cancelled"),
+    ],
+)
+def test_the_report_decides(
+    store: Store, stopped: Stopped, on_budget: Literal["advance", "hold"], kind: Kind
+) -> None:
+    gate = verdict(
+        _plan(store, on_budget=on_budget), "syntax", finished(store, report(stopped=stopped))
+    )
+    assert gate.kind == kind
+    assert gate.is_open is (kind == "open") is (gate.why == "")
+
+
+def test_a_failure_is_an_error_that_names_the_run(store: Store) -> None:
+    failed = finished(store, report(stopped="failed"))
+    with pytest.raises(JobError, match=str(failed.path)):
+        verdict(_plan(store), "syntax", failed)
+
+
+def test_a_phase_that_requires_approval_waits_and_says_how_to_give_it(store: Store) -> None:
+    run = finished(store, report())
+    gate = verdict(_asking(store), "syntax", run)
+    assert gate.kind == "waits"
+    assert gate.why.endswith("curriculum approve templates.demo syntax")
+    approvals.write(store, run, who="ada", comment="looks right")
+    assert verdict(_asking(store), "syntax", run).is_open
+
+
+def test_a_gate_that_was_not_met_is_not_opened_by_an_approval(store: Store) -> None:
+    run = finished(store, report())
+    approvals.write(store, run, who="ada")
+    assert verdict(_plan(store, on_budget="hold"), "syntax", run).kind == "holds"
+
+
+def test_an_approval_holds_for_its_attempt_only(store: Store) -> None:
+    first = finished(store, report(), weights="first")
+    approvals.write(store, first, who="ada")
+    second = finished(store, report(attempt=2), weights="second")
+    assert first.key == second.key
+    assert approvals.find(store, second) is None
+    approvals.write(store, second, who="grace")
+    found = [approvals.find(store, each) for each in (first, second)]
+    assert [each.who for each in found if each] == ["ada", "grace"]
+
+
+def test_an_approval_does_not_hold_for_other_weights_at_its_place(store: Store) -> None:
+    run = finished(store, report(), weights="first")
+    approvals.write(store, run, who="ada")
+    assert approvals.find(store, run) is not None
+    other = finished(store, report(), weights="trained again after its directory was deleted")
+    assert approvals.place_of(store, other) == approvals.place_of(store, run)
+    assert approvals.find(store, other) is None
+
+
+def test_an_approval_says_who_when_and_of_what(store: Store) -> None:
+    run = finished(store, report())
+    approvals.write(store, run, who="ada", comment="looks right")
+    said = approvals.read(approvals.place_of(store, run))
+    assert (said.who, said.comment) == ("ada", "looks right")
+    assert (said.specialist, said.branch, said.phase) == ("templates", "demo", "syntax")
+    assert said.when.endswith("+00:00")
+
+
+def test_a_file_that_is_no_approval_is_named(store: Store) -> None:
+    run = finished(store, report())
+    file = approvals.place_of(store, run)
+    file.parent.mkdir()
+    file.write_text('{"who": "ada"}')
+    with pytest.raises(StoreError, match=f"{file.name}.*it is no approval"):
+        verdict(_asking(store), "syntax", run)
