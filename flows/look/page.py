@@ -4,64 +4,38 @@ Everything from a repository is escaped. The policy in the page allows its own s
 their digests, and nothing beside.
 """
 
-import base64
-import hashlib
-import html
 import json
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
 
 from flows.look.colours import NAMES, SHADES
 from flows.look.pieces import Piece
 from flows.look.sheet import Bar, Section, Sheet, Stretch
 from flows.look.tree import WORDS
 from flows.show import DOCUMENT_COLOURS
+from flows.template import escaped, fill, policy, template
 from schemas.document import EDGE_KINDS, EDGE_LABELS
 
 TEMPLATE = "inspect.html"
 DEEPEST = 12
 """Levels of the tree that are indented; what lies deeper stands below the deepest."""
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
 _FIRST_EMPTY = re.compile(r"(?:<[^>]*>)?\n")
 
 
 def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
     """The page as HTML; each sheet's text is in it once, and whole."""
-    template = (resources.files("dashboards") / TEMPLATE).read_text(encoding="utf-8")
     codes = sorted(set().union(*(sheet.codes for sheet in sheets)))
-    filled = _fill(template, {"shades": _shades()})
+    filled = fill(template(TEMPLATE), {"shades": _shades()})
     slots = {
-        "policy": _policy(filled),
-        "title": _escaped(title),
-        "subtitle": _escaped(subtitle),
+        "policy": policy(filled),
+        "title": escaped(title),
+        "subtitle": escaped(subtitle),
         "legend": "".join(_legend(codes)),
         "tree": "\n".join(_tree(sheets)),
         "sheets": "\n".join(_sheets(sheets)),
         "data": _data(sheets),
     }
-    return _fill(filled, slots)
-
-
-def _fill(template: str, slots: dict[str, str]) -> str:
-    """Slots filled in one pass, so that nothing that is put in is taken for a slot; others stay."""
-    return _SLOT.sub(lambda found: slots.get(found[1], found[0]), template)
-
-
-def _policy(page: str) -> str:
-    style, script = (
-        _digest(re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)) for tag in ("style", "script")
-    )
-    return (
-        f"default-src 'none'; style-src {style}; script-src {script}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _digest(found: re.Match[str] | None) -> str:
-    assert found, f"{TEMPLATE} has one style and one script"
-    digest = hashlib.sha256(found[1].encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+    return fill(filled, slots)
 
 
 def _shades() -> str:
@@ -90,17 +64,17 @@ def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
     below = int(len(sheets) > 1)
     for sheet in sheets:
         if below:
-            note = f"<small>{_escaped(sheet.facts[0])}</small>"
-            yield f'<li class="l0 sheet"><a href=#n{number}><b>{_escaped(sheet.title)}</b>{note}</a>'
+            note = f"<small>{escaped(sheet.facts[0])}</small>"
+            yield f'<li class="l0 sheet"><a href=#n{number}><b>{escaped(sheet.title)}</b>{note}</a>'
             number += 1
         for node in sheet.nodes:
             place = f"l{min(node.depth + below, DEEPEST)} {node.colour}{' s' if node.is_stretch else ''}"
-            word = f"<i>{_escaped(node.word)}</i> " if node.word else ""
-            size = f"<u>{_escaped(node.size)}</u>" if node.size else ""
-            note = f"<small>{_escaped(node.note)}</small>" if node.note else ""
+            word = f"<i>{escaped(node.word)}</i> " if node.word else ""
+            size = f"<u>{escaped(node.size)}</u>" if node.size else ""
+            note = f"<small>{escaped(node.note)}</small>" if node.note else ""
             yield (
                 f'<li class="{place}"><a href=#n{number}>{word}'
-                f"<b>{_escaped(node.name)}</b>{size}{note}</a>"
+                f"<b>{escaped(node.name)}</b>{size}{note}</a>"
             )
             number += 1
 
@@ -111,7 +85,7 @@ def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
     for sheet in sheets:
         own = f" id=n{first}" if below else ""
         said = "".join(map(_fact, sheet.facts))
-        yield f"<article{own}><header><h2>{_escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
+        yield f"<article{own}><header><h2>{escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
         written: set[int] = set()
         for section in sheet.sections:
             yield _section(section, first + below, written)
@@ -121,7 +95,7 @@ def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
 
 def _fact(fact: str) -> str:
     """A line of words, broken between its items only."""
-    items = (f"<span>{_escaped(item)}</span>" for item in fact.split(" · "))
+    items = (f"<span>{escaped(item)}</span>" for item in fact.split(" · "))
     return f"<p>{' '.join(items)}</p>"
 
 
@@ -192,7 +166,7 @@ def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
 
 def _piece(piece: Piece, code: int) -> str:
     """A piece; its colour is said where it isn't that of the chunk around it."""
-    text = _escaped(piece.text)
+    text = escaped(piece.text)
     own = f" class=k{piece.code}" if piece.code != code and not piece.text.isspace() else ""
     if not piece.scored:
         return f"<s{own}>{text}</s>"
@@ -219,8 +193,3 @@ def _data(sheets: Sequence[Sheet]) -> str:
     words = [WORDS[kind] for kind in EDGE_KINDS]
     content = {"words": words, "labels": EDGE_LABELS, "looks": [*looks], "edges": edges}
     return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def _escaped(text: str) -> str:
-    """Text between tags, never inside one; a NUL, which no HTML can hold, becomes U+FFFD."""
-    return html.escape(text, quote=False).replace("\0", "\ufffd").replace("\r", "&#13;")

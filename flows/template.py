@@ -1,0 +1,45 @@
+"""Templates as pages that are bound to themselves: their own style and script, and no request.
+
+A page's policy names its style and its script by their digests, so that nothing else is run, whatever a
+repository's text holds.
+"""
+
+import base64
+import hashlib
+import html
+import re
+from importlib import resources
+
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
+
+def template(name: str) -> str:
+    """The text of a template of the dashboards."""
+    return (resources.files("dashboards") / name).read_text(encoding="utf-8")
+
+
+def fill(text: str, slots: dict[str, str]) -> str:
+    """Slots filled in one pass, so that nothing that is put in is taken for a slot; others stay."""
+    return _SLOT.sub(lambda found: slots.get(found[1], found[0]), text)
+
+
+def policy(page: str) -> str:
+    """The policy that allows a page's one style and one script, and nothing beside."""
+    style, script = (
+        _digest(re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)) for tag in ("style", "script")
+    )
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(found: re.Match[str] | None) -> str:
+    assert found, "a template has one style and one script"
+    digest = hashlib.sha256(found[1].encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def escaped(text: str) -> str:
+    """Text between tags, never inside one; a NUL, which no HTML can hold, becomes U+FFFD."""
+    return html.escape(text, quote=False).replace("\0", "\ufffd").replace("\r", "&#13;")
