@@ -152,8 +152,8 @@ def course(order: Order, *, dry: bool = False) -> Course:
         max_repetition=order.max_repetition,
         seed=order.seed,
     )
-    diet = load_diet(order.specialist, overrides)
-    specs = load_phases(diet.phases_file)
+    diet = load_diet(order.specialist, overrides, order.home)
+    specs = load_phases(diet.phases_file, order.home)
     phases = _at_length(resolve(diet, specs), order.row_length)
     preset(diet.model)
     chosen(order.log)
@@ -258,7 +258,7 @@ def _corpus(order: Order, diet: Diet) -> CorpusSpec:
     if order.repositories:
         corpus = corpus_of_repositories([Path(path) for path in order.repositories])
     else:
-        corpus = load_corpus(diet.corpus)
+        corpus = load_corpus(diet.corpus, order.home)
     if order.max_commits is not None:
         capped = tuple(
             each.model_copy(update={"max_commits": order.max_commits})

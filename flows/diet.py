@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.text import Text
 
@@ -91,14 +92,15 @@ def check(order: Order, *, share: float, as_json: bool) -> None:
         )
 
 
-def diff(before: str, after: str, *, phases: str | None, as_json: bool) -> None:
+def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bool) -> None:
     """Print what changes in tokens from one diet to another.
 
     Raises:
         DietError: for a name or a file that is no diet.
     """
-    diets = load_diet(before), load_diet(after)
-    old, new = (resolve(each, load_phases(phases or each.phases_file)) for each in diets)
+    diets = load_diet(before, home=home), load_diet(after, home=home)
+    files = (load_phases(phases or each.phases_file, home) for each in diets)
+    old, new = (resolve(diet, specs) for diet, specs in zip(diets, files, strict=True))
     listed = [*changes(old, new)]
     others = [*fields(diets, old, new)]
     if as_json:

@@ -88,6 +88,8 @@ def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., 
 
     own = list(inspect.signature(command).parameters.values())[1:]
     parameters = [*_order_options(), *own, *_change_options()]
+    # Python wants what must be given before what may be.
+    parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in parameters}
     return with_options

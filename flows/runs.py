@@ -96,8 +96,8 @@ def begun_in(store: Store) -> list[Begun]:
 def _named(store: Store, begun: list[Begun], what: str) -> list[Begun]:
     """Those of the newest run with a name; a diet's name stands for its specialist and branch."""
     first, *rest = what.split("/")
-    if first in diet_names():
-        diet = load_diet(first)
+    if first in diet_names(store.root):
+        diet = load_diet(first, home=store.root)
         first = "/".join([diet.specialist, *([diet.branch] if diet.branch else [])])
     found = [each for each in begun if "/".join([first, *rest]) in each.names]
     current = _current(store)

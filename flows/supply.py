@@ -13,7 +13,7 @@ from curriculum.build.indexes import INDEXED_FAMILY, Index, indexes_of
 from curriculum.build.tokens import Tokenizing
 from curriculum.build.workers import Team
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
-from curriculum.diets.load import diet_names, load_phases
+from curriculum.diets.load import Phases, diet_names, load_phases
 from curriculum.diets.resolve import ResolvedServing, default_base
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate
@@ -58,15 +58,15 @@ def supply(
     Raises:
         CurriculumError: for a mistake in what was named.
     """
-    if _is_diet(what):
+    if _is_diet(home, what):
         order = Order(specialist=what, home=home, phases=phases, tokenizer=tokenizer)
         plan = course(order, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
         corpus, kinds = plan.corpus, tuple(sorted({kind_of(each) for each in servings}))
         tokenizing = tokenizing_of(plan.diet)
     else:
-        corpus = _corpus(what)
-        kinds = _kinds(phases or "phases", corpus)
+        corpus = _corpus(home, what)
+        kinds = _kinds(load_phases(phases or "phases", home), corpus)
         given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
         tokenizing = Tokenizing(file=Path(given) if given else None)
     wish = Wish(
@@ -109,9 +109,9 @@ def doubtful(tokens: float, error: float) -> str:
     return f"± {DOUBT * error / tokens:.0%}" if tokens and error else ""
 
 
-def _is_diet(what: str) -> bool:
+def _is_diet(home: Path, what: str) -> bool:
     """Whether a name or a file is a diet's, rather than a corpus' or a repository's."""
-    if what in diet_names():
+    if what in diet_names(home):
         return True
     path = Path(what).expanduser()
     if path.suffix not in CONFIGURATION or not path.is_file():
@@ -123,27 +123,26 @@ def _is_diet(what: str) -> bool:
     return isinstance(content, dict) and bool({"specialist", "phases", "extends"} & content.keys())
 
 
-def _corpus(what: str) -> CorpusSpec:
+def _corpus(home: Path, what: str) -> CorpusSpec:
     path = Path(what).expanduser()
     is_file = path.is_file() and path.suffix not in CONFIGURATION
-    if what not in corpus_names() and (path.is_dir() or is_file):
+    if what not in corpus_names(home) and (path.is_dir() or is_file):
         return corpus_of_repositories([path])
     try:
-        return load_corpus(what)
+        return load_corpus(what, home)
     except CorpusError as unknown:
-        if path.exists() or what in corpus_names():
+        if path.exists() or what in corpus_names(home):
             raise
         raise CorpusError(
             "supply",
             repr(what),
             cause="it is no corpus, no diet and no repository",
-            cure=f"{unknown.cure}. Diets: {', '.join(diet_names())}. Or give a path",
+            cure=f"{unknown.cure}. Diets: {', '.join(diet_names(home))}. Or give a path",
         ) from None
 
 
-def _kinds(phases: str, corpus: CorpusSpec) -> tuple[Kind, ...]:
+def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
     """What the phases are meant for; conversations in the shortest rows."""
-    specs = load_phases(phases)
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
     talks = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
     wanted = {

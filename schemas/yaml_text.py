@@ -4,7 +4,9 @@ Read are the words of YAML 1.2 (`true`, `null`, `17`, `1e-3`); `no`, `010` and `
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -23,6 +25,15 @@ class YamlText:
 
     node: yaml.MappingNode
     content: Any
+
+
+def named(shipped: Iterable[Path], own: Path | None) -> dict[str, Path]:
+    """YAML files by name, sorted; those of one's own folder stand before shipped ones of the same name."""
+    files = {file.stem: file for file in shipped}
+    if own is not None and own.is_dir():
+        mine = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
+        files |= {file.stem: file for file in mine}
+    return dict(sorted(files.items()))
 
 
 class _Loader(yaml.SafeLoader):

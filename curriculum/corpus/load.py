@@ -9,22 +9,25 @@ from curriculum.corpus.domains import is_path, load_domains, text_of
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.text import parse
+from schemas.yaml_text import named
 
 CORPORA = Path(__file__).parent.parent / "corpora"
 LONGEST_NAME = 90
 """Characters of a name that is taken from a folder; the rest is room to make it distinct."""
 
 
-def load_corpus(name: str) -> CorpusSpec:
-    """The corpus of that name among those that are shipped, or in the YAML file at that path.
+def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
+    """The corpus of that name, or in the YAML file at that path.
 
-    Paths in it are absolute afterwards: `~` is the home folder, the rest is relative to the file.
+    A name is looked up in the workspace first, where one is given: `<workspace>/corpora/NAME.yaml`. Then
+    among those that are shipped. Paths in it are absolute afterwards: `~` is the home folder, the rest is
+    relative to the file.
 
     Raises:
         CorpusError: if there is no such corpus, or with line and cure for each fault in the file or in
             its rules of domains.
     """
-    file = _file(name)
+    file = _file(name, home)
     corpus = parse(CorpusSpec, text_of(file), file=str(file), error=CorpusError)
     placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
     talks = tuple(
@@ -40,9 +43,13 @@ def load_corpus(name: str) -> CorpusSpec:
     )
 
 
-def corpus_names() -> list[str]:
-    """The names of the corpora that are shipped."""
-    return sorted(file.stem for file in CORPORA.glob("*.yaml"))
+def corpus_names(home: Path | None = None) -> list[str]:
+    """The names of the corpora that are shipped or lie in the workspace `home`, sorted."""
+    return [*_files(home)]
+
+
+def _files(home: Path | None) -> dict[str, Path]:
+    return named(CORPORA.glob("*.yaml"), home and home / "corpora")
 
 
 def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories") -> CorpusSpec:
@@ -67,20 +74,20 @@ def corpus_of_repositories(paths: Sequence[Path], *, name: str = "repositories")
     return CorpusSpec(name=name, repositories=tuple(pins))
 
 
-def _file(name: str) -> Path:
-    shipped = CORPORA / f"{name}.yaml"
-    if name in corpus_names():
-        return shipped
+def _file(name: str, home: Path | None) -> Path:
+    known = _files(home)
+    if name in known:
+        return known[name]
     path = Path(name).expanduser()
     if path.suffix in (".yaml", ".yml") and path.is_file():
         return path
-    near = difflib.get_close_matches(name, corpus_names(), n=1, cutoff=0.5)
-    known = ", ".join(corpus_names()) or "none"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    where = "neither a corpus of the workspace nor a shipped one" if home else "no shipped corpus"
     raise CorpusError(
         "corpus",
         repr(name),
-        cause="it is neither a shipped corpus nor a YAML file",
-        cure=f"Did you mean {near[0]!r}?" if near else f"Shipped corpora: {known}",
+        cause=f"it is {where}, and no YAML file",
+        cure=f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}",
     )
 
 

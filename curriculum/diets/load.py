@@ -1,4 +1,8 @@
-"""Diets and phases by name or path: YAML becomes frozen values, with what the command line changed."""
+"""Diets and phases by name or path: YAML becomes frozen values, with what the command line changed.
+
+A name is looked up in the workspace first, where one is given: `<workspace>/diets/NAME.yaml` and
+`<workspace>/phases/NAME.yaml`. Then among those that come with the package.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +19,7 @@ from schemas.diet import Diet, token_count
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec, PhasesSpec
 from schemas.text import line_of, nearest, parse, validated
-from schemas.yaml_text import LARGEST_TEXT, read_yaml
+from schemas.yaml_text import LARGEST_TEXT, named, read_yaml
 
 PACKAGE = Path(__file__).parents[1]
 DIETS = PACKAGE / "diets"
@@ -86,54 +90,64 @@ def _scale_gates(content: dict[str, Any], before: int) -> None:
             }
 
 
-def diet_names() -> tuple[str, ...]:
-    """The names of the diets that come with the package, sorted."""
-    return tuple(sorted(file.stem for file in DIETS.glob("*.yaml")))
+def diet_names(home: Path | None = None) -> tuple[str, ...]:
+    """The names of the diets that come with the package or lie in the workspace `home`, sorted."""
+    return tuple(_diets(home))
 
 
-def phases_files() -> tuple[str, ...]:
-    """The names of the phases files that come with the package, sorted."""
-    return tuple(sorted(file.stem for file in PACKAGE.glob("phases*.yaml")))
+def phases_files(home: Path | None = None) -> tuple[str, ...]:
+    """The names of the phases files that come with the package or lie in the workspace, sorted."""
+    return tuple(_phases(home))
 
 
-def phase_names(name_or_path: str = "phases") -> tuple[str, ...]:
+def _diets(home: Path | None) -> dict[str, Path]:
+    return named(DIETS.glob("*.yaml"), home and home / "diets")
+
+
+def _phases(home: Path | None) -> dict[str, Path]:
+    return named(PACKAGE.glob("phases*.yaml"), home and home / "phases")
+
+
+def phase_names(name_or_path: str = "phases", home: Path | None = None) -> tuple[str, ...]:
     """The phases of a phases file, in the order of the curriculum."""
-    return tuple(load_phases(name_or_path))
+    return tuple(load_phases(name_or_path, home))
 
 
-def load_diet(name_or_path: str, overrides: DietOverrides | None = None) -> Diet:
+def load_diet(
+    name_or_path: str, overrides: DietOverrides | None = None, home: Path | None = None
+) -> Diet:
     """The diet of that name, or of that YAML file, held against the phases file that it names.
 
-    Paths in a diet are relative to its file.
+    Paths in a diet are relative to its file. Names are looked up in the workspace `home` first.
 
     Raises:
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
             a phase that isn't in the phases file; for an override that doesn't fit.
     """
-    file = _find(name_or_path, DIETS, diet_names(), kind="diet")
+    file = _find(name_or_path, _diets(home), kind="diet")
     text = _read(file)
-    diet = _diet(file, text)
+    diet = _diet(file, text, home)
     overrides = overrides or DietOverrides()
     if overrides.phases_file:
         diet = diet.model_copy(update={"phases_file": overrides.phases_file})
-    for fault in faults(diet, load_phases(diet.phases_file)):
+    for fault in faults(diet, load_phases(diet.phases_file, home)):
         line = line_of(text, fault.location, file=str(file), error=DietError)
         raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
     return overrides.apply(diet)
 
 
-def _diet(file: Path, text: str) -> Diet:
+def _diet(file: Path, text: str, home: Path | None) -> Diet:
     """What a file says, with what the diet that it extends says beside."""
     source = read_yaml(text, file=str(file), error=DietError)
     content = dict(_anchored(source.content, file.parent))
     if isinstance(source.content.get(EXTENDS), str):
-        parent = _parent(file, text, source.content)
+        parent = _parent(file, text, source.content, home)
         content = merged(content, parent.model_dump(exclude_unset=True))
     return validated(Diet, content, source.node, file=str(file), error=DietError)
 
 
-def _parent(file: Path, text: str, child: Mapping[str, Any]) -> Diet:
-    """The diet that a child extends.
+def _parent(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
+    """The diet that a child extends; one of the workspace may extend the package's of its own name.
 
     Raises:
         DietError: for one that isn't there, that extends another itself, or that the child can't be told
@@ -141,12 +155,9 @@ def _parent(file: Path, text: str, child: Mapping[str, Any]) -> Diet:
     """
     where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
     name = child[EXTENDS]
-    found = _find(
-        str(file.parent / Path(name).expanduser()) if _is_path(name) else name,
-        DIETS,
-        diet_names(),
-        kind="diet",
-    )
+    others = _diets(None if _is_own(file, home) and name == file.stem else home)
+    path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
+    found = _find(path, others, kind="diet")
     said = _read(found)
     if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
         raise DietError(
@@ -155,7 +166,7 @@ def _parent(file: Path, text: str, child: Mapping[str, Any]) -> Diet:
             cause=f"{found} extends another diet itself, and one level is all there is",
             cure="Extend a diet that stands alone, or write this one out",
         )
-    parent = _diet(found, said)
+    parent = _diet(found, said, home)
     own = child.get("specialist", parent.specialist), child.get("branch", parent.branch)
     if own == (parent.specialist, parent.branch):
         raise DietError(
@@ -167,13 +178,17 @@ def _parent(file: Path, text: str, child: Mapping[str, Any]) -> Diet:
     return parent
 
 
-def load_phases(name_or_path: str = "phases") -> Phases:
+def _is_own(file: Path, home: Path | None) -> bool:
+    return home is not None and file.parent == home / "diets"
+
+
+def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phases:
     """The phases of that name, or of that YAML file, in the order of the curriculum.
 
     Raises:
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
     """
-    file = _find(name_or_path, PACKAGE, phases_files(), kind="phases file")
+    file = _find(name_or_path, _phases(home), kind="phases file")
     spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
     return MappingProxyType(spec.root)
 
@@ -182,15 +197,16 @@ def _is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
-def _find(name_or_path: str, folder: Path, known: tuple[str, ...], *, kind: str) -> Path:
-    file = Path(name_or_path) if _is_path(name_or_path) else folder / f"{name_or_path}.yaml"
-    if _is_path(name_or_path) and not file.is_file():
+def _find(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
+    if not _is_path(name_or_path):
+        if name_or_path not in known:
+            cure = nearest(name_or_path, tuple(known))
+            raise DietError(name_or_path, cause=f"there is no such {kind}", cure=cure)
+        return known[name_or_path]
+    file = Path(name_or_path)
+    if not file.is_file():
         raise DietError(
             name_or_path, cause="there is no such file", cure=f"Name a {kind}: {', '.join(known)}"
-        )
-    if not _is_path(name_or_path) and name_or_path not in known:
-        raise DietError(
-            name_or_path, cause=f"there is no such {kind}", cure=nearest(name_or_path, known)
         )
     return file
 

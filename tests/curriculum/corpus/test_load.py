@@ -37,7 +37,7 @@ def test_an_unknown_name_lists_what_there_is(monkeypatch, tmp_path):
     monkeypatch.setattr("curriculum.corpus.load.CORPORA", tmp_path)
     with pytest.raises(CorpusError, match="Did you mean 'sample'"):
         load_corpus("sampel")
-    with pytest.raises(CorpusError, match="Shipped corpora: sample"):
+    with pytest.raises(CorpusError, match="There are: sample"):
         load_corpus("other")
     assert load_corpus("sample").name == "mine"
 
@@ -65,3 +65,17 @@ def test_repositories_on_the_spot_get_distinct_safe_names():
 def test_no_repository_is_an_error():
     with pytest.raises(CorpusError, match="at least one"):
         corpus_of_repositories([])
+
+
+def test_a_workspace_has_corpora_of_its_own_by_name(tmp_path):
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "ours.yaml").write_text(CORPUS)
+    (tmp_path / "corpora" / "sample.yaml").write_text(CORPUS)
+    assert set(corpus_names(tmp_path)) - set(corpus_names()) == {"ours"}
+    ours = load_corpus("ours", tmp_path)
+    assert ours.repositories[0].path == f"{tmp_path}/corpora/repos/near"
+    assert load_corpus("sample", tmp_path).name == "mine", "the shipped one went before"
+    with pytest.raises(CorpusError, match=r"neither a corpus of the workspace.*'ours'"):
+        load_corpus("our", tmp_path)
+    with pytest.raises(CorpusError, match="no shipped corpus"):
+        load_corpus("ours")

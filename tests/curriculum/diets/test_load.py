@@ -9,8 +9,11 @@ from curriculum.diets.load import (
     DIETS,
     PACKAGE,
     DietOverrides,
+    diet_names,
     load_diet,
     load_phases,
+    phase_names,
+    phases_files,
 )
 from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError, DietError
@@ -191,3 +194,36 @@ def test_gates_wait_for_as_large_a_part_of_another_budget(tmp_path: Path) -> Non
     assert smaller.min_tokens == 8000
     with pytest.raises(DietError, match=r"--token-budget: x; this is no number of tokens"):
         load_diet(str(file), DietOverrides(token_budget="x"))
+
+
+def test_a_workspace_has_diets_and_phases_of_its_own_by_name(tmp_path: Path) -> None:
+    for folder in ("diets", "phases"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "phases" / "short.yaml").write_text(
+        "talk: {row_length: 128, families: [v2_simple]}\n"
+    )
+    own = DIET.replace("corpus: sample", "corpus: sample\nphases_file: short")
+    (tmp_path / "diets" / "mine.yaml").write_text(own.replace("phase: syntax", "phase: talk"))
+    (tmp_path / "diets" / ".#mine.yaml").write_text("what an editor leaves")
+    assert set(diet_names(tmp_path)) - set(diet_names()) == {"mine"}
+    assert set(phases_files(tmp_path)) - set(phases_files()) == {"short"}
+    assert load_diet("mine", home=tmp_path).phases[0].phase == "talk"
+    assert phase_names("short", tmp_path) == ("talk",)
+    with pytest.raises(DietError, match="mine: there is no such diet"):
+        load_diet("mine")
+    with pytest.raises(DietError, match=r"mien: .*Did you mean 'mine'"):
+        load_diet("mien", home=tmp_path)
+
+
+def test_a_diet_of_the_workspace_stands_before_the_shipped_one_and_may_extend_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "diets").mkdir()
+    file = tmp_path / "diets" / "templates.yaml"
+    file.write_text("extends: templates\nbranch: wide\nseed: 7\n")
+    diet, shipped = load_diet("templates", home=tmp_path), load_diet("templates")
+    assert (diet.seed, diet.branch) == (7, "wide")
+    assert diet.phases == shipped.phases
+    file.with_name("other.yaml").write_text("extends: templates\nbranch: other\n")
+    with pytest.raises(DietError, match="extends another diet itself"):
+        load_diet("other", home=tmp_path)
