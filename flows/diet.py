@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.text import Text
@@ -20,34 +20,22 @@ from curriculum.diets.differences import Change, changes, fields
 from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.diets.supply import Supply, read_supply
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact
 from curriculum.supply import ALL, Estimate, Kind
 from flows.course import Course, Order, course
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
-from flows.lines import Line, count, report_of
+from flows.lines import Line, count
 from flows.show import ACCENT, MUTED, out, table, watching
+from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of
 from flows.work import warn
 from schemas.errors import DietError
-from schemas.job import Job
 from schemas.progress import unwatched
 
-JOB_NAME = "job.json"
 UNEVEN = 1.1
 """From here on domains of a serving are seen so unevenly that one is named; rows aren't quite alike."""
 Sets = tuple[RowSet, ...]
 """The rows of one serving, a set a variant."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Speed:
-    """How fast the newest run of a model went."""
-
-    run: str
-    model: str
-    device: str
-    seconds_per_token: float
-    """Of one device, for a valid token."""
 
 
 def check(order: Order, *, share: float, as_json: bool) -> None:
@@ -77,7 +65,7 @@ def check(order: Order, *, share: float, as_json: bool) -> None:
         for at, rows in enumerate(sets[phase.name])
     }
     faults = [*_unbuildable(plan), *(str(each.fault) for each in checks if each.fault)]
-    sources, speed = tuple(source_checks(checks)), _speed(plan)
+    sources, speed = tuple(source_checks(checks)), last_speed(plan.store, plan.diet.model)
     if as_json:
         out.print_json(json.dumps(_as_json(plan, checks, faults, sources, speed, built)))
     else:
@@ -219,28 +207,6 @@ def _read(rows: Artefact) -> Supply:
     return read_supply(rows.files(), key=rows.key)
 
 
-def _speed(plan: Course) -> Speed | None:
-    """That of the newest run of the diet's model, else of the newest of any."""
-    store: Store = plan.store
-    runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created, reverse=True)
-    speeds = [each for each in map(_speed_of, runs) if each is not None]
-    ours = [each for each in speeds if each.model == plan.diet.model]
-    return next(iter([*ours, *speeds]), None)
-
-
-def _speed_of(run: Artefact) -> Speed | None:
-    report = report_of(run)
-    if not report.tokens.valid or not report.seconds:
-        return None
-    job = Job.model_validate_json((run.path / JOB_NAME).read_text())
-    return Speed(
-        run=run.key,
-        model=job.model.name,
-        device=job.device,
-        seconds_per_token=(report.gpu_seconds or report.seconds) / report.tokens.valid,
-    )
-
-
 def _show(
     plan: Course,
     checks: Sequence[PhaseCheck],
@@ -258,7 +224,7 @@ def _show(
             warn(f"{each.phase.name}: {line}")
     out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
     out.print()
-    out.print(_hours(plan, speed), soft_wrap=True)
+    out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
     for note in found.notes if found else ():
         out.print(Text(note, MUTED), soft_wrap=True)
 
@@ -320,24 +286,6 @@ def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line
         }
 
 
-def _hours(plan: Course, speed: Speed | None) -> str:
-    """How long it takes by the last measured speed, or that none was measured."""
-    tokens = plan.diet.token_budget
-    if speed is None:
-        return f"{count(tokens)} tokens; no run here has measured a speed, so GPU hours are unknown"
-    hours = tokens * speed.seconds_per_token / 3600
-    where = "GPU hours" if speed.device == "cuda" else "hours on this CPU"
-    other = (
-        f", which trained {speed.model}, not {plan.diet.model}"
-        if speed.model != plan.diet.model
-        else ""
-    )
-    return (
-        f"{count(tokens)} tokens; about {hours:,.2g} {where} at the "
-        f"{1 / speed.seconds_per_token:,.0f} tokens/s of run {speed.run[:12]}{other}"
-    )
-
-
 def _as_json(
     plan: Course,
     checks: Sequence[PhaseCheck],
@@ -367,9 +315,7 @@ def _as_json(
             for each in check.held
         ],
         "sources": [{**asdict(each), "repetition": round(each.repetition, 4)} for each in sources],
-        "hours": (
-            round(plan.diet.token_budget * speed.seconds_per_token / 3600, 4) if speed else None
-        ),
+        "hours": (round(speed.device_hours(plan.diet.token_budget), 4) if speed else None),
         "speed": asdict(speed) if speed else None,
         "faults": list(faults),
     }
