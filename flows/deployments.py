@@ -1,36 +1,40 @@
-"""The deployments of a server: one a flow, loaded by module path so that no folder shadows a package.
+"""The deployments of a server, as flows/prefect.yaml lists them; each is loaded by its module's path.
 
-`python -m flows.deployments [--shared]` makes or renews them, and prints how their names end.
+`python -m flows.deployments [--shared] [--idle cpu gpu]` makes or renews them, and prints how their names
+end. Prefect reads its settings when it is imported, so it is a process of its own.
 """
 
+import argparse
 import re
+import shlex
 import sys
+from pathlib import Path
+from typing import Any
 
+import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.deployments.runner import RunnerDeployment
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.flows import Flow
 from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.importtools import import_object
 
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from flows import settings
-from flows.build import build
-from flows.mix import mix
-from flows.run import run
-from flows.train import train
+from flows import lost, settings, zombies
 
-FLOWS = ((run, settings.CPU), (build, settings.CPU), (mix, settings.CPU), (train, settings.GPU))
-"""Each flow with its pool: parents and builds share a machine's cores, training takes a slot."""
+DECLARED = Path(__file__).with_name("prefect.yaml")
 OWN_DIGITS = 4
 """Of a workspace's uuid, where another workspace of that name was first."""
 
 
-def deploy(*, shared: bool) -> str:
-    """Make pools and deployments, or bring what is there up to date; the answer ends their names.
+def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
+    """Make pools, deployments and automations, or renew what is there; the answer ends their names.
 
     On a database of the workspace's own it is empty. On a shared one it is the workspace's name, and
-    where another workspace holds that name there, some digits of its own.
+    where another workspace holds that name there, some digits of its own. `idle` are the kinds of pools
+    whose workers don't run: what they left behind is brought to an end.
     """
     home = settings.home()
     store = Store(home)
@@ -40,16 +44,22 @@ def deploy(*, shared: bool) -> str:
         suffix = _claim(client, workspace) if shared else ""
         for kind in (settings.CPU, settings.GPU):
             _own(client, f"{kind}{suffix}", workspace)
-    for flow, kind in FLOWS:
-        RunnerDeployment.from_flow(
-            flow,
-            name=f"{flow.name}{suffix}",
-            work_pool_name=f"{kind}{suffix}",
-            tags=[f"curriculum{suffix}"],
-            job_variables={"env": settings.deployed(home, suffix)},
-            entrypoint_type=EntrypointType.MODULE_PATH,
-        ).apply()
+        for declared in declared_deployments(home, suffix):
+            _apply(client, declared)
+        zombies.watch(client, suffix)
+        if not shared:
+            lost.end(client, [f"{kind}{suffix}" for kind in idle])
     return suffix
+
+
+def declared_deployments(home: Path, suffix: str) -> list[dict[str, Any]]:
+    """What flows/prefect.yaml says for a workspace; its runs use this very Python."""
+    values = settings.deployed(home, suffix)
+    text = re.sub(
+        r"\{\{ \$(\w+) \}\}", lambda found: values[found.group(1)], DECLARED.read_text()
+    ).replace("command: python ", f"command: {shlex.quote(sys.executable)} ")
+    listed: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
+    return listed
 
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
@@ -69,5 +79,39 @@ def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool
     return True
 
 
+def _apply(client: SyncPrefectClient, declared: dict[str, Any]) -> None:
+    """Make a deployment, or renew what we say of it: schedules and defaults that people gave it stay."""
+    flow: Flow[..., Any] = import_object(declared["entrypoint"])
+    pool = declared["work_pool"]
+    wanted = RunnerDeployment.from_flow(
+        flow,
+        name=declared["name"],
+        tags=declared["tags"],
+        work_pool_name=pool["name"],
+        job_variables=pool["job_variables"],
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    try:
+        there = client.read_deployment_by_name(f"{flow.name}/{wanted.name}")
+    except ObjectNotFound:
+        wanted.apply()
+        return
+    said = {"description", "entrypoint", "tags", "work_pool_name", "job_variables"}
+    renewed = wanted.model_dump(include=said)
+    form = wanted._parameter_openapi_schema.model_dump(exclude_unset=True)
+    client.update_deployment(
+        there.id, DeploymentUpdate(**renewed, parameter_openapi_schema=form, pull_steps=[])
+    )
+
+
+def main() -> None:
+    """What the module is run for."""
+    arguments = argparse.ArgumentParser(prog="flows.deployments")
+    arguments.add_argument("--shared", action="store_true")
+    arguments.add_argument("--idle", nargs="*", default=[])
+    given = arguments.parse_args()
+    sys.stdout.write(f"{deploy(shared=given.shared, idle=tuple(given.idle))}\n")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{deploy(shared='--shared' in sys.argv[1:])}\n")
+    main()

@@ -1,71 +1,161 @@
-"""`curriculum serve`: server, worker and deployments in one command, ended by one Ctrl-C."""
+"""`curriculum serve`: server, workers, deployments and pages in one command, ended by one Ctrl-C."""
 
 import contextlib
-import ctypes
-import os
-import re
+import functools
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 import filelock
 
 from flows import settings
-from schemas.errors import CurriculumError
+from flows.serving.children import Child, ServeError, end_all
+from flows.serving.deploying import Choices, deploy
+from flows.serving.pages import confine
 
-_POLICY = (
-    '<meta http-equiv="Content-Security-Policy" content="default-src '
-    "'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self' "
-    'http://{server} ws://{server} data: blob:">'
-)
 PATIENCE_S = 120.0
 """How long a server may take to start."""
-_SERVER = ("server", "start", "--host", settings.HOST)
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
-GRACE_S = 15.0
-"""How long a child may take to end before it is killed."""
-
-_PR_SET_PDEATHSIG = 1
+RUNS_END_S = 25.0
+"""How long runs in progress may take to end, a checkpoint included."""
+LOOK_EVERY_S = 0.5
 
 Tell = Callable[[str], None]
-
-
-class ServeError(CurriculumError):
-    """The server can't start, or didn't stay up."""
 
 
 def serve(workspace: Path, port: int, tell: Tell) -> None:
     """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
 
+    Where PREFECT_API_URL names a team's server, workers and deployments join that one.
+
     Raises:
-        ServeError: where the workspace is served already, the port is taken or a child dies.
+        ServeError: where the workspace is served already, the port is taken or a child keeps dying.
     """
-    with _only_one(workspace), _stoppable(), contextlib.ExitStack() as children:
-        _free(port)
-        shared, slots = settings.is_shared(), settings.gpu_slots()
-        variables = settings.served(workspace, port)
-        settings.apply(variables)
-        tell("starting the server …")
-        server = children.enter_context(_child(workspace, "server", *_SERVER))
-        _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
-        _confine_pages(workspace, port)
-        suffix = _deploy(shared)
-        workers = {
-            f"worker-{kind}": children.enter_context(
-                _child(workspace, f"worker-{kind}", *_worker(f"{kind}{suffix}", limit))
+    team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
+    with _only_one(workspace), _stoppable(), contextlib.ExitStack() as ending:
+        served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
+        if team is None:
+            _free(port)
+            settings.apply(settings.served(workspace, port))
+            served.server = served.child("server", "prefect", *_SERVER)
+            ending.callback(lambda: end_all([served.server] if served.server else []))
+            tell("starting the server …")
+            served.start_server()
+        else:
+            settings.apply(settings.joined(workspace, team))
+            tell(f"joining {team} …")
+            _await_health(f"{team}/health", None)
+        ending.callback(lambda: end_all([*served.workers.values(), *served.pages]))
+        served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
+        served.announce()
+        served.watch()
+
+
+_SERVER = ("server", "start", "--host", settings.HOST)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Served:
+    """What runs for a workspace, and what is done when something of it dies or a diet is added."""
+
+    workspace: Path
+    port: int
+    team: str | None
+    shared: bool
+    tell: Tell
+    server: Child | None = None
+    workers: dict[str, Child] = field(default_factory=dict)
+    """By the kind of their pool."""
+    pages: list[Child] = field(default_factory=list)
+    choices: Choices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.choices = Choices(workspace=self.workspace)
+
+    def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> Child:
+        log = settings.prefect_folder(self.workspace) / f"{name}.log"
+        return Child(name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s)
+
+    @property
+    def address(self) -> str:
+        if self.team is not None:
+            return self.team.removesuffix("/api")
+        return f"http://{settings.HOST}:{self.port}"
+
+    def start_server(self) -> None:
+        assert self.server is not None
+        self.server.start()
+        _await_health(f"{self.address}/api/health", self.server)
+        confine(self.workspace, self.port)
+
+    def start_workers(self, limits: dict[str, int]) -> None:
+        self.choices.take()
+        suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
+        for kind, limit in limits.items():
+            worker = self.child(
+                f"worker-{kind}", "prefect", *_worker(f"{kind}{suffix}", limit), grace_s=RUNS_END_S
             )
-            for kind, limit in ((settings.CPU, PARENTS), (settings.GPU, slots))
-        }
-        _announce(workspace, port, tell)
-        _wait({"server": server, **workers}, workspace)
+            # It would wait for its runs; they are told by its death, and they must not outlive us.
+            worker.with_us = signal.SIGKILL
+            self.workers[kind] = worker
+            worker.start()
+
+    def announce(self) -> None:
+        settings.address_file(self.workspace).write_text(self.address)
+        logs = settings.prefect_folder(self.workspace)
+        self.tell(f"workspace   {self.workspace}")
+        self.tell(f"runs        {self.address}/v2/runs")
+        self.tell(
+            f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
+        )
+        self.tell(f"logs        {logs}/*.log")
+        self.tell("Ctrl-C ends all of it.")
+
+    def watch(self) -> None:
+        """Until we are stopped, start again what dies and renew the forms when their choices change."""
+        while True:
+            if self.server is not None:
+                self._keep(self.server, self.start_server)
+            for kind, worker in self.workers.items():
+                self._keep(worker, functools.partial(self._start_worker, kind))
+            for page in self.pages:
+                self._keep(page, page.start)
+            if self.choices.settled():
+                self._redeploy()
+            time.sleep(LOOK_EVERY_S)
+
+    def _keep(self, child: Child, start: Callable[[], None]) -> None:
+        code = child.died()
+        if code is None:
+            return
+        if not child.may_start_again():
+            raise child.fault(f"exit code {code}, time and again")
+        child.await_end()
+        start()
+        self.tell(f"{child.name} had ended with exit code {code}, and was started again")
+
+    def _start_worker(self, kind: str) -> None:
+        deploy(self.workspace, shared=self.shared, idle=[kind])
+        self.workers[kind].start()
+
+    def _redeploy(self) -> None:
+        try:
+            deploy(self.workspace, shared=self.shared)
+        except ServeError as fault:
+            self.tell(f"the forms stay as they are: {fault}")
+        else:
+            self.tell("the forms know the diets, phases and corpora as they are now")
+
+
+def _worker(pool: str, limit: int) -> tuple[str, ...]:
+    return ("worker", "start", "--type", "process", "--pool", pool, "--limit", str(limit))
 
 
 @contextlib.contextmanager
@@ -77,66 +167,32 @@ def api_for(workspace: Path) -> Iterator[None]:
     Raises:
         ServeError: where it doesn't start.
     """
-    settings.prefect_folder(workspace).mkdir(parents=True, exist_ok=True)
+    folder = settings.prefect_folder(workspace)
+    folder.mkdir(parents=True, exist_ok=True)
     if api := settings.known_api(workspace):
         settings.apply(settings.attached(workspace, api))
         yield
         return
     port = _any_port()
     settings.apply(settings.unseen(workspace, port))
-    with _child(workspace, f"server-{port}", *_SERVER) as server:
-        _await_health(f"http://{settings.HOST}:{port}/api/health", server, workspace)
+    server = Child(
+        name=f"server-{port}",
+        arguments=("-m", "prefect", *_SERVER),
+        log=folder / f"server-{port}.log",
+    )
+    try:
+        server.start()
+        _await_health(f"http://{settings.HOST}:{port}/api/health", server)
         yield
+    finally:
+        server.end()
+    server.log.unlink()
 
 
 def _any_port() -> int:
     with socket.socket() as probe:
         probe.bind((settings.HOST, 0))
         return int(probe.getsockname()[1])
-
-
-def _announce(workspace: Path, port: int, tell: Tell) -> None:
-    address = f"http://{settings.HOST}:{port}"
-    settings.address_file(workspace).write_text(address)
-    tell(f"workspace   {workspace}")
-    tell(f"runs        {address}/v2/runs")
-    tell(f"start one   {address}/v2/deployments  (choose run, then Run, then Custom run)")
-    tell(
-        f"logs        {settings.prefect_folder(workspace)}/server.log, worker-cpu.log, worker-gpu.log"
-    )
-    tell("Ctrl-C ends all of it.")
-
-
-def _confine_pages(workspace: Path, port: int) -> None:
-    """Let the pages talk to this server and to nobody else; their client analytics has no switch.
-
-    Raises:
-        ServeError: where the pages aren't where this version of Prefect puts them.
-    """
-    files = sorted(settings.pages_folder(workspace).glob("*/index.html"))
-    if not files:
-        raise ServeError(
-            str(settings.pages_folder(workspace)),
-            cause="the server's pages aren't there",
-            cure="Install the versions of requirements.lock",
-        )
-    policy = _POLICY.format(server=f"{settings.HOST}:{port}")
-    for file in files:
-        before, head, after = file.read_text().partition("<head>")
-        after = re.sub(r"^<meta http-equiv=[^>]*>", "", after)
-        file.write_text(f"{before}{head}{policy}{after}")
-
-
-def _worker(pool: str, limit: int) -> tuple[str, ...]:
-    return ("worker", "start", "--type", "process", "--pool", pool, "--limit", str(limit))
-
-
-def _deploy(shared: bool) -> str:
-    """Make the deployments; the end of their names."""
-    # Prefect reads its settings when it is imported, and the command line must not pay for it.
-    from flows.deployments import deploy
-
-    return deploy(shared=shared)
 
 
 @contextlib.contextmanager
@@ -178,14 +234,19 @@ class _StoppedError(Exception):
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGINT and SIGTERM end the block; a second one changes nothing while children end."""
+    """Ctrl-C, SIGTERM or a closed terminal end the block; a second one changes nothing while children end."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
         raise _StoppedError
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    heard = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        heard.remove(signal.SIGHUP)  # As under nohup.
+    before = {each: signal.getsignal(each) for each in heard}
+    for each in heard:
+        signal.signal(each, stop)
     try:
         with contextlib.suppress(_StoppedError):
             yield
@@ -194,72 +255,24 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _child(workspace: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A Prefect command in a process group of its own, which is gone when the block ends.
-
-    A group of its own keeps the terminal's Ctrl-C away from it: we end the children, in order.
-    """
-    with _log(workspace, name).open("wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "prefect", *arguments],
-            env=settings.environment({}),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        )
-    try:
-        yield child
-    finally:
-        _end(child)
-
-
-def _die_with_parent() -> None:
-    """Runs in the child: should we be killed without a word, the system ends it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_S)
-
-
-def _await_health(url: str, server: subprocess.Popen[bytes], workspace: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def _await_health(url: str, server: Child | None) -> None:
+    """Wait until a server answers; a team's, which isn't our child, for a little while only."""
+    patience = PATIENCE_S if server else 15.0
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        _alive("server", server, workspace)
+        if server is not None:
+            server.require_alive()
         try:
             with urllib.request.urlopen(url, timeout=5):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.2)
-    raise _dead("server", f"no answer within {PATIENCE_S:.0f} s", workspace)
-
-
-def _wait(children: dict[str, subprocess.Popen[bytes]], workspace: Path) -> None:
-    while True:
-        for name, child in children.items():
-            _alive(name, child, workspace)
-        time.sleep(0.5)
-
-
-def _alive(name: str, child: subprocess.Popen[bytes], workspace: Path) -> None:
-    if child.poll() is not None:
-        raise _dead(name, f"exit code {child.returncode}", workspace)
-
-
-def _dead(name: str, found: str, workspace: Path) -> ServeError:
-    log = _log(workspace, name)
-    last = log.read_text(errors="replace").strip().splitlines()[-3:]
-    return ServeError(
-        name, found, cause=" / ".join(last) or "it said nothing", cure=f"Its log is {log}"
+    found = f"no answer within {patience:.0f} s"
+    if server is not None:
+        raise server.fault(found)
+    raise ServeError(
+        "PREFECT_API_URL",
+        url.removesuffix("/health"),
+        cause=found,
+        cure="Start that server, or unset the variable to have one of your own",
     )
-
-
-def _log(workspace: Path, name: str) -> Path:
-    return settings.prefect_folder(workspace) / f"{name}.log"

@@ -15,6 +15,8 @@ HOST = "127.0.0.1"
 PORT = 4200
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
+WORKING = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+"""Of workers and their runs: how often they ask for work, and how often they say that they live."""
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
@@ -77,6 +79,22 @@ def suffix() -> str:
 def deployment(flow: str) -> str:
     """The full name of a flow's deployment where this process runs: train/train-name."""
     return f"{flow}/{flow}{suffix()}"
+
+
+def tag(end: str | None = None) -> str:
+    """The tag of this workspace's deployments and of the runs that they start."""
+    return f"curriculum{suffix() if end is None else end}"
+
+
+def flow_run() -> str | None:
+    """The id of the flow run that a worker started this process for."""
+    return os.environ.get("PREFECT__FLOW_RUN_ID")
+
+
+def team_api() -> str | None:
+    """$PREFECT_API_URL: the API of a server that others run. To be asked before `apply`, which names ours."""
+    given = os.environ.get("PREFECT_API_URL")
+    return given.rstrip("/") if given else None
 
 
 def is_shared() -> bool:
@@ -162,9 +180,13 @@ def served(workspace: Path, port: int) -> dict[str, str]:
         "PREFECT_SERVER_API_PORT": str(port),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origin,
         "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(pages_folder(workspace)),
-        "PREFECT_WORKER_QUERY_SECONDS": "2",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        **WORKING,
     }
+
+
+def joined(workspace: Path, api: str) -> dict[str, str]:
+    """Prefect for workers and deployments on a team's server."""
+    return {**quiet(workspace), "PREFECT_API_URL": api, **WORKING}
 
 
 def unseen(workspace: Path, port: int) -> dict[str, str]:

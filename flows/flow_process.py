@@ -1,0 +1,60 @@
+"""The process of a flow run: it ends with the worker that started it, and says when it has ended."""
+
+import contextlib
+import ctypes
+import os
+import runpy
+import signal
+from collections.abc import Iterator
+
+from flows import settings
+
+ENDED = "curriculum.flow-run.ended"
+"""The event that a process sends last, after all of its heartbeats."""
+_PR_SET_PDEATHSIG = 1
+_INIT = 1
+
+
+def main() -> None:
+    """Be Prefect's engine, under our two promises."""
+    end_with_parent(signal.SIGTERM)
+    with _last_words():
+        runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Be signalled when the parent is gone, however it went; at once, where it is gone already.
+
+    Without a worker nobody could cancel a run any more or tell the server how it ended.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() == _INIT:
+        os.kill(os.getpid(), number)
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[None]:
+    """Send the event when the block ends; who waits for heartbeats then stops waiting.
+
+    A run that waits for an approval ends its process, and a heartbeat that comes late must not start the
+    wait anew.
+    """
+    # Prefect reads its settings when it is imported; the parent may die before that.
+    from prefect.events import emit_event
+
+    try:
+        yield
+    finally:
+        tag = {
+            "prefect.resource.id": f"prefect.tag.{settings.tag()}",
+            "prefect.resource.role": "tag",
+        }
+        emit_event(
+            event=ENDED,
+            resource={"prefect.resource.id": f"prefect.flow-run.{settings.flow_run()}"},
+            related=[tag],
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What `curriculum serve` runs: a server, workers, pages; each a process that is watched and ended."""

@@ -1,0 +1,146 @@
+"""Processes of ours: each in a group of its own, started again where it dies, gone when we are."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from flows import settings
+from schemas.errors import CurriculumError
+
+DEATHS = 5
+WINDOW_S = 600.0
+"""A child that dies so often within so long isn't started again."""
+_PR_SET_PDEATHSIG = 1
+
+
+class ServeError(CurriculumError):
+    """The server can't start, or didn't stay up."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Child:
+    """A command of this Python; the system ends it should we be killed without a word.
+
+    A group of its own keeps the terminal's Ctrl-C away from it: we end the children, in order.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    log: Path
+    grace_s: float = 10.0
+    """How long it may take to end before it is killed, with its group."""
+    with_us: signal.Signals = signal.SIGTERM
+    """What it gets when we are gone."""
+    process: "subprocess.Popen[bytes] | None" = None
+    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS))
+
+    def start(self) -> None:
+        """Start it; its output goes to its log, beside that of an earlier start."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.process is None and self.log.is_file():
+            self.log.replace(self.log.with_suffix(".before.log"))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *self.arguments],
+                env=settings.environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=dying_with_parent(self.with_us),
+            )
+
+    def died(self) -> int | None:
+        """Its exit code, where it has ended."""
+        assert self.process is not None, "it was never started"
+        return self.process.poll()
+
+    def may_start_again(self) -> bool:
+        """Whether it died seldom enough; asking counts as a death."""
+        now = time.monotonic()
+        self.deaths.append(now)
+        return len(self.deaths) < DEATHS or now - self.deaths[0] > WINDOW_S
+
+    def interrupt(self) -> None:
+        """Ask it to end; nothing happens where it has ended."""
+        assert self.process is not None, "it was never started"
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> None:
+        """It and all of its group are gone on return."""
+        if self.process is None:
+            return
+        self.interrupt()
+        told: set[int] = set()
+        self.await_end(lambda: told.update(self._tell_own(told)))
+
+    def await_end(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait for the end of its group, and kill what is left of it when its time is over."""
+        assert self.process is not None, "it was never started"
+        deadline = time.monotonic() + self.grace_s
+        while self._group_lives() and time.monotonic() < deadline:
+            meanwhile()
+            time.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _group_lives(self) -> bool:
+        assert self.process is not None
+        self.process.poll()
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def _tell_own(self, told: set[int]) -> set[int]:
+        """End the processes that it started itself and waits for; a worker's are flow runs."""
+        assert self.process is not None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            fresh = [
+                each for each in psutil.Process(self.process.pid).children() if each.pid not in told
+            ]
+            for each in fresh:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.terminate()
+            return {each.pid for each in fresh}
+        return set()
+
+    def require_alive(self) -> None:
+        """Raises: ServeError where it has ended."""
+        if (code := self.died()) is not None:
+            raise self.fault(f"exit code {code}")
+
+    def fault(self, found: str) -> ServeError:
+        """An error with its last words."""
+        last = self.log.read_text(errors="replace").strip().splitlines()[-3:]
+        cause = " / ".join(line.strip() for line in last) or "it said nothing"
+        return ServeError(self.name, found, cause=cause, cure=f"Its log is {self.log}")
+
+
+def end_all(children: Sequence[Child]) -> None:
+    """End all of them; all are asked before any is waited for."""
+    for each in children:
+        if each.process is not None:
+            each.interrupt()
+    for each in children:
+        each.end()
+
+
+def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
+    """What a child does first, so that the system signals it when its parent's thread is gone."""
+    # Looked up before the fork: afterwards another thread's lock may be held for ever.
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, number)

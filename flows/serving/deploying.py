@@ -1,0 +1,76 @@
+"""The deployments as `serve` sees them: made by a process of their own, again when a choice is added."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows import settings
+from flows.serving.children import ServeError, dying_with_parent
+
+FOLDERS = ("diets", "corpora", "phases")
+"""Of a workspace; what lies in them is chosen from in the forms."""
+PATIENCE_S = 180.0
+
+State = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(kw_only=True, slots=True)
+class Choices:
+    """The files that forms choose from, and whether they changed since they were last looked at."""
+
+    workspace: Path
+    deployed: State = ()
+    seen: State = ()
+
+    def settled(self) -> bool:
+        """Whether they changed and then stayed as they are for the time between two calls."""
+        before, self.seen = self.seen, self._look()
+        if self.seen == self.deployed or self.seen != before:
+            return False
+        self.deployed = self.seen
+        return True
+
+    def take(self) -> None:
+        """Remember them as they are: the deployments that are made next know them."""
+        self.seen = self.deployed = self._look()
+
+    def _look(self) -> State:
+        files = (
+            file for folder in FOLDERS for file in sorted((self.workspace / folder).glob("*.y*ml"))
+        )
+        stats = ((str(file), file.stat()) for file in files)
+        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+
+
+def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
+    """Make or renew the deployments; the end of their names.
+
+    Raises:
+        ServeError: with the last words of the process, whose output is in the log.
+    """
+    log = settings.prefect_folder(workspace) / "deployments.log"
+    flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
+    with log.open("wb") as errors:
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.deployments", *flags],
+            env=settings.environment({}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            timeout=PATIENCE_S,
+            text=True,
+            check=False,
+            preexec_fn=dying_with_parent(),
+        )
+    if done.returncode == 0:
+        return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
+    last = log.read_text(errors="replace").strip().splitlines()[-1:]
+    raise ServeError(
+        "deployments",
+        f"exit code {done.returncode}",
+        cause="".join(last) or "it said nothing",
+        cure=f"Its log is {log}",
+    )
