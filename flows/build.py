@@ -6,7 +6,7 @@ from curriculum.build import Built
 from flows import doors, tracking
 from flows.course import Course
 from flows.lines import yield_lines, yield_words
-from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
+from flows.parameters import ALL_PHASES, Changes, ChangesOfBuild, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
 
@@ -24,7 +24,7 @@ def build_phase(plan: Course, phase: str) -> Built:
 def build(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
+    changes: ChangesOfBuild = Changes(),  # noqa: B008 - frozen
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
     plan = start(specialist, changes)

@@ -45,6 +45,8 @@ class Order:
     token_budget: str | None = None
     max_repetition: float | None = None
     seed: int | None = None
+    branch: str | None = None
+    """Under which mixtures and runs stand, instead of the diet's."""
     max_commits: int | None = None
     versions_per_path: int | None = None
     row_length: int | None = None
@@ -151,6 +153,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
         token_budget=order.token_budget,
         max_repetition=order.max_repetition,
         seed=order.seed,
+        branch=order.branch,
     )
     diet = load_diet(order.specialist, overrides, order.home)
     specs = load_phases(diet.phases_file, order.home)

@@ -8,7 +8,7 @@ from flows import doors, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.lines import mixture_lines, mixture_words
-from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Phase, Specialist
+from flows.parameters import ALL_PHASES, Changes, ChangesOfMix, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
 
@@ -26,7 +26,7 @@ def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
 def mix(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
+    changes: ChangesOfMix = Changes(),  # noqa: B008 - frozen
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
     plan = start(specialist, changes)

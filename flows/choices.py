@@ -1,0 +1,68 @@
+"""What there is to choose from in a form: names of the workspace and of the package."""
+
+import contextlib
+import importlib.util
+from collections.abc import Iterable
+from typing import get_args
+
+from flows import settings
+from schemas.errors import CurriculumError
+from schemas.job import WriterName
+
+ALL_PHASES = "all"
+
+
+def specialists() -> tuple[str, ...]:
+    """The diets of the workspace and of the package."""
+    from curriculum.diets.load import diet_names
+
+    return diet_names(settings.home())
+
+
+def phases() -> tuple[str, ...]:
+    """All, then every phase of every phases file, in the order of the curriculum."""
+    from curriculum.diets.load import phase_names
+
+    names = [ALL_PHASES]
+    for file in phases_files():
+        # A file with a fault must not take the others' names away; who uses it is told.
+        with contextlib.suppress(CurriculumError):
+            names += phase_names(file, settings.home())
+    return _distinct(names)
+
+
+def phases_files() -> tuple[str, ...]:
+    """The phases files of the workspace and of the package."""
+    from curriculum.diets.load import phases_files as files
+
+    return files(settings.home())
+
+
+def corpora() -> tuple[str, ...]:
+    """The corpora of the workspace and of the package."""
+    from curriculum.corpus.load import corpus_names
+
+    return tuple(corpus_names(settings.home()))
+
+
+def models() -> tuple[str, ...]:
+    """The presets of models, from the smallest."""
+    from curriculum.model.presets import PRESETS
+
+    return tuple(PRESETS)
+
+
+def writers() -> tuple[str, ...]:
+    """Where metrics can go beside the run's own, of what is installed: each, and all together."""
+    names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]
+    return _distinct([*names, ",".join(names)] if names else [])
+
+
+def branches() -> tuple[str, ...]:
+    """The branches under which the workspace holds mixtures or runs."""
+    found = settings.home().glob("*/specialist=*/branch=*")
+    return _distinct(sorted(each.name.partition("=")[2] for each in found))
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
