@@ -31,6 +31,8 @@ from schemas.manifest import (
 from schemas.text import Strict
 
 WORKSPACE_NAME = "workspace.json"
+_DRAFT = ".draft"
+"""How the names of files end that aren't whole yet; a killed writer may leave one."""
 PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
@@ -244,29 +246,34 @@ class Store:
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
-        draft = file.with_suffix(f".{os.getpid()}.draft")
-        draft.write_text("".join(f"{line}\n" for line in lines))
-        draft.replace(file)
+        _write_whole(file, "".join(f"{line}\n" for line in lines))
         return file
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """Hold a name against other processes; the system lets go of it when the holder dies."""
         self.open()
-        folder = self.root / ".locks"
-        folder.mkdir(exist_ok=True)
-        with filelock.FileLock(folder / f"{name}.lock"):
+        with self._locked(name):
             yield
 
     def open(self) -> None:
         """Make the workspace, if it isn't one yet: before the first write, so that a mistake leaves none."""
         self.root.mkdir(parents=True, exist_ok=True)
         file = self.root / WORKSPACE_NAME
-        if not file.is_file():
-            draft = file.with_suffix(f".{os.getpid()}.draft")
-            who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
-            draft.write_text(who.model_dump_json(indent=1))
-            draft.replace(file)
+        if file.is_file():
+            return
+        with self._locked(WORKSPACE_NAME):
+            # Of several that begin at once the first says who it is.
+            if not file.is_file():
+                who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
+                _write_whole(file, who.model_dump_json(indent=1))
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        folder = self.root / ".locks"
+        folder.mkdir(exist_ok=True)
+        with filelock.FileLock(folder / f"{name}.lock"):
+            yield
 
     def _make(self, missing: list[Recipe], make: Callable[[Sequence[Draft]], None]) -> set[str]:
         with contextlib.ExitStack() as held:
@@ -329,10 +336,11 @@ class Store:
 
 
 def _manifest(draft: Draft, *, content: str = "") -> Manifest:
+    within = [path.relative_to(draft.path) for path in draft.path.rglob("*") if path.is_file()]
     names = sorted(
-        path.relative_to(draft.path).as_posix()
-        for path in draft.path.rglob("*")
-        if path.is_file() and path.name != MANIFEST_NAME
+        path.as_posix()
+        for path in within
+        if path.name != MANIFEST_NAME and not any(part.endswith(_DRAFT) for part in path.parts)
     )
     files = tuple(
         FileRecord(
@@ -380,11 +388,16 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
     """Flush the files, then let the manifest appear in one rename."""
     for record in manifest.files:
         _sync(folder / record.name)
-    draft = folder / f"{MANIFEST_NAME}.draft"
-    draft.write_text(manifest.model_dump_json(indent=1))
+    _write_whole(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """Let a file appear, or change, in one rename; after a loss of power it is the old or the new one."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}{_DRAFT}")
+    draft.write_text(text)
     _sync(draft)
-    draft.replace(folder / MANIFEST_NAME)
-    _sync(folder)
+    draft.replace(file)
+    _sync(file.parent)
 
 
 def _sync(path: Path) -> None:

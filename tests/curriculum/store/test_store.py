@@ -210,6 +210,77 @@ def test_same_key_with_other_content_is_an_error(tmp_path: Path) -> None:
         Store(tmp_path).produce([recipe()], race)
 
 
+def test_what_a_killed_writer_left_of_a_run_is_no_part_of_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    folder = tmp_path / recipe(stage="runs").directory / "attempt=1"
+    (folder / "checkpoints" / ".step=3.draft").mkdir(parents=True)
+    for left in (
+        ".manifest.json.7.draft",
+        "manifest.json.draft",
+        "checkpoints/.step=3.draft/model",
+    ):
+        (folder / left).write_text("half")
+    (folder / "report.json").write_text("{}")
+    closed = store.publish_run(folder, recipe(stage="runs"), {})
+    assert [record.name for record in closed.manifest.files] == ["report.json"]
+    store.verify(store.load(folder))
+
+
+def test_a_killed_close_of_a_run_leaves_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    folder = tmp_path / recipe(stage="runs").directory
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text("{}")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.publish_run(folder, recipe(stage="runs"), {})
+    assert store.find(recipe(stage="runs")) is None
+    store.publish_run(folder, recipe(stage="runs"), {})
+    found = store.find(recipe(stage="runs"))
+    assert found is not None
+    store.verify(found)
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_killed_mark_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    first, second = store.produce([recipe(1), recipe(2)], write)
+    file = store.mark("runs-templates", [first])
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.mark("runs-templates", [second])
+    assert file.read_text() == f"{first.path.relative_to(tmp_path)}\n"
+    assert [each.key for each in garbage(store)] == [second.key]
+
+
+def _who_is_it(root: str, queue: "multiprocessing.Queue[str]") -> None:
+    store = Store(Path(root))
+    store.open()
+    queue.put(store.workspace().uuid)
+
+
+def test_of_several_that_begin_a_workspace_at_once_all_see_the_same_one(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    arguments = (str(tmp_path / "fresh"), queue)
+    processes = [context.Process(target=_who_is_it, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    seen = {queue.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join()
+    assert len(seen) == 1
+
+
 def test_explain_follows_the_inputs_that_differ(tmp_path: Path) -> None:
     store = Store(tmp_path)
     old = store.produce([recipe(1)], write)[0]
