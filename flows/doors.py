@@ -2,8 +2,10 @@
 
 import math
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -14,6 +16,8 @@ from curriculum.mix import mix
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Recipe
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.launch import Launch, unheard
+from curriculum.train.slots import Slots
 from curriculum.train.writers import chosen
 from flows import settings
 from flows.continuing import continued, left_out_before
@@ -22,30 +26,40 @@ from flows.leaving_out import OPTION
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
-from schemas.job import Evaluation
+from schemas.job import Evaluation, Job
 from schemas.progress import Progress, Watch
 
+if TYPE_CHECKING:
+    from curriculum.train.job import Machine
+
 TRAINED_TOKENIZER = "corpus"
+UNKNOWN = 0
+"""The revision of a planned run of which only its plan and what it goes on from are known."""
 
 
 def build_phase(course: Course, phase: str, watch: Watch) -> Built:
     """The rows of a phase's servings, and all that they are made of."""
-    wanted = _data_sets(course.phase(phase))
-    built = build(
+    built = build_phases(course, [phase], watch)
+    if not course.store.dry:
+        length = f"-{course.order.row_length}" if course.order.row_length else ""
+        name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
+        course.store.mark(name, built.artefacts())
+    return built
+
+
+def build_phases(course: Course, phases: Sequence[str], watch: Watch) -> Built:
+    """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
+    wanted = [each for phase in phases for each in _data_sets(course.phase(phase))]
+    return build(
         course.store,
         course.corpus,
-        wanted,
+        list(dict.fromkeys(wanted)),
         anchor_length=_smallest(course.specs),
         tokenizing=tokenizing_of(course.diet),
         configure=course.order.configure,
         workers=workers_of(course),
         watch=watch,
     )
-    if not course.store.dry:
-        length = f"-{course.order.row_length}" if course.order.row_length else ""
-        name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
-        course.store.mark(name, built.artefacts())
-    return built
 
 
 def tokenizing_of(diet: Diet) -> Tokenizing:
@@ -117,8 +131,11 @@ def train_phase(
     *,
     new_attempt: bool,
     watch: Watch,
+    tell: Callable[[str], None] = unheard,
 ) -> Artefact:
     """The closed run of a phase, from the end of the phase before; its directory holds report.json.
+
+    `tell` hears the lines of its log.
 
     Raises:
         JobError: where the phase before has no run yet, training failed, or it was told to stop.
@@ -126,8 +143,9 @@ def train_phase(
     resolved = course.phase(phase)
     previous = None if course.goes_on_in(resolved) else _previous(course, resolved)
     if course.store.dry and (mixture.planned or (previous and previous.planned)):
-        return _planned_run(course, resolved, mixture)
-    run = _train(course, resolved, built, mixture, previous, again=new_attempt, watch=watch)
+        return _planned_run(course, resolved, mixture, previous)
+    launch = _launch(course, watch, tell)
+    run = _train(course, resolved, built, mixture, previous, again=new_attempt, launch=launch)
     course.keep("runs", resolved, run)
     return run
 
@@ -140,12 +158,51 @@ def _train(
     previous: Artefact | None,
     *,
     again: bool,
-    watch: Watch,
+    launch: Launch,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
-    from curriculum.train.job import Ingredients, Machine, make_job
-    from curriculum.train.recipe import finished
+    from curriculum.train.job import Machine
+    from curriculum.train.recipe import finished, run_recipe
     from curriculum.train.run import train
+
+    machine = Machine.here(
+        course.order.processes, recompute=course.order.recompute, slots=settings.gpu_slots()
+    )
+    store, job = course.store, job_of(course, resolved, built, mixture, previous, machine)
+    if store.dry:
+        there = None if again else finished(store, job)
+        return there or _planned(course, resolved, run_recipe(job))
+    launch.watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
+    run = train(store, job, again=again, launch=launch)
+    if run.artefact is None:
+        raise JobError(
+            f"phase {resolved.name}",
+            run.report.stopped,
+            cause=run.report.reason,
+            cure="The same command goes on from its last checkpoint",
+        )
+    launch.watch(
+        Progress(
+            stage="train", item=resolved.name, done=run.report.steps, total=job.steps, unit="steps"
+        )
+    )
+    return run.artefact
+
+
+def job_of(
+    course: Course,
+    resolved: ResolvedPhase,
+    built: Built,
+    mixture: Artefact,
+    previous: Artefact | None,
+    machine: "Machine",
+) -> Job:
+    """The job of a phase, from the end of the `previous` run or the middle of the one it goes on in.
+
+    Raises:
+        JobError: for a plan without one whole step, another tokenizer, or structure that would go.
+    """
+    from curriculum.train.job import Ingredients, make_job
 
     store, middle = course.store, course.goes_on_in(resolved)
     if middle and middle.job.tokenizer.key != built.tokenizer.key:
@@ -155,7 +212,7 @@ def _train(
             cause=f"the run was trained with another one, {middle.job.tokenizer.key[:KEY_DIGITS]}",
             cure="Keep corpus and tokenizer of the diet, or begin anew",
         )
-    job = make_job(
+    return make_job(
         course.diet,
         resolved.name,
         course.specs[_spec_name(course, resolved)],
@@ -168,26 +225,19 @@ def _train(
             middle=middle.checkpoint if middle else None,
         ),
         evaluations=_evaluations(course, resolved, built),
-        machine=Machine.here(course.order.processes, recompute=course.order.recompute),
+        machine=machine,
         overrides=dict(course.overrides),
     ).model_copy(update={"writers": chosen(course.order.log), "gpu_price": settings.gpu_price()})
-    if store.dry:
-        return finished(store, job) or _planned_run(course, resolved, mixture)
-    watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
-    run = train(store, job, again=again)
-    if run.artefact is None:
-        raise JobError(
-            f"phase {resolved.name}",
-            run.report.stopped,
-            cause=run.report.reason,
-            cure="The same command goes on from its last checkpoint",
-        )
-    watch(
-        Progress(
-            stage="train", item=resolved.name, done=run.report.steps, total=job.steps, unit="steps"
-        )
+
+
+def _launch(course: Course, watch: Watch, tell: Callable[[str], None]) -> Launch:
+    """Where a job of this machine trains, and who hears of it."""
+    return Launch(
+        slots=Slots(settings.slots_folder(course.store.root), settings.gpu_slots()),
+        watch=watch,
+        tell=tell,
+        sbatch=settings.sbatch_options(),
     )
-    return run.artefact
 
 
 def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
@@ -232,14 +282,22 @@ def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:
     return run
 
 
-def _planned_run(course: Course, phase: ResolvedPhase, mixture: Artefact) -> Artefact:
+def _planned_run(
+    course: Course, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
+) -> Artefact:
+    """A run of which only this is known yet: what it would read and go on from isn't made."""
     branch = [("branch", course.diet.branch)] if course.diet.branch else []
+    inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
     recipe = Recipe(
         stage="runs",
         labels=(("specialist", course.diet.specialist), *branch, ("phase", phase.name)),
-        revision=0,
-        inputs=(mixture.as_input("plan"),),
+        revision=UNKNOWN,
+        inputs=tuple(inputs),
     )
+    return _planned(course, phase, recipe)
+
+
+def _planned(course: Course, phase: ResolvedPhase, recipe: Recipe) -> Artefact:
     run = course.store.produce([recipe], lambda _: None)[0]
     course.keep("runs", phase, run)
     return run

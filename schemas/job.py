@@ -278,6 +278,13 @@ class RunState(Strict):
     boot_id: str
 
 
+class SlotState(RunState):
+    """Who holds a slot, or waits for one: the process that launches the job, and what it trains."""
+
+    run: str
+    """The run's directory, whole: workspaces may share slots."""
+
+
 METRICS_SCHEMA = pa.schema(
     [
         required("step", pa.int64()),

@@ -14,6 +14,8 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from curriculum.train.distributed import Place
 
 PR_SET_PDEATHSIG = 1
+GRACE_SECONDS = 10.0
+"""For the step in progress, when the parent is gone; then this process ends, and its group."""
 
 
 def main() -> int:
@@ -29,6 +33,8 @@ def main() -> int:
     arguments = _arguments()
     if arguments.parent is not None:
         _end_with(arguments.parent)
+    if arguments.slot is not None:
+        _see_the_gpus_of(arguments.slot)
     asked_to_stop = _listen()
     # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -117,7 +123,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--parent", type=int, help="pid of the process whose end also ends this one"
     )
-    for name, kind in (("--rank", int), ("--of", int), ("--meet", str)):
+    for name, kind in (("--rank", int), ("--of", int), ("--meet", str), ("--slot", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -128,6 +134,33 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this job, is gone")
+    threading.Thread(target=_outlive_not, args=(parent,), daemon=True).start()
+
+
+def _outlive_not(parent: int) -> None:
+    """End even a process that hangs in a call; the signal alone would never be heeded."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _see_the_gpus_of(slot: str) -> None:
+    """Of several slots on a machine each sees its share of the GPUs; `slot` is 0/2 for the first of two."""
+    from curriculum.train.slots import share_of
+
+    number, _, of = slot.partition("/")
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    devices = (
+        sorted(there, key=int) if given is None else [each for each in given.split(",") if each]
+    )
+    if int(of) > 1 and devices:
+        share = share_of(int(number), int(of), len(devices))
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices[each] for each in share)
 
 
 def _listen() -> list[int]:

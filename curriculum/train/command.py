@@ -77,7 +77,9 @@ def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
 
     _say(f"starting {shlex.join(words)}")
     try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=end_with_us)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, preexec_fn=end_with_us, close_fds=False
+        )
     except OSError as failed:
         raise JobError(
             words[0],

@@ -16,7 +16,7 @@ from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
-CHECKPOINTS, METRICS = "checkpoints", "metrics"
+CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
 
 
 def read_job(path: Path) -> Job:
@@ -53,13 +53,8 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
     Raises:
         JobError: while another process trains it, naming that process.
     """
-    folder = store.root / ".locks"
-    folder.mkdir(exist_ok=True)
-    lock = filelock.FileLock(folder / f"{job.run_key}-{job.attempt}.train.lock", timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        raise _owned(directory) from None
+    lock = _claim(store, job)
+    _acquire(lock, directory / STATE, directory)
     try:
         for draft in directory.rglob(".*.draft"):
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
@@ -68,6 +63,36 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
         yield
     finally:
         (directory / STATE).unlink(missing_ok=True)
+        (directory / HEARTBEAT).unlink(missing_ok=True)
+        lock.release()
+
+
+def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
+    """Let a run pass that no process trains now.
+
+    Raises:
+        JobError: naming the process that does.
+    """
+    lock = _claim(store, job)
+    _acquire(lock, directory / STATE, directory)
+    lock.release()
+
+
+@contextlib.contextmanager
+def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
+    """Be the only one to launch a run, whatever the attempt, from before it waits for a slot.
+
+    Raises:
+        JobError: while another process launches it, naming that process.
+    """
+    name = _locks(store) / f"{job.run_key}.launch"
+    lock, owner = filelock.FileLock(f"{name}.lock", timeout=0), Path(f"{name}.json")
+    _acquire(lock, owner, folder)
+    try:
+        write_text(owner, this_process().model_dump_json(indent=1))
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
         lock.release()
 
 
@@ -100,10 +125,24 @@ def is_alive(state: RunState) -> bool:
     return same_machine and process_started(state.pid) == state.process_started
 
 
-def _owned(directory: Path) -> JobError:
-    file = directory / STATE
-    owner = RunState.model_validate_json(file.read_text()) if file.is_file() else None
-    who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-    return JobError(
-        str(directory), who, cause="it trains this run now", cure="Wait for it, or end it first"
-    )
+def _locks(store: Store) -> Path:
+    folder = store.root / ".locks"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
+    return filelock.FileLock(_locks(store) / f"{job.run_key}-{job.attempt}.train.lock", timeout=0)
+
+
+def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        there = RunState.model_validate_json(owner.read_text()) if owner.is_file() else None
+        raise JobError(
+            str(directory),
+            f"process {there.pid} on {there.host}" if there else "another process",
+            cause="it trains this run now",
+            cure="Wait for it, or end it first",
+        ) from None

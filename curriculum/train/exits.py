@@ -1,5 +1,48 @@
-"""Exit codes of a training process."""
+"""Exit codes of a training process: what its launcher makes of them."""
+
+from schemas.errors import (
+    CurriculumError,
+    JobError,
+    JobKilledError,
+    JobMemoryError,
+    NotFiniteError,
+)
+from schemas.job import Failure
 
 FAILED = 1
+NOT_FINITE = 65
+KILLED = 69
+"""One of several processes, or another trainer's command, was killed."""
+MEMORY = 71
 CANCELLED = 75
 """Asked to stop; a checkpoint stands, and the same command goes on."""
+
+_KINDS: dict[int, type[JobError]] = {
+    NOT_FINITE: NotFiniteError,
+    KILLED: JobKilledError,
+    MEMORY: JobMemoryError,
+}
+_FAILURES: dict[type[JobError], Failure] = {
+    NotFiniteError: "not_finite",
+    JobKilledError: "killed",
+    JobMemoryError: "memory",
+}
+
+
+def kind_of(code: int) -> type[JobError]:
+    """The error that an exit code stands for; negative codes are signals.
+
+    >>> kind_of(71).__name__, kind_of(-9).__name__, kind_of(1).__name__
+    ('JobMemoryError', 'JobKilledError', 'JobError')
+    """
+    return JobKilledError if code < 0 else _KINDS.get(code, JobError)
+
+
+def code_of(failed: CurriculumError) -> int:
+    """The exit code that says which kind of error ended a process."""
+    return next((code for code, kind in _KINDS.items() if isinstance(failed, kind)), FAILED)
+
+
+def failure_of(kind: type[CurriculumError]) -> Failure:
+    """What a report calls the kind of an error."""
+    return next((name for each, name in _FAILURES.items() if issubclass(kind, each)), "other")

@@ -39,6 +39,7 @@ from curriculum.train.disk import write_text
 from curriculum.train.evaluate import HeldOut, read_token_bytes
 from curriculum.train.exits import CANCELLED, FAILED
 from curriculum.train.gate import gate_bits, opens
+from curriculum.train.heartbeat import Heart
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.loop import Outcome
 from curriculum.train.metrics import Learnt, Metrics, StepMetrics
@@ -65,6 +66,7 @@ class ForeignRun:
         self.rows = PlannedRows.of(job, workspace)
         self._token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self._metrics: Metrics | None = None
+        self._heart = Heart(job, directory)
         self._began = time.perf_counter()
 
     @property
@@ -127,6 +129,7 @@ class ForeignRun:
             device=torch.device(self.job.device),
         )
         metrics.record(row, steps=self.job.steps)
+        self._heart.step(self.state, positions=counts.positions, seconds=seconds)
         self._began = time.perf_counter()
 
     def evaluate(self, nll: Callable[[Batch], Tensor]) -> tuple[Figure, ...]:

@@ -69,14 +69,14 @@ class Machine:
     recompute: bool = False
 
     @staticmethod
-    def here(processes: int | None = None, *, recompute: bool = False) -> "Machine":
-        """All GPUs with flex where there are any, else all of the CPU with documents."""
+    def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
+        """A slot's share of the GPUs with flex where there are any, else all of the CPU with documents."""
         # torch takes seconds to import, and a job that is only looked at names its machine.
         import torch
 
         gpu = torch.cuda.is_available()
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        processes = processes or (torch.cuda.device_count() if gpu else 1)
+        processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
         return Machine(
             device="cuda" if gpu else "cpu",
             backend="flex" if gpu else "documents",

@@ -14,6 +14,7 @@ from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.evaluate import Cancelled, Evaluator, read_token_bytes
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.gate import gate_bits, opens
+from curriculum.train.heartbeat import Heart
 from curriculum.train.learner import new_learner
 from curriculum.train.loader import Batch, PlannedRows, steps_of
 from curriculum.train.metrics import Learnt, Metrics, StepMetrics, say
@@ -77,6 +78,7 @@ class _Loop:
         self.saver = Saver(checkpoints, self.learner, last)
         self.state = self._open(workspace)
         self.metrics = self._metrics(directory) if ranks.leads else None
+        self.heart = Heart(job, directory)
         self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self.evaluator = Evaluator(
             learner=self.learner,
@@ -207,6 +209,7 @@ class _Loop:
             ),
         )
         self.metrics.record(row, steps=self.job.steps)
+        self.heart.step(self.state, positions=counts.positions, seconds=seconds)
 
     def _save(self, *, portable: bool = False) -> None:
         if self.metrics is not None:

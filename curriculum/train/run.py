@@ -1,24 +1,17 @@
 """The parent's side: open or continue a run, start its process, publish what it leaves."""
 
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Artefact, Store
-from curriculum.train.directory import JOB, LOG, read_job, read_report
+from curriculum.train.directory import JOB, launching, read_job, read_report
 from curriculum.train.disk import write_text
-from curriculum.train.exits import CANCELLED
+from curriculum.train.launch import Launch, launched
 from curriculum.train.recipe import attempts, finished, run_recipe
-from schemas.errors import JobError
 from schemas.job import Job, Report
 
-GRACE_SECONDS = 12.0
-"""For the step in progress and its checkpoint; then the process group is killed, and the last
-checkpoint before it is what stays."""
-_LOG_LINES = 12
+AT_ONCE = Launch()
+"""Without waiting for a slot, and nobody hears of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,64 +24,42 @@ class Run:
     """None while it can go on: it was cancelled."""
 
 
-def train(store: Store, job: Job, *, again: bool = False) -> Run:
+def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ONCE) -> Run:
     """The finished run of a job: found, or continued, or made.
 
     `again` asks for a new attempt where a finished one stands; an open attempt is always continued,
     with the job that was frozen in it.
 
     Raises:
-        JobError: where the training process failed, with the end of its log.
+        JobError: where another process trains it, or training failed: of the kind that ended it, with the
+            end of its log.
     """
     folder = store.place(run_recipe(job))
-    there = finished(store, job)
-    newest = attempts(folder)[-1:]
-    is_closed = there is not None and newest == [there.path]
-    if there is not None and is_closed and not again:
-        return Run(directory=there.path, report=read_report(there.path), artefact=there)
-    number = len(attempts(folder)) + (not newest or is_closed)
-    directory = folder / f"attempt={number}"
-    frozen = freeze(directory, job.model_copy(update={"attempt": number}))
-    report = launch(directory / JOB)
-    if report.stopped == "cancelled":
-        return Run(directory=directory, report=report, artefact=None)
-    last = (store.root / report.checkpoint).relative_to(directory).as_posix()
-    artefact = store.publish_run(
-        directory, run_recipe(frozen), report.model_dump(mode="json"), content=f"{last}/"
-    )
+    if not again and (there := _closed(store, job)) is not None:
+        return there
+    with launching(store, job, folder):
+        there = _closed(store, job)
+        if there is not None and not again:
+            return there
+        number = len(attempts(folder)) + (not attempts(folder) or there is not None)
+        directory = folder / f"attempt={number}"
+        frozen = freeze(directory, job.model_copy(update={"attempt": number}))
+        report = launched(store, directory / JOB, launch)
+        if report.stopped == "cancelled":
+            return Run(directory=directory, report=report, artefact=None)
+        last = (store.root / report.checkpoint).relative_to(directory).as_posix()
+        artefact = store.publish_run(
+            directory, run_recipe(frozen), report.model_dump(mode="json"), content=f"{last}/"
+        )
     return Run(directory=directory, report=report, artefact=artefact)
 
 
-def launch(job: Path) -> Report:
-    """Train in a process of its own, in a group of its own; its output goes to train.log beside the job.
-
-    It starts as many more as the job has processes. An interrupt lets the step in progress end in a
-    checkpoint, and is raised again.
-
-    Raises:
-        JobError: for any exit but 0 and 75 (cancelled), with the last lines of the log.
-    """
-    command = [sys.executable, "-m", "curriculum.train", str(job), "--parent", str(os.getpid())]
-    with (job.parent / LOG).open("ab") as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait()
-        finally:
-            _end(process)
-    if code not in (0, CANCELLED):
-        raise JobError(
-            str(job),
-            f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
-            cause=f"training ended with:\n{_last_lines(job.parent / LOG)}\n",
-            cure="Mend the cause and give the same command: it goes on from the last checkpoint",
-        )
-    return read_report(job.parent)
+def _closed(store: Store, job: Job) -> Run | None:
+    """The newest attempt, where it is finished."""
+    there = finished(store, job)
+    if there is None or attempts(store.place(run_recipe(job)))[-1] != there.path:
+        return None
+    return Run(directory=there.path, report=read_report(there.path), artefact=there)
 
 
 def freeze(directory: Path, job: Job) -> Job:
@@ -112,18 +83,3 @@ def freeze(directory: Path, job: Job) -> Job:
         directory.mkdir(parents=True, exist_ok=True)
         write_text(file, frozen.model_dump_json(indent=1))
     return read_job(file)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let a process that still runs finish its step; kill what is left of its group."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
-def _last_lines(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])

@@ -38,7 +38,10 @@ def start_ranks(
             ["--rank", str(rank), "--of", str(processes), "--meet", meet]
             for rank in range(processes)
         ]
-        ranks = [subprocess.Popen([*command, *each], env=environment) for each in places]
+        # What is inherited here is inherited there: the slot is taken as long as a rank lives.
+        ranks = [
+            subprocess.Popen([*command, *each], env=environment, close_fds=False) for each in places
+        ]
         try:
             _until_the_end(ranks, asked_to_stop)
         finally:

@@ -17,14 +17,16 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from curriculum.store import Store
 from curriculum.train.checkpoint import read_spec
 from curriculum.train.command import words_of
 from curriculum.train.directory import read_job
 from curriculum.train.foreign import open_run
+from curriculum.train.launch import Launch, launched
 from curriculum.train.left import require_whole_run
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze, launch, train
+from curriculum.train.run import freeze, train
 from schemas.diet import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef
@@ -137,7 +139,7 @@ def stop_and_go_on(directory: Path) -> None:
     report = json.loads((directory / "report.json").read_text())
     assert report["stopped"] == "cancelled"
     assert 2 <= report["steps"] < 14
-    finished = launch(directory / "job.json")
+    finished = launched(Store.containing(directory), directory / "job.json", Launch())
     assert (finished.stopped, finished.steps) == ("budget", 14)
 
 

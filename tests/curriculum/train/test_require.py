@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.train.launch import Launch, launched
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.recipe import run_recipe
 from curriculum.train.require import require_fitting
-from curriculum.train.run import freeze, launch
+from curriculum.train.run import freeze
 from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job
 from schemas.structure import STRUCTURE_COLUMNS
@@ -218,6 +219,6 @@ def test_a_job_that_does_not_fit_ends_before_its_first_step(world: Any) -> None:
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     freeze(directory, job)
     with pytest.raises(JobError, match=r"JobError: steps: 16; they take 64 slots"):
-        launch(directory / "job.json")
+        launched(world.store, directory / "job.json", Launch())
     assert not list(directory.rglob("*.safetensors"))
     assert '"stopped": "failed"' in (directory / "report.json").read_text()

@@ -15,9 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from curriculum.train.directory import claimed, is_alive, process_started, this_process
+from curriculum.train.launch import Launch, launched
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze, launch, train
+from curriculum.train.run import freeze, train
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 
@@ -127,25 +128,16 @@ def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
     assert not (directory / "manifest.json").exists()
 
 
-def test_an_interrupt_ends_the_process_in_a_checkpoint(
-    world: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any) -> None:
     directory = open_run(world, world.job(steps=14, micro_positions=256, checkpoint_every=100))
-    started: list[subprocess.Popen[bytes]] = []
-    wait = subprocess.Popen.wait
 
-    def interrupted(process: Any, timeout: float | None = None) -> int:
-        if timeout is None and not started:
-            started.append(process)
-            while "step 2/" not in (directory / "train.log").read_text():
-                time.sleep(0.005)
+    def interrupt(line: str) -> None:
+        if line.startswith("step 2/"):
             raise KeyboardInterrupt
-        return wait(process, timeout)
 
-    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        launch(directory / "job.json")
-    assert started[0].returncode == 75
+        launched(world.store, directory / "job.json", Launch(tell=interrupt))
+    assert '"stopped": "cancelled"' in (directory / "report.json").read_text()
     assert list((directory / "checkpoints").glob("step=*/manifest.json"))
 
 

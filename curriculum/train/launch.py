@@ -1,0 +1,191 @@
+"""A job as a process of its own: started, watched, ended, and what its end means."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.store import Store
+from curriculum.train.directory import (
+    HEARTBEAT,
+    LOG,
+    REPORT,
+    read_job,
+    read_report,
+    require_unclaimed,
+)
+from curriculum.train.exits import CANCELLED, KILLED, MEMORY, NOT_FINITE, kind_of
+from curriculum.train.follow import Follower
+from curriculum.train.orphans import MARK, end_all, processes_of
+from curriculum.train.slots import Slot, Slots
+from schemas.errors import JobError
+from schemas.job import Job, Report
+from schemas.progress import Progress, Watch, unwatched
+
+GRACE_SECONDS = 10.0
+"""For the step in progress and its checkpoint; then all processes of the job are killed, and the last
+checkpoint before is what stays."""
+POLL_SECONDS = 0.2
+_LOG_LINES = 12
+_CURES = {
+    NOT_FINITE: "Its last line says which rows it was, and what to do",
+    MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
+    KILLED: "The same command goes on from the last checkpoint. Where nobody killed it the machine's "
+    "memory was full: see dmesg",
+}
+
+
+def unheard(_: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """Where a job trains, and who hears how it goes."""
+
+    slots: Slots | None = None
+    """In which it waits for its turn; None: it doesn't wait."""
+    watch: Watch = unwatched
+    """Steps done, as the job says so."""
+    tell: Callable[[str], None] = unheard
+    """The lines of train.log as they come."""
+    stalled: Callable[[str], None] = unheard
+    """That no step was done for long; once, until the next step."""
+    sbatch: str | None = None
+    """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
+
+
+def launched(store: Store, path: Path, how: Launch) -> Report:
+    """Train the job in a file, in processes of a group of their own whose output goes to train.log beside it.
+
+    What an earlier launcher that was killed left running is ended first. An interrupt lets the step in
+    progress end in a checkpoint, and is raised again.
+
+    Raises:
+        JobKilledError: where its process was killed.
+        JobMemoryError, NotFiniteError: where it says so.
+        JobError: for any other exit but 0 and 75 (cancelled), with the last lines of the log; and where
+            somebody else trains it.
+    """
+    job, directory = read_job(path), path.absolute().parent
+    _end_orphans(directory, how.tell)
+    require_unclaimed(store, job, directory)
+    for stale in (REPORT, HEARTBEAT):
+        (directory / stale).unlink(missing_ok=True)
+    with _slot(job, directory, how) as slot:
+        code = _ended(job, directory, how, slot)
+    return outcome(job, directory, code)
+
+
+def outcome(job: Job, directory: Path, code: int) -> Report:
+    """The report of a job that ended with an exit code.
+
+    Raises:
+        JobError: of the kind that the code says, where it is neither 0 nor 75.
+    """
+    if code in (0, CANCELLED) and (directory / REPORT).is_file():
+        return read_report(directory)
+    kind = kind_of(code)
+    raise kind(
+        str(directory),
+        f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}",
+        cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
+        cure=_CURES.get(
+            KILLED if code < 0 else code,
+            "Mend the cause and give the same command: it goes on from the last checkpoint",
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
+    if how.slots is None:
+        yield None
+        return
+
+    def say(words: str) -> None:
+        how.tell(words)
+        how.watch(
+            Progress(
+                stage="train", item=job.phase, done=0, total=job.steps, unit="steps", note=words
+            )
+        )
+
+    with how.slots.taken(str(directory.resolve()), say) as slot:
+        yield slot
+
+
+def _ended(job: Job, directory: Path, how: Launch, slot: Slot | None) -> int:
+    """The exit code of the job's process; negative for a signal."""
+    command = [sys.executable, "-m", "curriculum.train", str(directory / "job.json")]
+    command += ["--parent", str(os.getpid())]
+    if slot is not None:
+        command += ["--slot", f"{slot.number}/{slot.of}"]
+    follower = Follower(job, directory, how.watch, how.tell, how.stalled)
+    with (directory / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ.copy(), MARK: str(directory.resolve())},
+            pass_fds=() if slot is None else (slot.lock,),
+        )
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+            follower.look()
+    finally:
+        _end(process, directory)
+    follower.look()
+    return process.returncode
+
+
+def _end(process: "subprocess.Popen[bytes]", directory: Path) -> None:
+    """Let a process that still runs finish its step; of what it started, nothing outlives it for long."""
+    grace = GRACE_SECONDS
+    try:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(grace)
+            grace = 0.0
+    except subprocess.TimeoutExpired:
+        grace = 0.0
+    except BaseException:
+        # Interrupted again: at once, then.
+        _kill(process, directory)
+        raise
+    _kill(process, directory, grace if process.returncode else 0.0)
+
+
+def _kill(process: "subprocess.Popen[bytes]", directory: Path, grace: float = 0.0) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    end_all(directory, grace)
+
+
+def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
+    """End what an earlier launcher left running; its death told them to stop."""
+    if not (left := processes_of(directory)):
+        return
+    listed = ", ".join(map(str, left))
+    say(f"waits for processes {listed} to end, which a launcher that is gone left behind")
+    if left := end_all(directory, GRACE_SECONDS):
+        raise JobError(
+            str(directory),
+            f"process {left[0]}",
+            cause="it trains this run, was left behind by a launcher that is gone, and can't be killed",
+            cure="See what it waits for (a disk, a GPU), or start the machine anew",
+        )
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
