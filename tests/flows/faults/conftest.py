@@ -46,7 +46,7 @@ ROLES = {
     "trainer": "curriculum.train",
     "server": "prefect\0server\0start",
     "worker": "prefect\0worker\0start",
-    "flow": "prefect.flow_engine",
+    "flow": "flows.flow_process",
     "serve": "flows.cli\0serve",
     "command": "flows.cli",
 }
@@ -76,9 +76,14 @@ class Course:
             file.write_text(DIET)
         return file
 
+    @property
+    def python(self) -> tuple[str, ...]:
+        """The command line's program."""
+        return (sys.executable, "-m", "flows.cli")
+
     def command(self) -> list[str]:
         """The command line that makes all of it."""
-        words = [sys.executable, "-m", "flows.cli", *self.words, str(self.diet), *READ_LITTLE]
+        words = [*self.python, *self.words, str(self.diet), *READ_LITTLE]
         return [*words, "--home", str(self.home)]
 
     def start(self, command: Sequence[str] | None = None) -> "subprocess.Popen[bytes]":
