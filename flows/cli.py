@@ -14,7 +14,9 @@ from typer.core import TyperGroup
 
 from flows import settings
 from flows.options import (
+    DryRun,
     Explain,
+    FromPhase,
     Home,
     Json,
     OnlyPhase,
@@ -26,7 +28,7 @@ from flows.options import (
     Workers,
     ordering,
 )
-from schemas.errors import CurriculumError
+from schemas.errors import CurriculumError, DietError
 
 if TYPE_CHECKING:
     from flows.course import Order
@@ -85,11 +87,19 @@ def init(
 @app.command(rich_help_panel=WORK)
 @ordering
 def build(
-    order: "Order", phase: OnlyPhase = None, explain: Explain = False, sample: Sample = None
+    order: "Order",
+    phase: OnlyPhase = None,
+    dry_run: DryRun = False,
+    explain: Explain = False,
+    sample: Sample = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    from flows import work
+    from flows import forecast, work
 
+    if dry_run:
+        forecast.forecasted(order, phase, until="build")
+    if dry_run and not explain:
+        return
     if sample is None:
         work.build(order, phase, dry=explain)
     else:
@@ -98,40 +108,65 @@ def build(
 
 @app.command(rich_help_panel=WORK)
 @ordering
-def mix(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+def mix(
+    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    from flows import work
+    from flows import forecast, work
 
-    work.mix(order, phase, dry=explain)
+    if dry_run:
+        forecast.forecasted(order, phase, until="mix")
+    if explain or not dry_run:
+        work.mix(order, phase, dry=explain)
 
 
 @app.command(rich_help_panel=WORK)
 @ordering
-def train(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+def train(
+    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+) -> None:
     """Build, mix and train what isn't trained yet, without Prefect.
 
     Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
     """
-    from flows import work
+    from flows import forecast, work
 
-    if not work.train(order, phase, dry=explain):
+    if dry_run:
+        forecast.forecasted(order, phase, until="train")
+    if explain:
+        work.train(order, phase, dry=True)
+    elif not dry_run and not work.train(order, phase, dry=False):
         raise typer.Exit(CLOSED)
 
 
 @app.command(rich_help_panel=WORK)
 @ordering
-def run(order: "Order", phase: OnlyPhase = None, explain: Explain = False) -> None:
+def run(
+    order: "Order",
+    phase: OnlyPhase = None,
+    from_phase: FromPhase = None,
+    dry_run: DryRun = False,
+    explain: Explain = False,
+) -> None:
     """Take a specialist through its curriculum, as a Prefect flow in this process.
 
     Without --phase what is done is kept. With it that phase is trained anew, from where the phase before
-    it ended. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
+    it ended; with --from-phase those after it follow, each anew where what it goes on from has other
+    weights. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
     isn't open, or where somebody's approval is asked for.
     """
-    from flows import work
+    from flows import forecast, work
 
+    if phase is not None and from_phase is not None:
+        raise DietError(
+            "--from-phase", from_phase, cause="--phase is given too", cure="Give one of the two"
+        )
+    named, onwards = from_phase or phase, from_phase is not None
+    if dry_run:
+        forecast.forecasted(order, named, until="train", anew=named, onwards=onwards)
     if explain:
-        work.train(order, phase, dry=True)
-    elif not work.run(order, phase):
+        work.explain_run(order, named, onwards=onwards)
+    elif not dry_run and not work.run(order, named, onwards=onwards):
         raise typer.Exit(CLOSED)
 
 
@@ -233,11 +268,17 @@ def diet_diff(
 
 
 @app.command(rich_help_panel=LOOK)
-def status(home: Home = None, as_json: Json = False) -> None:
-    """What the workspace holds, how far each specialist is, and what is stale."""
+def status(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also runs that others have taken the place of.")
+    ] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """What the workspace holds, how each phase of each specialist stands, and why."""
     from flows import status as state
 
-    state.status(settings.home(home), as_json=as_json)
+    state.status(settings.home(home), as_json=as_json, everything=everything)
 
 
 @app.command(rich_help_panel=LOOK)

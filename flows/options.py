@@ -24,6 +24,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Make nothing; print what would be made, and why.")
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Make nothing; print what would run, on how many tokens, how long."
+    ),
+]
+FromPhase = Annotated[
+    str | None,
+    typer.Option(
+        "--from-phase", help="Train this phase anew, then those after it.", show_default=False
+    ),
+]
 OnlyPhase = Annotated[
     str | None,
     typer.Option("--phase", help="Only this phase; by default each in order.", show_default=False),

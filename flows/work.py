@@ -2,8 +2,9 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from curriculum.build.workers import Team
 from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.store import Artefact, Step, Store, explain
+from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings
 from flows.context_lines import context_lines, context_warnings, length_lines
@@ -26,25 +27,32 @@ from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
+from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
 
-def chosen(plan: Course, phase: str | None, skip: Callable[[str], None]) -> Iterator[str]:
+def chosen(
+    plan: Course, phase: str | None, skip: Callable[[str], None], *, onwards: bool = False
+) -> Iterator[str]:
     """The phases to go through: the one that was named, or all that this version can build.
 
-    A course that goes on in the middle of a phase begins with that one.
+    `onwards`: the one that was named, and all after it. A course that goes on in the middle of a phase
+    begins with that one.
 
     Raises:
         DietError: for a phase that the diet hasn't, or a named one that can't be built.
     """
     if phase is not None:
         _require_same(plan, phase)
-        yield plan.phase(phase).name
-        return
-    first = plan.middle.job.phase if plan.middle else plan.phases[0].name
+        first = plan.phase(phase).name
+        if not onwards:
+            yield first
+            return
+    else:
+        first = plan.middle.job.phase if plan.middle else plan.phases[0].name
     for each in itertools.dropwhile(lambda each: each.name != first, plan.phases):
         reasons = missing(each)
         if reasons:
@@ -160,7 +168,7 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
     plan = course(order, dry=dry)
     with _watching(dry=dry) as watch:
-        made = list(_train(plan, phase, watch))
+        made = list(_train(plan, chosen(plan, phase, warn), watch))
     _whence(plan, made)
     _account(plan.store, made)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
@@ -173,14 +181,25 @@ def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
     return nullcontext(unwatched) if dry else watching()
 
 
-def _train(plan: Course, phase: str | None, watch: Watch) -> Iterator[Artefact]:
+def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
+    """Say what `run` would make, and why: a phase that is named is trained anew."""
+    plan = course(order, dry=True)
+    names = chosen(plan, phase, warn, onwards=onwards)
+    made = list(_train(plan, names, unwatched, anew=phase))
+    _whence(plan, made)
+    _account(plan.store, made)
+
+
+def _train(
+    plan: Course, phases: Iterable[str], watch: Watch, *, anew: str | None = None
+) -> Iterator[Artefact]:
     """Every artefact on the way, the runs among them."""
-    for name in chosen(plan, phase, warn):
+    for name in phases:
         built = build_phase(plan, name, watch)
         yield from built.artefacts()
         mixture = mix_phase(plan, name, built, watch)
         yield mixture
-        run = train_phase(plan, name, built, mixture, new_attempt=False, watch=watch)
+        run = train_phase(plan, name, built, mixture, new_attempt=name == anew, watch=watch)
         yield run
         if not run.planned and not verdict(plan, name, run).is_open:
             return
@@ -202,9 +221,9 @@ def warn(line: str) -> None:
 
 def _account(store: Store, made: Sequence[Artefact]) -> None:
     """What was there and what was made, stage by stage; of a dry walk also why."""
-    distinct: dict[tuple[str, str], Artefact] = {}
+    distinct: dict[tuple[str, Path], Artefact] = {}
     for each in made:
-        distinct.setdefault((each.manifest.stage, each.key), each)
+        distinct.setdefault((each.manifest.stage, each.path), each)
     fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
     there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
     for stage in dict.fromkeys(stage for stage, _ in distinct):
@@ -216,22 +235,8 @@ def _account(store: Store, made: Sequence[Artefact]) -> None:
     if not fresh:
         out.print("Nothing to do: everything is there.")
     if store.dry:
-        _why(store, [step for step in store.steps if step.outcome == "planned"])
-
-
-def _why(store: Store, planned: Sequence[Step]) -> None:
-    """Of each artefact that would be made, what differs from the version before it."""
-    for step in {step.recipe.key: step for step in planned}.values():
-        explanation = explain(store, step.recipe)
-        note = "  first version" if explanation.first else ""
-        out.print(Text(explanation.shelf, "bold"), Text(note, MUTED))
-        for each in explanation.differences:
-            out.print(Text(f"  {each.name}: {_short(each.before)} → {_short(each.now)}", MUTED))
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+        for line in why_lines(store, [each for each in store.steps if each.outcome == "planned"]):
+            out.print(line, soft_wrap=True)
 
 
 def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:

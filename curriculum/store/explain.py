@@ -1,6 +1,6 @@
 """Why something is made again: what differs from the last version on the same shelf, as a tree."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
@@ -28,6 +28,17 @@ class Explanation:
     """Whether there is no earlier version to compare with."""
     differences: tuple[Difference, ...]
     because: tuple["Explanation", ...]
+
+    @property
+    def roots(self) -> "Iterator[tuple[str, Difference | None]]":
+        """The shelves on which it begins, each with what differs there; None for a first version."""
+        if self.first:
+            yield self.shelf, None
+        for difference in self.differences:
+            if not difference.name.startswith("input ") or not self.because:
+                yield self.shelf, difference
+        for cause in self.because:
+            yield from cause.roots
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """The tree as text, two spaces a level."""
@@ -95,9 +106,14 @@ def _version(record: InputRecord) -> str:
 
 
 def _flat(prefix: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    if isinstance(value, dict) and value:
-        for name, inner in value.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else name, inner)
+    inner: Iterable[tuple[object, JsonValue]] = ()
+    if isinstance(value, dict):
+        inner = value.items()
+    elif isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        inner = enumerate(value)
+    if value and inner:
+        for name, each in inner:
+            yield from _flat(f"{prefix}.{name}" if prefix else str(name), each)
     else:
         yield prefix, value
 

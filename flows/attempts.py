@@ -1,0 +1,118 @@
+"""How an attempt at a run stands that isn't finished: it trains, waits, failed or was interrupted."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from curriculum.store import Store
+from curriculum.train.directory import HEARTBEAT, REPORT, STATE, is_alive, this_process
+from curriculum.train.slots import Slots
+from flows import settings
+from flows.lines import count
+from flows.runs import Begun, checkpoints
+from schemas.job import Heartbeat, Report, RunState, SlotState
+
+State = Literal["running", "waiting", "failed", "interrupted"]
+SILENT_SECONDS = 600
+"""After which the state of another machine's run isn't believed any more."""
+GO_ON = "the same command goes on from there"
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """How an open attempt stands, and why."""
+
+    state: State
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """Who holds this machine's slots, and who waits for one, the first first."""
+
+    holders: tuple[SlotState, ...]
+    waiting: tuple[SlotState, ...]
+
+    @staticmethod
+    def of(store: Store) -> "Line":
+        """That of the slots that a workspace uses."""
+        slots = Slots(settings.slots_folder(store.root), settings.gpu_slots())
+        if not slots.folder.is_dir():
+            return Line(holders=(), waiting=())
+        holders = tuple(each for each in slots.holders() if each is not None)
+        return Line(holders=holders, waiting=tuple(slots.line()))
+
+    def words(self, run: Path) -> str | None:
+        """For whom a run waits; None if it doesn't."""
+        runs = [Path(each.run) for each in self.waiting]
+        if run not in runs:
+            return None
+        ahead = runs.index(run)
+        held = ", ".join(f"process {each.pid} with {_short(each.run)}" for each in self.holders)
+        behind = f", behind {ahead}" if ahead else ""
+        return f"for a GPU slot{behind}; held by {held or 'another process'}"
+
+
+def attempt(store: Store, begun: Begun, line: Line) -> Attempt:
+    """How an open attempt stands now."""
+    run = begun.path
+    if waits := line.words(run):
+        return Attempt(state="waiting", why=waits)
+    owner = _owner(store, begun)
+    if owner is not None and _lives(owner, run):
+        return Attempt(state="running", why=_progress(begun, owner))
+    report = _read(Report, run / REPORT)
+    if report is not None and report.stopped == "failed":
+        return Attempt(state="failed", why=report.reason)
+    step = max((number for number, _ in checkpoints(run)), default=0)
+    how = "cancelled" if report is not None and report.stopped == "cancelled" else "stopped"
+    where = (
+        f"{how} at step {step:,} of {begun.job.steps:,}" if step else f"{how} before a checkpoint"
+    )
+    return Attempt(state="interrupted", why=f"{where}; {GO_ON if step else 'it begins anew'}")
+
+
+def _owner(store: Store, begun: Begun) -> RunState | None:
+    """Who trains a run, or has begun to launch it."""
+    launcher = store.root / ".locks" / f"{begun.job.run_key}.launch.json"
+    return _read(RunState, begun.path / STATE) or _read(RunState, launcher)
+
+
+def _lives(owner: RunState, run: Path) -> bool:
+    """Whether an owner still runs; one of another machine does while its heart beats."""
+    if owner.host == this_process().host:
+        return is_alive(owner)
+    beat = run / HEARTBEAT
+    return beat.is_file() and time.time() - beat.stat().st_mtime < SILENT_SECONDS
+
+
+def _progress(begun: Begun, owner: RunState) -> str:
+    who = f"process {owner.pid} on {owner.host}"
+    beat = _read(Heartbeat, begun.path / HEARTBEAT)
+    if beat is None:
+        return f"begins; {who}"
+    bits = "" if beat.val_bpb is None else f", val_bpb {beat.val_bpb:.3f}"
+    speed = f"{count(beat.tokens_per_second)} tokens/s"
+    return f"step {beat.step:,} of {beat.steps:,}, {speed}{bits}; {who}"
+
+
+def _read(kind: type[Model], file: Path) -> Model | None:
+    """What a file says, if it is there and whole: its writer may be at it."""
+    try:
+        return kind.model_validate_json(file.read_text())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def _short(run: str) -> str:
+    """A run's directory as its specialist and phase.
+
+    >>> _short("/w/runs/specialist=fmt/branch=demo/phase=syntax/0a1b/attempt=1")
+    'fmt/demo/syntax'
+    """
+    labels = (part.partition("=") for part in Path(run).parts)
+    return "/".join(value for name, _, value in labels if name in ("specialist", "branch", "phase"))

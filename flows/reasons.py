@@ -1,0 +1,76 @@
+"""Why an artefact would be made again, in words: what differs from the version before it."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from curriculum.store import Difference, Explanation, Step, Store, explain, explain_all
+from curriculum.store.recipe import Recipe
+from flows.doors import UNKNOWN
+from flows.show import MUTED
+
+LONGEST = 60
+"""Characters of a value that is shown."""
+RUNS = "runs"
+
+
+def why(store: Store, recipe: Recipe) -> str:
+    """What it begins with, in a few words; with how much more there is.
+
+    >>> why(store, recipe)
+    'mixtures of syntax: servings.0.share: 0.6 → 0.5 (and 1 more)'
+    """
+    listed = list(dict.fromkeys(map(_root, explain(store, recipe).roots)))
+    if not listed:
+        return "it is made of other inputs"
+    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
+    return f"{listed[0]}{more}"
+
+
+def why_lines(store: Store, planned: Sequence[Step]) -> Iterator[Text]:
+    """Of each artefact that would be made, what differs; those that differ in the same way together."""
+    distinct = {step.recipe.key: step.recipe for step in planned}
+    grouped: dict[tuple[str, ...], list[Explanation]] = {}
+    explained = explain_all(store, list(distinct.values()))
+    for recipe, each in zip(distinct.values(), explained, strict=True):
+        lines = tuple(map(_line, _told(recipe, each)))
+        grouped.setdefault((recipe.stage, str(each.first), *lines), []).append(each)
+    for (stage, _, *said), alike in grouped.items():
+        title = alike[0].shelf if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
+        note = "  first version" if alike[0].first else ""
+        yield Text.assemble((title, "bold"), (note, MUTED))
+        yield from (Text(f"  {line}", MUTED) for line in said)
+
+
+def _told(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
+    """The differences that mean something: of some planned runs only the inputs are known."""
+    known = {f"input {each.name}" for each in recipe.inputs}
+    for each in explanation.differences:
+        if recipe.stage != RUNS or recipe.revision != UNKNOWN or each.name in known:
+            yield each
+
+
+def _root(root: tuple[str, Difference | None]) -> str:
+    shelf, difference = root
+    where = _place(shelf)
+    return f"{where}: there is none yet" if difference is None else f"{where}: {_line(difference)}"
+
+
+def _place(shelf: str) -> str:
+    """A shelf in words.
+
+    >>> _place("documents/family=v3_simple/repository=fmt")
+    'documents of v3_simple, fmt'
+    """
+    stage, *labels = shelf.split("/")
+    values = ", ".join(label.partition("=")[2] for label in labels)
+    return f"{stage} of {values}" if values else stage
+
+
+def _line(difference: Difference) -> str:
+    return f"{difference.name}: {_short(difference.before)} → {_short(difference.now)}"
+
+
+def _short(value: object) -> str:
+    text = "none" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,252 @@
+"""How each phase of a specialist stands, held against its diet, its corpus and its gates of today."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from curriculum.build import Built
+from curriculum.corpus.sources import only_looking
+from curriculum.diets.resolve import ResolvedPhase, missing
+from curriculum.store import Artefact, Store
+from curriculum.train.job import Machine
+from curriculum.train.recipe import finished, run_recipe
+from flows.attempts import Line, attempt
+from flows.course import Course
+from flows.doors import build_phases, job_of, mix_phase
+from flows.gates import verdict
+from flows.lines import report_of
+from flows.reasons import why
+from flows.recorded import Diets, Way, course_of, way_of
+from flows.runs import JOB, Begun, begun_in
+from schemas.errors import CurriculumError
+from schemas.job import Report
+from schemas.manifest import MANIFEST_NAME
+from schemas.progress import unwatched
+
+State = Literal[
+    "done", "running", "stale", "missing", "waiting", "failed", "interrupted", "holds", "earlier"
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A phase of a specialist, its newest attempt, and why it stands so."""
+
+    way: Way
+    phase: str
+    state: State
+    why: str
+    run: Path | None = None
+    key: str = ""
+    attempt: int | None = None
+    report: Report | None = None
+    """Of a finished run."""
+
+
+def standings(store: Store) -> Iterator[Standing]:
+    """Every phase of every specialist that has begun, in the order of its curriculum.
+
+    Nothing is made, cloned or fetched for it. `store` is a dry one.
+    """
+    assert store.dry
+    begun, diets, line = begun_in(store), Diets.of(store.root), Line.of(store)
+    current = _current(store)
+    ways = {(each.job.specialist, each.job.branch): None for each in begun}
+    ways |= {way_of(each): None for each in store.artefacts("mixtures")}
+    with only_looking():
+        for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
+            mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
+            runs = [run for run in current if way_of(run) == way]
+            yield from _Look.at(store, way, mine, runs, line).standings(diets)
+
+
+def earlier(store: Store) -> Iterator[Standing]:
+    """Finished runs that others have taken the place of, in the order in which they ended."""
+    current = {run.path for run in _current(store)}
+    runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created)
+    for run in runs:
+        if run.path not in current:
+            yield _finished(way_of(run), run, "earlier", "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Look:
+    """What there is of one specialist."""
+
+    store: Store
+    way: Way
+    begun: Sequence[Begun]
+    current: Mapping[str, Artefact]
+    """Finished runs by phase."""
+    open: Mapping[str, Begun]
+    """The newest attempt by phase, where it isn't finished and nothing finished is newer."""
+    line: Line
+    found: dict[str, Standing] = field(default_factory=dict)
+    """So far, by phase."""
+
+    @staticmethod
+    def at(
+        store: Store, way: Way, begun: Sequence[Begun], current: Sequence[Artefact], line: Line
+    ) -> "_Look":
+        by_phase = {run.manifest.labels["phase"]: run for run in current}
+        newest: dict[str, Begun] = {}
+        for each in sorted(begun, key=lambda each: _when(each.path / JOB)):
+            newest[each.job.phase] = each
+        return _Look(
+            store=store,
+            way=way,
+            begun=begun,
+            current=by_phase,
+            open={name: each for name, each in newest.items() if _is_open(each, by_phase)},
+            line=line,
+        )
+
+    def standings(self, diets: Diets) -> Iterator[Standing]:
+        """The phases of its diet; of a diet that can't be read what is known without it."""
+        try:
+            plan = course_of(self.store, self.way, self.begun, diets)
+            walk = _Walk.through(plan)
+        except CurriculumError as wrong:
+            yield from self._without_diet(wrong)
+            return
+        for phase in plan.phases:
+            standing = self._phase(plan, phase, walk)
+            self.found[phase.name] = standing
+            yield standing
+
+    def _phase(self, plan: Course, phase: ResolvedPhase, walk: "_Walk") -> Standing:
+        if phase.name in self.open:
+            return self._open(self.open[phase.name])
+        run = self.current.get(phase.name)
+        if run is None:
+            return self._not_there(plan, phase)
+        stale = walk.stale(phase, run, [self.found[each.name] for each in plan.before(phase)])
+        if stale is not None:
+            return _finished(self.way, run, "stale", stale)
+        gate = verdict(plan, phase.name, run)
+        if gate.is_open:
+            return _finished(self.way, run, "done", report_of(run).reason)
+        return _finished(self.way, run, "holds" if gate.kind == "holds" else "waiting", gate.why)
+
+    def _open(self, begun: Begun) -> Standing:
+        found = attempt(self.store, begun, self.line)
+        return Standing(
+            way=self.way,
+            phase=begun.job.phase,
+            state=found.state,
+            why=found.why,
+            run=begun.path,
+            key=begun.job.run_key,
+            attempt=begun.job.attempt,
+        )
+
+    def _not_there(self, plan: Course, phase: ResolvedPhase) -> Standing:
+        reasons = missing(phase)
+        ahead = [self.found[each.name] for each in plan.before(phase)] if not reasons else []
+        held = next((each for each in ahead if each.state != "done"), None)
+        state: State = "missing" if held is None else "waiting"
+        if reasons:
+            why = f"{reasons[0].value}; {reasons[0].cause}"
+        elif held is not None:
+            why = f"for {held.phase}, which {_verb(held.state)}"
+        else:
+            why = f"comes next: curriculum run {plan.order.specialist}"
+        return Standing(way=self.way, phase=phase.name, state=state, why=why)
+
+    def _without_diet(self, wrong: CurriculumError) -> Iterator[Standing]:
+        unsure = f"can't be held against its diet: {wrong}"
+        for begun in self.open.values():
+            yield self._open(begun)
+        for name, run in self.current.items():
+            if name not in self.open:
+                yield _finished(self.way, run, "done", unsure)
+        if not self.open and not self.current:
+            yield Standing(way=self.way, phase="", state="missing", why=unsure)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Walk:
+    """What a course would make of its phases now."""
+
+    plan: Course
+    built: Built
+
+    @staticmethod
+    def through(plan: Course) -> "_Walk":
+        names = [phase.name for phase in plan.phases if not missing(phase)]
+        return _Walk(plan=plan, built=build_phases(plan, names, unwatched))
+
+    def stale(self, phase: ResolvedPhase, run: Artefact, before: Sequence[Standing]) -> str | None:
+        """Why the current run of a phase isn't what its course would lead to; None where it is."""
+        plan = self.plan
+        mixture = mix_phase(plan, phase.name, self.built, unwatched)
+        last = None if plan.goes_on_in(phase) else next(iter(before[-1:]), None)
+        if last is not None and (last.report is None or last.state == "stale"):
+            return f"it goes on from {last.phase}, which {_verb(last.state)}"
+        if mixture.planned:
+            made_of = (each.recipe for each in reversed(plan.store.steps))
+            return why(plan.store, next(each for each in made_of if each.key == mixture.key))
+        previous = None if last is None else plan.current("runs", plan.phase(last.phase))
+        job = job_of(plan, phase, self.built, mixture, previous, _machine(run))
+        there = finished(plan.store, job)
+        if there is None:
+            return why(plan.store, run_recipe(job))
+        if there.path == run.path:
+            return None
+        return f"its diet leads to another finished run now, {there.path.parent.name}"
+
+
+def _machine(run: Artefact) -> Machine:
+    """The one that a run was made on: where it is looked at doesn't make it stale."""
+    job = Begun.at(run.path).job
+    return Machine(device=job.device, backend=job.backend, threads=job.threads)
+
+
+def _finished(way: Way, run: Artefact, state: State, why: str) -> Standing:
+    report = report_of(run)
+    return Standing(
+        way=way,
+        phase=report.phase,
+        state=state,
+        why=why,
+        run=run.path,
+        key=run.key,
+        attempt=report.attempt,
+        report=report,
+    )
+
+
+def _current(store: Store) -> list[Artefact]:
+    """The runs that stand, in the order in which they ended."""
+    files = (store.root / "current").glob("runs-*.txt")
+    lines = (line for file in files for line in file.read_text().splitlines())
+    there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
+    return sorted(map(store.load, there), key=lambda run: run.manifest.created)
+
+
+def _is_open(begun: Begun, current: Mapping[str, Artefact]) -> bool:
+    """Whether an attempt isn't finished, and was begun after the phase's finished run ended."""
+    if (begun.path / MANIFEST_NAME).is_file():
+        return False
+    run = current.get(begun.job.phase)
+    return run is None or _when(begun.path / JOB) > _when(run.path / MANIFEST_NAME)
+
+
+def _when(file: Path) -> int:
+    return file.stat().st_mtime_ns
+
+
+def _verb(state: State) -> str:
+    """A state in a subordinate clause.
+
+    >>> _verb("running"), _verb("failed"), _verb("stale")
+    ('is running', 'failed', 'is stale')
+    """
+    plain = {
+        "failed": "failed",
+        "holds": "holds",
+        "waiting": "waits",
+        "interrupted": "was interrupted",
+    }
+    return plain.get(state, f"is {state}")
