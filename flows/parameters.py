@@ -83,7 +83,7 @@ Phase = Annotated[
 Onwards = Annotated[
     bool,
     _said(
-        "And those after it",
+        "And the phases after it",
         "With one phase: train that one anew, then go on with those after it, each anew where what it "
         "goes on from has other weights.",
     ),
@@ -175,7 +175,14 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """What the form of each flow offers, where that isn't all."""
 
-_BOX = _said("Changes", inspect.getdoc(Changes) or "")
+_BOX = Field(
+    json_schema_extra={
+        "title": "Changes",
+        "description": inspect.getdoc(Changes),
+        # A form sends its defaults back, and null is no name of a dropdown.
+        "default": {},
+    }
+)
 ChangesOfBuild = Annotated[Changes, _Only(_FIELDS["build"]), _BOX]
 ChangesOfMix = Annotated[Changes, _Only(_FIELDS["mix"]), _BOX]
 ChangesOfRun = Annotated[Changes, _BOX]
