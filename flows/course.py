@@ -3,6 +3,7 @@
 The command line and the Prefect flows both come through here; nothing in it knows of Prefect.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,17 +146,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
         DietError, CorpusError, JobError: for a fault in diet, phases, corpus or names. Nothing is
             written then.
     """
-    overrides = DietOverrides(
-        phases_file=order.phases,
-        corpus=order.corpus,
-        model=order.model,
-        tokenizer=order.tokenizer,
-        token_budget=order.token_budget,
-        max_repetition=order.max_repetition,
-        seed=order.seed,
-        branch=order.branch,
-    )
-    diet = load_diet(order.specialist, overrides, order.home)
+    diet = load_diet(order.specialist, _overrides(order), order.home)
     specs = load_phases(diet.phases_file, order.home)
     phases = _at_length(resolve(diet, specs), order.row_length)
     preset(diet.model)
@@ -171,16 +162,51 @@ def course(order: Order, *, dry: bool = False) -> Course:
     _know_sources(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
     store = Store(order.home, dry=dry)
+    return assembled(
+        order,
+        store,
+        diet=diet,
+        specs=specs,
+        corpus=corpus,
+        middle=_middle(order, store, diet, phases),
+        without=leaving_out(order.without_rows, [each.name for each in corpus.repositories]),
+    )
+
+
+def assembled(
+    order: Order,
+    store: Store,
+    *,
+    diet: Diet,
+    specs: Phases,
+    corpus: CorpusSpec,
+    middle: Middle | None,
+    without: LeavingOut,
+) -> Course:
+    """The course over what an order's names were found to stand for; no file is read for it."""
     return Course(
         order=order,
         store=store,
-        middle=_middle(order, store, diet, phases),
-        without=leaving_out(order.without_rows, [each.name for each in corpus.repositories]),
+        middle=middle,
+        without=without,
         diet=diet,
         corpus=corpus,
-        phases=phases,
+        phases=_at_length(resolve(diet, specs), order.row_length),
         specs=specs,
-        overrides=tuple(sorted({**overrides.recorded, **_recorded(order)}.items())),
+        overrides=tuple(sorted({**_overrides(order).recorded, **_recorded(order)}.items())),
+    )
+
+
+def _overrides(order: Order) -> DietOverrides:
+    return DietOverrides(
+        phases_file=order.phases,
+        corpus=order.corpus,
+        model=order.model,
+        tokenizer=order.tokenizer,
+        token_budget=order.token_budget,
+        max_repetition=order.max_repetition,
+        seed=order.seed,
+        branch=order.branch,
     )
 
 
@@ -295,14 +321,30 @@ def _know_sources(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> None:
 
 
 def _recorded(order: Order) -> dict[str, str]:
-    """What beside the diet the order changes, for the job's record."""
+    """What beside the diet the order changes, for the job's record; files by their whole path."""
+    files = {
+        "diet": _file(order.specialist),
+        "phases_file": _file(order.phases),
+        "corpus": _file(order.corpus),
+        "tokenizer": _file(order.tokenizer),
+    }
     changed = {
-        "repositories": " ".join(order.repositories) or None,
+        "repositories": shlex.join(_whole(each) for each in order.repositories) or None,
         "max_commits": order.max_commits,
         "versions_per_path": order.versions_per_path,
         "row_length": order.row_length,
+        "configure": order.configure or None,
         "continue": order.continue_run,
         "at_step": order.at_step,
     }
-    said = {name: str(value) for name, value in changed.items() if value is not None}
+    said = {name: str(value) for name, value in (files | changed).items() if value is not None}
     return said | _going_back(order)
+
+
+def _file(given: str | None) -> str | None:
+    """The whole path of a file; None for a name."""
+    return _whole(given) if given and Path(given).is_file() else None
+
+
+def _whole(path: str) -> str:
+    return str(Path(path).absolute())

@@ -4,11 +4,12 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from curriculum.store import Artefact
+from flows import pools
 from flows.build import build_phase
-from flows.gates import verdict
 from flows.mix import mix_phase
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
 from flows.starting import chosen, start
+from flows.suspension import ended, passed
 from flows.train import train_phase
 from flows.work import outcome
 
@@ -21,16 +22,18 @@ def run(
     changes: ChangesOfRun = Changes(),  # noqa: B008 - frozen
 ) -> tuple[Artefact, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
-    logger = get_run_logger()
     plan = start(specialist, changes)
-    runs = []
+    runs, gate = [], None
     for each in chosen(plan, phase, onwards=onwards):
         built = build_phase(plan, each)
         mixture = mix_phase(plan, each, built)
-        runs.append(train_phase(plan, each, built, mixture, again=each == phase))
-        gate = verdict(plan, each, runs[-1])
+        if pools.here():
+            trained = pools.train_phase(plan, each, changes, again=each == phase)
+        else:
+            trained = train_phase(plan, each, built, mixture, again=each == phase)
+        runs.append(trained)
+        gate = passed(plan, each, trained)
         if not gate.is_open:
-            logger.warning(gate.why)
             break
-    logger.info(outcome(plan, phase, runs))
-    return tuple(runs)
+    get_run_logger().info(outcome(plan, phase, runs))
+    return ended(runs, gate)

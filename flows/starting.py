@@ -4,21 +4,29 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from prefect import runtime
 from prefect.logging import get_run_logger
 
-from flows import settings, work
-from flows.course import Course, Order, course
+from curriculum.store import Store
+from flows import orders, settings, work
+from flows.course import Course, Order
 from flows.parameters import ALL_PHASES, Changes
 from schemas.errors import CurriculumError, JobKilledError
 
 
 def start(specialist: str, changes: Changes) -> Course:
-    """The course of what a form asked for, in this machine's workspace.
+    """The course of what a form asked for, in this machine's workspace, as this flow run first saw it.
+
+    Training that another run asked for goes by that one's order.
 
     Raises:
         CurriculumError: for what the diet, the phases or the corpus can't give.
     """
-    return course(Order(specialist=specialist, home=settings.home(), **changes.model_dump()))
+    order = Order(specialist=specialist, home=settings.home(), **changes.model_dump())
+    parent = runtime.flow_run.parent_flow_run_id
+    if parent and orders.place_of(Store(order.home), parent).is_file():
+        return orders.thaw(Store(order.home), parent)
+    return orders.frozen_course(order, runtime.flow_run.id)
 
 
 def chosen(plan: Course, phase: str, *, onwards: bool = False) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """A flow run that waits for a person: it ends, and begins again when somebody says so."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import httpx
 from prefect.client.orchestration import get_client
@@ -9,9 +10,19 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
+from prefect.logging import get_run_logger
+from prefect.states import Completed
 from pydantic import Field, ValidationError
 
+from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
+from flows import approvals, pools
+from flows.course import Course
+from flows.gates import Verdict, verdict
+from flows.lines import report_of, run_words
+
 SUSPENDED = "Suspended"
+ENDS = {"holds": "Holds", "waits": "Waits", "cancelled": "Interrupted"}
 
 
 class Approval(RunInput):
@@ -19,6 +30,41 @@ class Approval(RunInput):
 
     who: str = Field(title="Who", description="Your name: it is kept with the run.", min_length=1)
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
+
+
+def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
+    """How the gate behind a phase stands, once somebody has approved it, where that can be waited for.
+
+    Only a flow run of a deployment can wait: it ends here, and begins anew when it is resumed.
+    """
+    gate = verdict(plan, phase, run)
+    if gate.kind == "waits" and pools.here():
+        said = suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
+        approvals.write(plan.store, run, who=said.who, comment=said.comment)
+        gate = verdict(plan, phase, run)
+    if not gate.is_open:
+        get_run_logger().warning(gate.why)
+    return gate
+
+
+def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
+    """How a walk through the phases ends: completed, under a name that says if it came to a closed gate.
+
+    It is a state, of which Prefect hands on what it holds.
+    """
+    if gate is None or gate.is_open:
+        return tuple(runs)
+    state = Completed(name=ENDS[gate.kind], message=gate.why, data=tuple(runs))
+    return cast("tuple[Artefact, ...]", state)
+
+
+def _question(run: Artefact) -> str:
+    report = report_of(run)
+    return (
+        f"**{report.phase}** of {report.specialist} is trained: {run_words(report)}. Its run is "
+        f"`{run.path.name}` of `{run.key[:KEY_DIGITS]}`. Resume approves it, and the next phase begins; "
+        "Cancel ends this run here."
+    )
 
 
 def suspended_until_approved(ticket: str, question: str) -> Approval:

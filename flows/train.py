@@ -5,7 +5,7 @@ from prefect.logging import get_run_logger
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import doors, tracking
+from flows import doors, pools, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.gates import verdict
@@ -42,6 +42,7 @@ def train(
         built = build_phase(plan, each)
         mixture = mix_phase(plan, each, built)
         runs.append(train_phase(plan, each, built, mixture, again=again and each == phase))
+        pools.leave(plan, runs[-1])
         gate = verdict(plan, each, runs[-1])
         if not gate.is_open:
             get_run_logger().warning(gate.why)

@@ -1,0 +1,105 @@
+"""Orders as they were when a flow run first began: orders/<flow run>.json.
+
+A run that is retried, or goes on after an approval, starts from the top; and its training is a flow run of
+its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from curriculum.corpus.domains import is_path
+from curriculum.store import Store
+from curriculum.train.disk import write_text
+from flows.continuing import Middle
+from flows.course import Course, Order, assembled, course
+from flows.leaving_out import LeavingOut
+from schemas.corpus import CorpusSpec
+from schemas.diet import Diet
+from schemas.errors import StoreError
+from schemas.phase import PhaseSpec
+from schemas.text import Strict
+
+FOLDER, DOMAINS = "orders", ".domains.yaml"
+
+
+class FrozenOrder(Strict):
+    """What the names of an order stood for."""
+
+    order: Order
+    diet: Diet
+    phases: dict[str, PhaseSpec]
+    """In the order of the curriculum."""
+    corpus: CorpusSpec
+    checkpoint: str | None
+    """Where in a run the course goes on, relative to the workspace."""
+    without: LeavingOut
+
+
+def frozen_course(order: Order, flow_run: str) -> Course:
+    """The course of an order as its flow run first saw it; the first to ask lays it down.
+
+    Raises:
+        CurriculumError: for a fault in what the names stand for, or a file that was changed by hand.
+    """
+    store = Store(order.home)
+    file = place_of(store, flow_run)
+    if not file.is_file():
+        freeze(course(order), flow_run)
+    return thaw(store, flow_run)
+
+
+def place_of(store: Store, flow_run: str) -> Path:
+    """The file of a flow run's order."""
+    return store.root / FOLDER / f"{flow_run}.json"
+
+
+def freeze(plan: Course, flow_run: str) -> None:
+    """Lay down what a flow run goes by."""
+    file = place_of(plan.store, flow_run)
+    plan.store.open()
+    file.parent.mkdir(exist_ok=True)
+    if is_path(plan.corpus.domains):
+        shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
+    middle = plan.middle.checkpoint.relative_to(plan.store.root) if plan.middle else None
+    said = FrozenOrder(
+        order=plan.order,
+        diet=plan.diet,
+        phases=dict(plan.specs),
+        corpus=plan.corpus,
+        checkpoint=middle.as_posix() if middle else None,
+        without=plan.without,
+    )
+    write_text(file, said.model_dump_json(indent=1))
+
+
+def thaw(store: Store, flow_run: str) -> Course:
+    """The course of a flow run's order; the workspace may have moved since.
+
+    Raises:
+        StoreError: for a file that isn't an order of this version.
+    """
+    file = place_of(store, flow_run)
+    try:
+        said = FrozenOrder.model_validate_json(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValidationError) as broken:
+        raise StoreError(
+            str(file),
+            str(broken).splitlines()[0],
+            cause="it is no order of this version",
+            cure="Start the run anew",
+        ) from None
+    middle = Middle.at(store.root / said.checkpoint) if said.checkpoint else None
+    domains = file.with_suffix(DOMAINS)
+    own = {"domains": str(domains)} if domains.is_file() else {}
+    return assembled(
+        replace(said.order, home=store.root),
+        store,
+        diet=said.diet,
+        specs=said.phases,
+        corpus=said.corpus.model_copy(update=own),
+        middle=middle,
+        without=said.without,
+    )

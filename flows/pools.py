@@ -1,0 +1,164 @@
+"""Training as a flow run of its own, in the pool whose slots are GPUs: they are taken as they are asked for.
+
+What one process lays down as the label `run` of its flow run, its parent reads there. A parent that begins
+again finds what it started: training that still goes on is waited for, training that is done isn't repeated.
+"""
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+import httpx
+from prefect import runtime, task
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.deployments import run_deployment
+from prefect.logging import get_run_logger
+from prefect.states import Cancelling
+
+from curriculum.store import Artefact
+from flows import settings, tracking
+from flows.course import Course
+from flows.lines import figure_lines, report_of, run_words
+from flows.parameters import Changes
+from flows.starting import worth_another_try
+from schemas.errors import JobError, JobKilledError
+
+TRAIN, RUN = "train", "run"
+POLL_S = 1.0
+
+
+def here() -> bool:
+    """Whether this flow run came from a deployment, so that there are pools."""
+    return runtime.deployment.id is not None
+
+
+def leave(plan: Course, run: Artefact) -> None:
+    """Let the parent know which run this flow run came to."""
+    if not here():
+        return
+    with get_client(sync_client=True) as client:
+        path = run.path.relative_to(plan.store.root).as_posix()
+        client.update_flow_run_labels(_me(), {RUN: path})
+
+
+@task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
+      retry_condition_fn=worth_another_try)  # fmt: skip
+def train_phase(plan: Course, phase: str, changes: Changes, *, again: bool) -> Artefact:
+    """The closed run of a phase, trained in the gpu pool; if that breaks down it is asked for again."""
+    try:
+        child = _child(plan, phase, changes, again=again)
+        ended = _ended(child.id, get_run_logger().info)
+    except BaseException:
+        cancel_with_us()
+        raise
+    run = _run_of(plan, phase, ended)
+    report = report_of(run)
+    tracking.show(f"val-bpb {phase}", run_words(report), figure_lines(report))
+    return run
+
+
+def cancel_with_us() -> None:
+    """Cancel the training that this flow run waits for, if it is being cancelled itself.
+
+    One that crashes lets it go on: it is found again by a retry.
+    """
+    with get_client(sync_client=True) as client:
+        state = client.read_flow_run(_me()).state
+        if state is None or not (state.is_cancelling() or state.is_cancelled()):
+            return
+        for child in _children(client):
+            if child.state is None or not child.state.is_final():
+                message = "The run that asked for it was cancelled."
+                client.set_flow_run_state(child.id, Cancelling(message=message))
+
+
+def _child(plan: Course, phase: str, changes: Changes, *, again: bool) -> FlowRun:
+    """The flow run that trains a phase for this one: what was started before, unless it broke down."""
+    with get_client(sync_client=True) as client:
+        before = [each for each in _children(client) if each.parameters.get("phase") == phase]
+    if before and _is_good(before[-1]):
+        get_run_logger().info(f"{phase} is trained by {before[-1].name}, which was started before")
+        return before[-1]
+    specialist = plan.order.specialist
+    started = run_deployment(
+        settings.deployment(TRAIN),
+        parameters={
+            "specialist": specialist,
+            "phase": phase,
+            "again": again,
+            "changes": changes.model_dump(mode="json", exclude_defaults=True),
+        },
+        flow_run_name=f"{TRAIN} {specialist} {phase}",
+        # An answer that got lost on its way doesn't start a second one.
+        idempotency_key=f"{_me()}-{phase}-{len(before)}",
+        timeout=0,
+    )
+    assert isinstance(started, FlowRun), "called inside an event loop"
+    return started
+
+
+def _is_good(child: FlowRun) -> bool:
+    """Whether a flow run is done or will be."""
+    return child.state is None or not child.state.is_final() or child.state.is_completed()
+
+
+def _children(client: SyncPrefectClient) -> list[FlowRun]:
+    """The trainings that this flow run asked for, in their order."""
+    return client.read_flow_runs(
+        flow_filter=FlowFilter(name=FlowFilterName(any_=[TRAIN])),
+        flow_run_filter=FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[_me()])
+        ),
+        sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+    )
+
+
+def _ended(child: UUID, tell: Callable[[str], None]) -> FlowRun:
+    """A flow run when it has ended; a server that is away for a while is waited for."""
+    told = ""
+    with get_client(sync_client=True) as client:
+        while True:
+            try:
+                run = client.read_flow_run(child)
+                word = (run.state and run.state.name) or "Scheduled"
+                if run.state and run.state.is_final():
+                    return run
+            except (httpx.TransportError, httpx.HTTPStatusError) as away:
+                if isinstance(away, httpx.HTTPStatusError) and not away.response.is_server_error:
+                    raise
+                word = "unknown: the server doesn't answer"
+            if word != told:
+                told = word
+                tell(f"{TRAIN} is {word}")
+            time.sleep(POLL_S)
+
+
+def _run_of(plan: Course, phase: str, ended: FlowRun) -> Artefact:
+    """What a flow run that has ended left.
+
+    Raises:
+        JobKilledError: for one that crashed.
+        JobError: for one that failed or was cancelled.
+    """
+    assert ended.state
+    if ended.state.is_completed():
+        return plan.store.load(plan.store.root / str(ended.labels[RUN]))
+    kind = JobKilledError if ended.state.is_crashed() else JobError
+    raise kind(
+        f"phase {phase}",
+        ended.state.name,
+        cause=ended.state.message or f"its flow run is {ended.name}",
+        cure="Retry goes on from its last checkpoint",
+    )
+
+
+def _me() -> UUID:
+    return UUID(runtime.flow_run.id)
