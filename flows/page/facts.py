@@ -1,0 +1,325 @@
+"""What the report tells, read of the workspace: manifests and reports, no Parquet."""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from pydantic import BaseModel
+
+from curriculum.corpus.skips import Unreadable
+from curriculum.diets.resolve import ResolvedPhase
+from curriculum.mix import report_of as mixture_report_of
+from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.directory import JOB
+from flows import approvals
+from flows.course import Course
+from flows.lines import report_of
+from flows.page.standing import Standing, attempts, report_in, standing
+from schemas.approval import Approval
+from schemas.job import Figure, Report
+from schemas.mixture import MixtureReport
+
+
+class _Packed(BaseModel):
+    rows: int
+    tokens: int
+
+
+class _Fitted(BaseModel):
+    documents: dict[str, int]
+    elided_bytes: int = 0
+
+
+class _RowsReport(BaseModel):
+    domains: dict[str, _Packed]
+    encode: _Fitted
+
+
+class _Changes(BaseModel):
+    read: int = 0
+    skipped: dict[str, int] = {}
+
+
+class _DocumentsReport(BaseModel):
+    documents: int
+    num_bytes: int = 0
+    left_out: dict[str, int] = {}
+    changes: _Changes = _Changes()
+
+
+class _Priced(BaseModel):
+    """The one field that is read of a job, so that jobs of earlier versions can be shown too."""
+
+    gpu_price: float | None = None
+
+
+class _SelectionReport(BaseModel):
+    documents: int
+    kept: int
+    val: int = 0
+    rejected: dict[str, int] = {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packed:
+    """A data set of training rows: how full they are, and what became of the documents, by outcome."""
+
+    family: str
+    title: str
+    rows: int
+    tokens: int
+    row_length: int
+    documents: dict[str, int]
+    elided_bytes: int
+    key: str
+
+    @property
+    def full(self) -> float:
+        """The yield: the share of positions that aren't padding."""
+        return self.tokens / (self.rows * self.row_length) if self.rows else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """An attempt at a phase that isn't its current run."""
+
+    number: int
+    key: str
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseFacts:
+    """All that is known of a phase."""
+
+    number: int
+    phase: ResolvedPhase
+    evaluation: str
+    """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
+    standing: Standing
+    run: str
+    """Path of the current run, relative to the workspace; empty where there is none."""
+    ended: str
+    """When; ISO 8601."""
+    report: Report | None
+    price: float | None
+    """Of an hour of one GPU, as the run's job has it."""
+    approval: Approval | None
+    mixture: MixtureReport | None
+    packed: tuple[Packed, ...]
+    earlier: tuple[Attempt, ...]
+
+    @property
+    def name(self) -> str:
+        """As the diet names it."""
+        return self.phase.name
+
+    @property
+    def spent(self) -> list[Report]:
+        """The reports of all its attempts."""
+        current = [self.report] if self.report else []
+        return [*current, *(each.report for each in self.earlier)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The documents of a family over all repositories."""
+
+    family: str
+    documents: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Losses:
+    """What was not made a document, by reason: lost data first, then choices."""
+
+    changes: int
+    lost: tuple[tuple[str, int], ...]
+    chosen: tuple[tuple[str, int], ...]
+    left_out: tuple[tuple[str, int], ...]
+    """Changes that a family makes no document of."""
+    rejected: tuple[tuple[str, int], ...]
+    """Documents that a selection doesn't keep."""
+    documents: int
+    kept: int
+    val: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What a report tells of a specialist."""
+
+    specialist: str
+    branch: str | None
+    why: str
+    workspace: str
+    corpus: str
+    model: str
+    tokenizer: str
+    token_budget: int
+    written: str
+    """When; ISO 8601."""
+    phases: tuple[PhaseFacts, ...]
+    sources: tuple[Source, ...]
+    losses: Losses
+
+
+def read(plan: Course) -> Facts:
+    """The facts of a specialist, as its workspace holds them now."""
+    diet = plan.diet
+    phases = tuple(_phases(plan))
+    built = list({each.key: each for each in _built(plan)}.values())
+    return Facts(
+        specialist=diet.specialist,
+        branch=diet.branch,
+        why=diet.why,
+        workspace=plan.store.workspace().name,
+        corpus=plan.corpus.name,
+        model=diet.model,
+        tokenizer=diet.tokenizer,
+        token_budget=diet.token_budget,
+        written=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        phases=phases,
+        sources=tuple(_sources(built)),
+        losses=_losses(built),
+    )
+
+
+def _phases(plan: Course) -> Iterator[PhaseFacts]:
+    before: Standing | None = None
+    for number, phase in enumerate(plan.phases, start=1):
+        before = standing(plan, phase, before=before)
+        yield _facts(plan, number, phase, before)
+
+
+def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) -> PhaseFacts:
+    run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
+    job = _Priced.model_validate_json((run.path / JOB).read_text()) if run else None
+    rows = {} if mixture is None else {each.key: each for each in _marked(plan, phase)}
+    return PhaseFacts(
+        number=number,
+        phase=phase,
+        evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
+        standing=stands,
+        run=run.path.relative_to(plan.store.root).as_posix() if run else "",
+        ended=run.manifest.created if run else "",
+        report=report_of(run) if run else None,
+        price=job.gpu_price if job else None,
+        approval=approvals.find(plan.store, run) if run else None,
+        mixture=mixture_report_of(mixture) if mixture else None,
+        packed=tuple(
+            _packed(rows[record.key])
+            for record in (mixture.manifest.inputs if mixture else ())
+            if record.key in rows
+        ),
+        earlier=tuple(_earlier(plan, phase, run)),
+    )
+
+
+def _earlier(plan: Course, phase: ResolvedPhase, run: Artefact | None) -> Iterator[Attempt]:
+    for folder in attempts(plan, phase):
+        report = report_in(folder)
+        if report is not None and (run is None or folder != run.path):
+            yield Attempt(number=report.attempt, key=folder.parent.name, report=report)
+
+
+def _packed(rows: Artefact) -> Packed:
+    labels, report = rows.manifest.labels, _RowsReport.model_validate(rows.manifest.report)
+    of = f" of {labels['base']}" if "base" in labels else ""
+    variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
+    return Packed(
+        family=labels["family"],
+        title=f"{labels['family']}{of} {labels['objective']} at {labels['row_length']}{variant}",
+        rows=sum(each.rows for each in report.domains.values()),
+        tokens=sum(each.tokens for each in report.domains.values()),
+        row_length=int(labels["row_length"]),
+        documents=report.encode.documents,
+        elided_bytes=report.encode.elided_bytes,
+        key=rows.key[:KEY_DIGITS],
+    )
+
+
+def _marked(plan: Course, phase: ResolvedPhase) -> Iterator[Artefact]:
+    """What the builds of a phase left last, of whatever corpus and row length."""
+    folder = plan.store.root / "current"
+    for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
+        for line in file.read_text().splitlines():
+            yield plan.store.load(plan.store.root / line)
+
+
+def _built(plan: Course) -> Iterator[Artefact]:
+    for phase in plan.phases:
+        yield from _marked(plan, phase)
+
+
+def _sources(built: Sequence[Artefact]) -> Iterator[Source]:
+    documents: dict[str, list[_DocumentsReport]] = {}
+    for each in built:
+        if each.manifest.stage == "documents":
+            labels = each.manifest.labels
+            of = f" of {labels['base']}" if "base" in labels else ""
+            report = _DocumentsReport.model_validate(each.manifest.report)
+            documents.setdefault(labels["family"] + of, []).append(report)
+    for family, reports in sorted(documents.items()):
+        yield Source(
+            family=family,
+            documents=sum(each.documents for each in reports),
+            num_bytes=sum(each.num_bytes for each in reports),
+        )
+
+
+def _selections(built: Sequence[Artefact]) -> list[Artefact]:
+    """Those that decide split and domain; of each there is another, which only says what is kept."""
+    found = [each for each in built if each.manifest.stage == "selections"]
+    return [each for each in found if "step" not in each.manifest.labels]
+
+
+def _losses(built: Sequence[Artefact]) -> Losses:
+    changes: dict[str, _Changes] = {}
+    left_out: Counter[str] = Counter()
+    for each in built:
+        if each.manifest.stage == "documents":
+            report = _DocumentsReport.model_validate(each.manifest.report)
+            left_out.update(report.left_out)
+            # All families of a repository read the same history.
+            changes.setdefault(each.manifest.labels.get("repository", ""), report.changes)
+    skipped: Counter[str] = Counter()
+    for read_ in changes.values():
+        skipped.update(read_.skipped)
+    rejected: Counter[str] = Counter()
+    selected = [
+        _SelectionReport.model_validate(each.manifest.report) for each in _selections(built)
+    ]
+    for selection in selected:
+        rejected.update(selection.rejected)
+    unreadable = get_args(Unreadable)
+    return Losses(
+        changes=sum(each.read for each in changes.values()),
+        lost=_most({name: n for name, n in skipped.items() if name in unreadable}),
+        chosen=_most({name: n for name, n in skipped.items() if name not in unreadable}),
+        left_out=_most(left_out),
+        rejected=_most(rejected),
+        documents=sum(each.documents for each in selected),
+        kept=sum(each.kept for each in selected),
+        val=sum(each.val for each in selected),
+    )
+
+
+def _most(counted: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple((name, number) for name, number in ranked if number)
+
+
+def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
+    """The weighted mean of an evaluation, by its phase; `anchor` for the anchor."""
+    return next((each for each in figures if (each.phase, each.family) == (phase, "*")), None)
+
+
+def place(root: Path, specialist: str, branch: str | None) -> Path:
+    """Where the report of a specialist lies."""
+    return root / "reports" / f"{'-'.join(filter(None, (specialist, branch)))}.html"
