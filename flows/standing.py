@@ -1,7 +1,7 @@
 """How each phase of a specialist stands, held against its diet, its corpus and its gates of today."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -61,6 +61,21 @@ def standings(store: Store) -> Iterator[Standing]:
             yield from _Look.at(store, way, mine, runs, line).standings(diets)
 
 
+def standings_of(plan: Course) -> tuple[Standing, ...]:
+    """Every phase of one course, held against what it was ordered as rather than against its diet of today.
+
+    Raises:
+        CurriculumError: where its corpus can't be looked at.
+    """
+    store, way = Store(plan.store.root, dry=True), (plan.diet.specialist, plan.diet.branch)
+    mine = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
+    runs = [run for run in _current(store) if way_of(run) == way]
+    look = _Look.at(store, way, mine, runs, Line.of(store))
+    dry = replace(plan, store=store, planned={})
+    with only_looking():
+        return tuple(look.phases(dry, _Walk.through(dry)))
+
+
 def earlier(store: Store) -> Iterator[Standing]:
     """Finished runs that others have taken the place of, in the order in which they ended."""
     current = {run.path for run in _current(store)}
@@ -110,6 +125,10 @@ class _Look:
         except CurriculumError as wrong:
             yield from self._without_diet(wrong)
             return
+        yield from self.phases(plan, walk)
+
+    def phases(self, plan: Course, walk: "_Walk") -> Iterator[Standing]:
+        """The phases of a course."""
         for phase in plan.phases:
             standing = self._phase(plan, phase, walk)
             self.found[phase.name] = standing
