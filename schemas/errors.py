@@ -7,6 +7,7 @@
     ├── TokenizerError   a tokenizer that cannot keep a promise
     ├── PackError        a document that cannot be fitted or packed
     ├── MixtureError     a diet that its rows cannot serve
+    ├── WorkerError      a process or a machine that builds
     ├── JobError         a training job
     │   ├── JobKilledError   its process was killed: another try goes on from its last checkpoint
     │   ├── JobMemoryError   it needs more memory than there is
@@ -65,6 +66,10 @@ class PackError(CurriculumError):
 
 class MixtureError(CurriculumError):
     """The rows cannot serve what the diet asks for."""
+
+
+class WorkerError(CurriculumError):
+    """A process or a machine that builds was lost, or isn't like the others."""
 
 
 class JobError(CurriculumError):

@@ -10,7 +10,9 @@
     tokens.py      a tokenizer, trained on the corpus or given; each document's ids once
     lessons.py     what an objective makes of a document
     rows.py        fitted, scored, packed, checked, published
-    workers.py     work cut by repository and by data set; the number of workers never changes a byte
+    workers.py     work cut by repository and by data set; who does it never changes a byte
+    processes.py   … on this machine
+    ray_workers.py … on the machines of a Ray cluster
 
 Each stage takes published artefacts and publishes one; what is there already is not made again. Graphs,
 indexes, structure and conversations are made only where rows of them are wanted.
@@ -38,13 +40,13 @@ from curriculum.build.rows import (
 )
 from curriculum.build.selection import kept_of, selection_of
 from curriculum.build.tokens import Tokenizing, tokenizer_of, tokens_of
-from curriculum.build.workers import Team
+from curriculum.build.workers import Shard, Spread, Team
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
 from schemas.progress import Watch, unwatched
 
-__all__ = ["Built", "RowSet", "Tokenizing", "Wanted", "build", "sample"]
+__all__ = ["Built", "RowSet", "Shard", "Spread", "Tokenizing", "Wanted", "build", "sample"]
 
 COMMITS_A_SAMPLE = 4
 """Commits that are read for each document of a sample: most have one."""
@@ -94,8 +96,13 @@ class Built:
             self.anchor,
         ]
 
+    @property
+    def missing(self) -> list[Artefact]:
+        """What is only planned: other shards' work, and what is made of it."""
+        return [each for each in self.artefacts() if each.planned]
 
-def build(
+
+def build(  # noqa: PLR0913 - who works is told apart from what is built
     store: Store,
     corpus: CorpusSpec,
     wanted: Sequence[Wanted],
@@ -104,24 +111,26 @@ def build(
     tokenizing: Tokenizing | None = None,
     configure: bool = False,
     workers: int = 1,
+    spread: Spread = Spread(),  # noqa: B008 - frozen
     watch: Watch = unwatched,
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
 
     `anchor_length` is the row length of the anchor: the curriculum's smallest. With `configure`, cmake
     makes the compilation databases that lack, which runs code of the repositories. A dry store answers
-    with what it would make.
+    with what it would make; a shard makes its share, and plans what others haven't made.
 
     Raises:
         CorpusError: for a pin that resolves to nothing, and where more than `max_skipped` of a
             repository or of conversations can't be read.
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
+        WorkerError: where a worker is killed again and again, or a cluster isn't there.
     """
     check_lessons(tokenizing or Tokenizing(), wanted)
     families = {each.flat_family for each in wanted} | {ANCHOR_FAMILY}
     if CHAT_FAMILY in families:
         require_conversations(corpus)
-    team = Team(store=store, workers=workers, watch=watch)
+    team = Team(store=store, workers=workers, watch=watch, spread=spread)
     files = documents_of(team, corpus)
     kept = kept_of(team, corpus, files)
     selection = selection_of(team, corpus, files, kept)

@@ -46,7 +46,9 @@ def indexes_of(team: Team, corpus: CorpusSpec, *, configure: bool = False) -> tu
     """
     made = []
     for done, each in enumerate(repositories(corpus), start=1):
-        made.append(_index(team, each, configure=configure))
+        made.append(
+            _index(replace(team, store=team.store_for(done - 1)), each, configure=configure)
+        )
         total = len(corpus.repositories)
         team.watch(Progress(stage="index", item=each.name, done=done, total=total, unit="tasks"))
     return tuple(made)

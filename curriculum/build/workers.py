@@ -1,17 +1,16 @@
-"""Tasks over processes: tree-sitter and Python hold the lock that threads would share."""
+"""Tasks over workers: processes of this machine, or a Ray cluster's; all of them, or one shard."""
 
-import contextlib
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import functools
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from curriculum.build import processes, ray_workers
 from curriculum.store import Artefact, Store
+from schemas.errors import DietError
 from schemas.progress import Progress, Watch
 
 Task = TypeVar("Task")
@@ -20,100 +19,120 @@ Make = Callable[[Store, Task], tuple[Artefact, ...]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """One of several builds that share the work without a word between them: every n-th task is its own."""
+
+    index: int
+    """From 0."""
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """The shard that a text names: i/n, from 1 on.
+
+        >>> Shard.parse("1/3")
+        Shard(index=0, number=3)
+
+        Raises:
+            DietError: for any other text.
+        """
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise DietError(
+                "--shard",
+                text,
+                cause="it isn't i/n with i from 1 to n",
+                cure="Of three shards the first is 1/3, the last 3/3",
+            )
+        return cls(index=int(found[1]) - 1, number=int(found[2]))
+
+    def owns(self, at: int) -> bool:
+        """Whether the task at an index is this shard's.
+
+        >>> [at for at in range(5) if Shard(index=1, number=3).owns(at)]
+        [1, 4]
+        """
+        return at % self.number == self.index
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """How a build goes past one process tree; by default it doesn't."""
+
+    ray: str | None = None
+    """The address of the Ray cluster whose workers make what is missing."""
+    at_once: int | None = None
+    """Tasks that the cluster is given at once; by default all that are missing."""
+    shard: Shard | None = None
+    """The part of each stage's tasks that is made; by default all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Team:
-    """Where artefacts go, how many processes make them, and who is told."""
+    """Where artefacts go, how many processes make them, who else does, and who is told."""
 
     store: Store
     workers: int
     watch: Watch
+    spread: Spread = Spread()
 
     def each(
         self, stage: str, tasks: Sequence[Task], make: "Make[Task]", name: Callable[[Task], str]
     ) -> list[tuple[Artefact, ...]]:
-        """The artefacts of each task, in the order of the tasks; only what is missing is worked on."""
+        """The artefacts of each task, in the order of the tasks; only what is missing is worked on.
+
+        A shard makes its own tasks. Those of others are there or planned, and so is what is made of them.
+        """
         if not tasks:
             return []
         if self.store.dry:
             return [make(self.store, task) for task in tasks]
-        planned = [make(Store(self.store.root, dry=True), task) for task in tasks]
+        dry = Store(self.store.root, dry=True)
+        planned = [make(dry, task) for task in tasks]
         missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
-        self._tell(stage, "", len(tasks) - len(missing), len(tasks))
-        if self.workers == 1 or len(missing) < 2:
-            for done, at in enumerate(missing, start=1):
-                planned[at] = make(self.store, tasks[at])
-                self._tell(stage, name(tasks[at]), len(tasks) - len(missing) + done, len(tasks))
-            return planned
-        self._share(stage, tasks, make, name, planned, missing)
+        ours = [at for at in missing if self.owns(at) and _can_be_made(planned[at])]
+        there = len(tasks) - len(missing)
+        self._tell(stage, "", there, len(tasks))
+        if ours:
+            with closing(self._make(make, [tasks[at] for at in ours], name)) as results:
+                for done, (number, made) in enumerate(results, start=there + 1):
+                    at = ours[number]
+                    ray_workers.require_same(planned[at], made)
+                    planned[at] = made
+                    self._tell(stage, name(tasks[at]), done, len(tasks))
+        for at in {*missing} - {*ours}:
+            # Others may have made them meanwhile: then this shard goes on further.
+            planned[at] = make(dry, tasks[at])
         return planned
 
-    def _share(
-        self,
-        stage: str,
-        tasks: Sequence[Task],
-        make: "Make[Task]",
-        name: Callable[[Task], str],
-        planned: list[tuple[Artefact, ...]],
-        missing: list[int],
-    ) -> None:
-        # spawn: a forked child would inherit the threads' locks of polars and Arrow.
-        context = multiprocessing.get_context("spawn")
-        size = min(self.workers, len(missing))
-        with ProcessPoolExecutor(size, mp_context=context, initializer=_die_quietly) as pool:
-            done = len(tasks) - len(missing)
-            try:
-                with _interrupts_held():
-                    futures: dict[Future[tuple[Artefact, ...]], int] = {
-                        pool.submit(_make_in_worker, make, self.store.root, tasks[at]): at
-                        for at in missing
-                    }
-                for future in as_completed(futures):
-                    at = futures[future]
-                    planned[at] = future.result()
-                    done += 1
-                    self._tell(stage, name(tasks[at]), done, len(tasks))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+    def owns(self, at: int) -> bool:
+        """Whether the task at an index of a stage is ours."""
+        return self.spread.shard is None or self.spread.shard.owns(at)
+
+    def store_for(self, at: int) -> Store:
+        """Where the task at an index of a stage is made; a dry store if it is another shard's."""
+        return self.store if self.owns(at) else Store(self.store.root, dry=True)
+
+    def _make(
+        self, make: "Make[Task]", tasks: Sequence[Task], name: Callable[[Task], str]
+    ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
+        """What is made of each task, with its number, as it comes."""
+        if self.spread.ray is not None:
+            who = self.store.workspace().uuid
+            work = functools.partial(ray_workers.make_elsewhere, make, self.store.root, who)
+            size = self.spread.at_once or len(tasks)
+            return ray_workers.each(work, tasks, address=self.spread.ray, size=size, name=name)
+        if self.workers == 1 or len(tasks) == 1:
+            return ((at, make(self.store, task)) for at, task in enumerate(tasks))
+        work = functools.partial(_make_in_worker, make, self.store.root)
+        return processes.each(work, tasks, size=self.workers, name=name)
 
     def _tell(self, stage: str, item: str, done: int, total: int) -> None:
         self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
 
 
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """An interrupt waits for the end: neither we nor a process that we start is caught half way.
-
-    A blocked signal alone would not do: another thread takes it, and Python tells the main one.
-    """
-    caught: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    before = (
-        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
-    )
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        if is_main:
-            signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
-
-
-def _die_quietly() -> None:
-    """A worker ends at an interrupt, and with its parent, without a word: the parent says what there is."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    # A parent that is killed tells nobody, and its workers would wait for their next task for good.
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+def _can_be_made(planned: Sequence[Artefact]) -> bool:
+    return any(each.planned and not each.waits for each in planned)
 
 
 def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:

@@ -67,6 +67,11 @@ class Artefact:
         """Whether it is only planned, by a dry store."""
         return self.content == PLANNED
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is planned, and made of something that is only planned itself."""
+        return self.planned and any(each.content == PLANNED for each in self.manifest.inputs)
+
     def report_of(self, name: str) -> JsonValue:
         """What its producer counted under a name; a KeyError where it counted no such thing."""
         return self.manifest.report[name]
@@ -215,12 +220,14 @@ class Store:
         """The artefacts of the recipes; those that are missing are made by one call of `make`.
 
         `make` gets a draft for each missing recipe, so that one pass over an input can feed several
-        artefacts. Another process that makes one of them is waited for.
+        artefacts. Another process that makes one of them is waited for. What is made of something that
+        is only planned is planned too.
 
         Raises:
             StoreError: where the same key stands with other content, or the disk is full.
         """
-        missing = [recipe for recipe in recipes if self.find(recipe) is None]
+        ready = [recipe for recipe in recipes if not _waits(recipe)]
+        missing = [recipe for recipe in ready if self.find(recipe) is None]
         made: set[str] = set()
         if missing and not self.dry:
             made = self._make(missing, make)
@@ -327,7 +334,7 @@ class Store:
     def _outcome(self, recipe: Recipe, made: set[str]) -> Artefact:
         artefact = self.find(recipe)
         if artefact is None:
-            assert self.dry, f"{recipe.directory} was made but isn't there"
+            assert self.dry or _waits(recipe), f"{recipe.directory} was made but isn't there"
             self.steps.append(Step(recipe=recipe, outcome="planned"))
             return Artefact(path=self.root / recipe.directory, manifest=_planned(recipe), made=True)
         fresh = recipe.key in made
@@ -352,6 +359,10 @@ def _manifest(draft: Draft, *, content: str = "") -> Manifest:
         for name in names
     )
     return _manifest_of(draft.recipe, files=files, content=_content_of(files), report=draft.report)
+
+
+def _waits(recipe: Recipe) -> bool:
+    return any(each.content == PLANNED for each in recipe.inputs)
 
 
 def _planned(recipe: Recipe) -> Manifest:
@@ -393,7 +404,8 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _write_whole(file: Path, text: str) -> None:
     """Let a file appear, or change, in one rename; after a loss of power it is the old or the new one."""
-    draft = file.with_name(f".{file.name}.{os.getpid()}{_DRAFT}")
+    # Builds of several machines write here, and their processes may have one number.
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}{_DRAFT}")
     draft.write_text(text)
     _sync(draft)
     draft.replace(file)
