@@ -1,6 +1,6 @@
 """The report of a specialist: reports/<specialist>[-branch].html, written anew after each phase.
 
-standing.py   how each phase stands; facts.py what the workspace knows, from manifests and reports
+facts.py      what the workspace knows of the specialist, from manifests and reports
 words.py      times, figures and rules in words; marks.py bars, rings and dots; colours.py
 way.py        the phases on their way; curves.py val_bpb over all steps; kept.py what was forgotten
 sheets.py     a phase's mixture and rows; build.py what the documents lost; spent.py time and cost

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from curriculum.corpus.skips import Unreadable
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import JOB
+from curriculum.train.directory import HEARTBEAT, JOB, REPORT
 from flows import approvals
 from flows.course import Course
 from flows.lines import report_of
-from flows.page.standing import Standing, attempts, report_in, standing
+from flows.standing import Standing, standings_of
 from schemas.approval import Approval
-from schemas.job import Figure, Report
+from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
 
 
@@ -101,6 +101,8 @@ class PhaseFacts:
     evaluation: str
     """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
     standing: Standing
+    beat: Heartbeat | None
+    """How far an open attempt is."""
     run: str
     """Path of the current run, relative to the workspace; empty where there is none."""
     ended: str
@@ -191,10 +193,9 @@ def read(plan: Course) -> Facts:
 
 
 def _phases(plan: Course) -> Iterator[PhaseFacts]:
-    before: Standing | None = None
-    for number, phase in enumerate(plan.phases, start=1):
-        before = standing(plan, phase, before=before)
-        yield _facts(plan, number, phase, before)
+    stand = standings_of(plan)
+    for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
+        yield _facts(plan, number, phase, each)
 
 
 def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) -> PhaseFacts:
@@ -206,6 +207,7 @@ def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) ->
         phase=phase,
         evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
         standing=stands,
+        beat=_beat(stands.run) if stands.run and stands.report is None else None,
         run=run.path.relative_to(plan.store.root).as_posix() if run else "",
         ended=run.manifest.created if run else "",
         report=report_of(run) if run else None,
@@ -222,10 +224,21 @@ def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) ->
 
 
 def _earlier(plan: Course, phase: ResolvedPhase, run: Artefact | None) -> Iterator[Attempt]:
-    for folder in attempts(plan, phase):
-        report = report_in(folder)
-        if report is not None and (run is None or folder != run.path):
-            yield Attempt(number=report.attempt, key=folder.parent.name, report=report)
+    branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
+    way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
+    files = plan.store.root.joinpath("runs", *way).glob(f"*/attempt=*/{REPORT}")
+    for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):
+        if run is None or file.parent != run.path:
+            report = Report.model_validate_json(file.read_text())
+            yield Attempt(number=report.attempt, key=file.parent.parent.name, report=report)
+
+
+def _beat(run: Path) -> Heartbeat | None:
+    """The heartbeat of an open attempt; None before its first, and while it is being written."""
+    try:
+        return Heartbeat.model_validate_json((run / HEARTBEAT).read_text())
+    except (FileNotFoundError, ValidationError):
+        return None
 
 
 def _packed(rows: Artefact) -> Packed:

@@ -6,23 +6,10 @@ from flows.lines import count
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts, mean_of
 from flows.page.marks import quoted
-from flows.page.standing import State
 from flows.page.words import bits, difference, duration, moment, rule
 from flows.template import escaped
 from schemas.job import Report
 
-STATE_WORDS: dict[State, str] = {
-    "done": "done",
-    "stale": "stale",
-    "waits": "waits for approval",
-    "holds": "holds",
-    "running": "runs",
-    "interrupted": "interrupted",
-    "failed": "failed",
-    "next": "comes next",
-    "later": "later",
-    "missing": "can't be built",
-}
 APPROVAL = "approval"
 NAMED_FROM = 0.13
 """Of the width: narrower phases show their number only."""
@@ -36,7 +23,7 @@ def bands(facts: Facts) -> str:
         looks = phase_colour(each.number)
         places = f'x="{100 * at:.3f}%" width="{100 * width:.3f}%"'
         filled = f'width="{100 * width * trained(each):.3f}%"'
-        said = f"{each.name}: {STATE_WORDS[each.standing.state]}, {tokens_words(each)} tokens"
+        said = f"{each.name}: {each.standing.state}, {tokens_words(each)} tokens"
         drawn += (
             f'<g class="{looks} is-{each.standing.state}"><title>{escaped(said)}</title>'
             f'<rect class="ground" {places} height="100%"/>'
@@ -59,7 +46,7 @@ def trained(each: PhaseFacts) -> float:
         # Steps are whole: a phase ends below its budget by less than one.
         ended = each.report.stopped == "budget"
         return 1.0 if ended else min(1.0, each.report.tokens.valid / each.phase.tokens)
-    beat = each.standing.heartbeat
+    beat = each.beat
     return min(1.0, beat.step / beat.steps) if beat and beat.steps else 0.0
 
 
@@ -68,7 +55,7 @@ def tokens_words(each: PhaseFacts) -> str:
     asked = count(each.phase.tokens)
     if each.report is not None:
         return f"{count(each.report.tokens.valid)} of {asked}"
-    beat = each.standing.heartbeat
+    beat = each.beat
     return f"{count(beat.valid_tokens)} of {asked}" if beat is not None else asked
 
 
@@ -106,13 +93,11 @@ def _row(each: PhaseFacts, *, priced: bool) -> str:
 def state(each: PhaseFacts) -> str:
     """How a phase stands, with its reason."""
     stands = each.standing
-    said = STATE_WORDS[stands.state]
-    beat = stands.heartbeat
-    if beat is not None and stands.state in ("running", "interrupted"):
-        said += f" at step {beat.step:,} of {beat.steps:,}"
-    why = f"<small>{escaped(stands.why)}</small>" if stands.why else ""
-    when = f"<small>{moment(each.ended)}</small>" if stands.state == "done" and each.ended else ""
-    return f'<span class="state is-{stands.state}">{escaped(said)}</span>{why or when}'
+    is_done = stands.state == "done" and each.ended
+    note = moment(each.ended) if is_done else stands.why
+    # What waits has been trained and waits for somebody; or it waits for its turn.
+    looks = f"is-{stands.state}{' has-run' if each.report else ''}"
+    return f'<span class="state {looks}">{stands.state}</span><small>{escaped(note)}</small>'
 
 
 def gate(each: PhaseFacts) -> Iterator[str]:
