@@ -6,6 +6,8 @@ from curriculum.build import Built
 from flows import doors, tracking
 from flows.course import Course
 from flows.lines import yield_lines, yield_words
+from flows.losses import loss_lines, loss_words
+from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes, ChangesOfBuild, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
@@ -13,14 +15,15 @@ from flows.starting import chosen, start, worth_another_try
 @task(name="build", task_run_name="build {phase}", retries=2, retry_delay_seconds=10,
       retry_condition_fn=worth_another_try)  # fmt: skip
 def build_phase(plan: Course, phase: str) -> Built:
-    """The rows of a phase, and their yield on the run's page."""
+    """The rows of a phase, and on the run's page how full they are and what was lost on the way."""
     with tracking.tracked() as watch:
         built = doors.build_phase(plan, phase, watch)
-    tracking.show(f"yield {phase}", yield_words(built), yield_lines(built))
+    tracking.show(plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
+    tracking.show(plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
     return built
 
 
-@flow(name="build", flow_run_name="build {specialist} {phase}")
+@flow(name="build", flow_run_name=run_name)
 def build(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,

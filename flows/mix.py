@@ -8,6 +8,7 @@ from flows import doors, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.lines import mixture_lines, mixture_words
+from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes, ChangesOfMix, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
@@ -18,11 +19,11 @@ def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
     """The plan of a phase; its mixture, planned and realised, on the run's page."""
     with tracking.tracked() as watch:
         mixture = doors.mix_phase(plan, phase, built, watch)
-    tracking.show(f"mixture {phase}", mixture_words(mixture), mixture_lines(mixture))
+    tracking.show(plan.mark_of("mixture", phase), mixture_words(mixture), mixture_lines(mixture))
     return mixture
 
 
-@flow(name="mix", flow_run_name="mix {specialist} {phase}")
+@flow(name="mix", flow_run_name=run_name)
 def mix(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,

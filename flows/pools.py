@@ -61,7 +61,7 @@ def train_phase(plan: Course, phase: str, changes: Changes, *, again: bool) -> A
         raise
     run = _run_of(plan, phase, ended)
     report = report_of(run)
-    tracking.show(f"val-bpb {phase}", run_words(report), figure_lines(report))
+    tracking.show(plan.mark_of("val-bpb", phase), run_words(report), figure_lines(report))
     return run
 
 

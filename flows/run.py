@@ -7,6 +7,7 @@ from curriculum.store import Artefact
 from flows import pools
 from flows.build import build_phase
 from flows.mix import mix_phase
+from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
 from flows.starting import chosen, start
 from flows.suspension import ended, passed
@@ -14,7 +15,7 @@ from flows.train import train_phase
 from flows.work import outcome
 
 
-@flow(name="run", flow_run_name="run {specialist} {phase}")
+@flow(name="run", flow_run_name=run_name)
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,

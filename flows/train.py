@@ -11,6 +11,7 @@ from flows.course import Course
 from flows.gates import verdict
 from flows.lines import figure_lines, report_of, run_words
 from flows.mix import mix_phase
+from flows.names import run_name
 from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
@@ -24,11 +25,11 @@ def train_phase(
     with tracking.tracked() as watch:
         run = doors.train_phase(plan, phase, built, mixture, new_attempt=again, watch=watch)
     report = report_of(run)
-    tracking.show(f"val-bpb {phase}", run_words(report), figure_lines(report))
+    tracking.show(plan.mark_of("val-bpb", phase), run_words(report), figure_lines(report))
     return run
 
 
-@flow(name="train", flow_run_name="train {specialist} {phase}")
+@flow(name="train", flow_run_name=run_name)
 def train(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,

@@ -15,7 +15,6 @@ from curriculum.store import Artefact, Recipe, Store
 from flows import doors, tracking
 from flows.build import build
 from flows.course import Course, Order, course
-from flows.mix import mix
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from flows.train import train
@@ -101,7 +100,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
     monkeypatch.setattr(doors, "build_phase", stand_ins.build)
     monkeypatch.setattr(doors, "mix_phase", stand_ins.mix)
     monkeypatch.setattr(doors, "train_phase", stand_ins.train)
-    for place in ("build.yield", "mix.mixture"):
+    for place in ("build.yield", "build.loss", "mix.mixture"):
         monkeypatch.setattr(f"flows.{place}_lines", lambda _: [])
         monkeypatch.setattr(f"flows.{place}_words", lambda _: "")
     return stand_ins
@@ -231,27 +230,6 @@ class TestOutcome:
     def test_the_last_phase_has_nothing_downstream(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), "anneal", self._runs(tmp_path, made=True, phase="anneal"))
         assert "stale" not in said
-
-
-def test_the_form_offers_names_and_explains_every_field() -> None:
-    for flow in (run, build, mix, train):
-        fields = flow.parameters.properties
-        assert "templates.demo" in fields["specialist"]["enum"]
-        assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
-        assert {"syntax", "file_graph", "repository_graph", "structure"} < {
-            *fields["phase"]["enum"]
-        }
-        assert flow.parameters.required == ["specialist"]
-        changes = flow.parameters.definitions["Changes"]["properties"]
-        assert {*changes} == {*Changes.model_fields}
-        for each in (fields["specialist"], fields["phase"], *changes.values()):
-            assert each["description"]
-            assert "anyOf" not in each, "a toggle between a type and None"
-
-
-def test_changes_are_the_fields_of_an_order() -> None:
-    order = Order(specialist="templates", home=Path("home"), **Changes().model_dump())
-    assert order == Order(specialist="templates", home=Path("home"))
 
 
 def test_what_the_flow_builds_is_what_the_command_builds(

@@ -1,0 +1,164 @@
+"""What a person fills in: dropdowns of what there is, help texts, fields that the flow heeds; run names."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from prefect import Flow, runtime
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools.validation import preprocess_schema
+
+from flows import choices
+from flows.build import build
+from flows.course import Order, course
+from flows.mix import mix
+from flows.names import run_name
+from flows.parameters import ALL_PHASES, Changes
+from flows.run import run
+from flows.train import train
+from schemas.errors import DietError
+
+FLOWS = (build, mix, train, run)
+OWN_DIET = "extends: templates.demo\nbranch: {name}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with a diet, a corpus, phases and a branch of its own."""
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
+    for folder in ("diets", "corpora", "phases", "runs/specialist=templates/branch=narrow"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "diets" / "ours.yaml").write_text(OWN_DIET.format(name="ours"))
+    (tmp_path / "corpora" / "nearby.yaml").write_text(
+        "name: nearby\nrepositories: [{name: a, path: a}]\n"
+    )
+    (tmp_path / "phases" / "short.yaml").write_text(
+        "talk: {row_length: 128, families: [v2_simple]}\n"
+    )
+    return tmp_path
+
+
+def _form(flow: Flow[..., Any]) -> dict[str, Any]:
+    """The form of a flow as a deployment that is made now would have it."""
+    return parameter_schema(flow).model_dump()
+
+
+def _changes(form: dict[str, Any]) -> dict[str, Any]:
+    box = form["properties"]["changes"]
+    found: dict[str, Any] = box.get("properties") or form["definitions"]["Changes"]["properties"]
+    return found
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home: Path) -> None:
+    form = _form(flow)
+    fields, changes = form["properties"], _changes(form)
+    assert [*fields][:2] == ["specialist", "phase"]
+    assert [*fields][-1] == "changes"
+    assert {"templates", "templates.demo", "ours"} <= {*fields["specialist"]["enum"]}
+    assert fields["phase"]["enum"][0] == ALL_PHASES == fields["phase"]["default"]
+    assert {"syntax", "repository_graph", "talk"} < {*fields["phase"]["enum"]}
+    assert form["required"] == ["specialist"]
+    for each in (*fields.values(), *changes.values()):
+        if "$ref" not in each:
+            assert each["description"][0].isupper() or each["description"].startswith(ALL_PHASES)
+            assert each["title"][0].isupper()
+    assert {"sample", "nearby"} == {*changes["corpus"]["enum"]}
+    assert {"phases", "phases.demo", "short"} == {*changes["phases"]["enum"]}
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
+def test_an_empty_box_is_empty_not_a_choice_between_a_type_and_nothing(
+    flow: Flow[..., Any], home: Path
+) -> None:
+    form = _form(flow)
+    for name, field in _changes(form).items():
+        assert "default" not in field
+        assert {"type": "null"} not in field.get("anyOf", ())
+        assert "anyOf" not in field or name == "branch", "a toggle"
+    assert form["properties"]["changes"]["default"] == {}
+
+
+def test_a_form_offers_only_what_its_flow_heeds() -> None:
+    shown = {flow.name: {*_changes(_form(flow))} for flow in FLOWS}
+    assert shown["run"] == shown["train"] == {*Changes.model_fields}
+    assert shown["build"] < shown["mix"] < shown["run"]
+    assert not {"seed", "token_budget", "model", "branch", "log", "at_step"} & shown["build"]
+    assert {"corpus", "row_length", "tokenizer", "workers"} <= shown["build"]
+    assert {*Changes.model_fields} - shown["mix"] == {"processes", "recompute", "log"}
+
+
+def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
+    known, new = _changes(_form(run))["branch"]["anyOf"]
+    assert known["enum"] == ["narrow"]
+    assert (new["type"], "enum" in new) == ("string", False)
+    (home / "runs/specialist=templates/branch=narrow").rmdir()
+    assert "anyOf" not in _changes(_form(run))["branch"]
+
+
+def test_a_broken_file_takes_only_its_own_phases_away(home: Path) -> None:
+    whole = choices.phases()
+    (home / "phases" / "broken.yaml").write_text("talk: [")
+    assert choices.phases() == whole
+    assert "broken" in choices.phases_files()
+
+
+@pytest.mark.parametrize(
+    ("filled", "fault"),
+    [
+        ({"specialist": "nobody"}, "nobody"),
+        ({"specialist": "ours", "phase": "later"}, "later"),
+        ({"specialist": "ours", "changes": {"corpus": "elsewhere"}}, "elsewhere"),
+        ({"specialist": "ours", "changes": {"colour": "red"}}, "colour"),
+        ({"specialist": "ours", "changes": {"workers": 0}}, "0 is less than"),
+        ({"phase": "syntax"}, "specialist"),
+    ],
+)
+def test_a_form_refuses_what_names_nothing(filled: dict[str, Any], fault: str, home: Path) -> None:
+    form = preprocess_schema(_form(run), allow_none_with_default=True)
+    jsonschema.validate({"specialist": "ours", "changes": {"token_budget": "10K"}}, form)
+    with pytest.raises(jsonschema.ValidationError, match=fault):
+        jsonschema.validate(filled, form)
+
+
+def test_changes_are_the_fields_of_an_order() -> None:
+    order = Order(specialist="templates", home=Path("home"), **Changes().model_dump())
+    assert order == Order(specialist="templates", home=Path("home"))
+
+
+def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None:
+    plan = course(Order(specialist="ours", home=home, branch="other"), dry=True)
+    assert plan.mark_of("runs", "syntax") == "runs-templates-other-syntax"
+    with pytest.raises(DietError, match="--branch"):
+        course(Order(specialist="ours", home=home, branch="a/b"), dry=True)
+
+
+@pytest.mark.parametrize(
+    ("flow", "filled", "name"),
+    [
+        ("run", {"phase": "all"}, "run ours all"),
+        ("run", {"phase": "syntax", "onwards": True}, "run ours syntax and those after it"),
+        ("train", {"phase": "syntax", "again": True}, "train ours syntax anew"),
+        (
+            "mix",
+            {"changes": Changes(token_budget="10K", repositories=("a", "b"), configure=True)},
+            "mix ours all, token_budget=10K, repositories=a b, configure",
+        ),
+        ("run", {"changes": {"without_rows": "x" * 99}}, f"run ours all, without_rows={'x' * 39}…"),
+    ],
+)
+def test_a_runs_name_tells_what_ran(
+    flow: str, filled: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"specialist": "ours", "phase": "all", "changes": {}, **filled}
+    monkeypatch.setattr(runtime.flow_run, "parameters", given, raising=False)
+    monkeypatch.setattr(runtime.flow_run, "flow_name", flow, raising=False)
+    assert run_name() == name
+
+
+def test_every_flow_is_named_so() -> None:
+    assert [flow.flow_run_name for flow in FLOWS] == [run_name] * len(FLOWS)
+    for flow in FLOWS:
+        assert {"specialist", "phase", "changes"} <= {*inspect.signature(flow.fn).parameters}
