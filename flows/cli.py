@@ -4,6 +4,7 @@ Only `run`, `demo` and `serve` import Prefect; the others call the same function
 command imports what it needs when it is called, so that help is there at once.
 """
 
+import dataclasses
 import signal
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ from flows.options import (
     Phases,
     Repositories,
     Sample,
+    Shard,
     Share,
     Specialist,
     Workers,
@@ -92,10 +94,12 @@ def build(
     dry_run: DryRun = False,
     explain: Explain = False,
     sample: Sample = None,
+    shard: Shard = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
     from flows import forecast, work
 
+    order = dataclasses.replace(order, shard=shard)
     if dry_run:
         forecast.forecasted(order, phase, until="build")
     if dry_run and not explain:
@@ -479,6 +483,19 @@ def serve(
     from flows import serve as server
 
     server.serve(settings.home(home), port, typer.echo)
+
+
+@app.command(rich_help_panel=KEEP)
+def merge(
+    sources: Annotated[
+        list[Path], typer.Argument(help="Workspaces that builds left elsewhere.", metavar="FROM…")
+    ],
+    home: Home = None,
+) -> None:
+    """Publish here what was built in other workspaces, each file held against its digest."""
+    from flows import spread
+
+    spread.merge_into(settings.home(home), sources)
 
 
 @app.command(rich_help_panel=KEEP)

@@ -68,6 +68,8 @@ class Order:
     """A step at or before which to go back, in the run that began last."""
     without_rows: str | None = None
     """Rows to leave out, in words or a file of them."""
+    shard: str | None = None
+    """i/n: the part of a build that is made here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from flows import settings
 from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.leaving_out import OPTION
+from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
@@ -40,7 +41,7 @@ UNKNOWN = 0
 def build_phase(course: Course, phase: str, watch: Watch) -> Built:
     """The rows of a phase's servings, and all that they are made of."""
     built = build_phases(course, [phase], watch)
-    if not course.store.dry:
+    if not (course.store.dry or built.missing):
         length = f"-{course.order.row_length}" if course.order.row_length else ""
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
         course.store.mark(name, built.artefacts())
@@ -58,6 +59,7 @@ def build_phases(course: Course, phases: Sequence[str], watch: Watch) -> Built:
         tokenizing=tokenizing_of(course.diet),
         configure=course.order.configure,
         workers=workers_of(course),
+        spread=spread_of(course.order),
         watch=watch,
     )
 

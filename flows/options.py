@@ -49,6 +49,15 @@ Sample = Annotated[
         show_default=False,
     ),
 ]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        metavar="I/N",
+        help="Make only the I-th of N parts of what is missing in each stage, 1/4 to 4/4; others make "
+        "theirs at the same time or later, in this workspace or in ones to merge.",
+        show_default=False,
+    ),
+]
 Share = Annotated[
     float,
     typer.Option(

@@ -71,6 +71,15 @@ def ray_address() -> str | None:
     return os.environ.get("CURRICULUM_RAY_ADDRESS") or None
 
 
+def ray(address: str) -> dict[str, str]:
+    """Ray that sends nothing to anyone, and finds a cluster that keeps to 127.0.0.1; before it is imported.
+
+    By itself it takes 127.0.0.1 for this machine's address in the network, and looks there.
+    """
+    own = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"} if address.startswith(f"{HOST}:") else {}
+    return {"RAY_USAGE_STATS_ENABLED": "0", **own}
+
+
 def suffix() -> str:
     """$CURRICULUM_SUFFIX: the end of the names of this workspace's deployments and pools; `serve` sets it."""
     return os.environ.get("CURRICULUM_SUFFIX", "")

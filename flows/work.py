@@ -30,6 +30,7 @@ from flows.lines import branch_lines, number, report_of, run_line, yield_lines
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
+from flows.spread import shard_lines
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
@@ -79,9 +80,14 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
     with _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
             built[name] = build_phase(plan, name, watch)
-    _account(plan.store, [artefact for each in built.values() for artefact in each.artefacts()])
-    if not dry:
-        for name, each in built.items():
+    made = [artefact for each in built.values() for artefact in each.artefacts()]
+    lacking = [] if dry else [each for each in made if each.planned]
+    there = made if dry else [each for each in made if not each.planned]
+    _account(plan.store, there, lacking=bool(lacking))
+    for line in shard_lines(order, lacking) if lacking else ():
+        out.print(line, soft_wrap=True)
+    for name, each in built.items():
+        if not (dry or each.missing):
             _tell(name, each)
 
 
@@ -109,6 +115,13 @@ def _tell(phase: str, built: Built) -> None:
 
 def sample(order: Order, phase: str | None, number: int) -> None:
     """Make some documents of each family that the phases serve, and say how to look at them."""
+    if order.shard is not None:
+        raise DietError(
+            "--shard",
+            order.shard,
+            cause="a sample isn't cut into shards",
+            cure="Leave out --sample or --shard",
+        )
     plan = course(order)
     made: dict[str, Artefact] = {}
     with watching() as watch:
@@ -219,7 +232,7 @@ def warn(line: str) -> None:
     err.print(Text(line, "yellow"), soft_wrap=True)
 
 
-def _account(store: Store, made: Sequence[Artefact]) -> None:
+def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
     """What was there and what was made, stage by stage; of a dry walk also why."""
     distinct: dict[tuple[str, Path], Artefact] = {}
     for each in made:
@@ -232,7 +245,7 @@ def _account(store: Store, made: Sequence[Artefact]) -> None:
             Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
             Text(f"{there[stage]:>4} there", MUTED),
         )
-    if not fresh:
+    if not (fresh or lacking):
         out.print("Nothing to do: everything is there.")
     if store.dry:
         for line in why_lines(store, [each for each in store.steps if each.outcome == "planned"]):

@@ -4,10 +4,12 @@ recipe.py    what an artefact is made from, and the key that follows
 store.py     find, make, publish, verify
 explain.py   why something is made again
 collect.py   what nothing refers to any more
+merge.py     what other workspaces made
 """
 
 from curriculum.store.collect import collect, garbage
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
+from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.store import Artefact, Draft, Step, Store
 
@@ -25,4 +27,5 @@ __all__ = [
     "explain",
     "explain_all",
     "garbage",
+    "merge",
 ]
