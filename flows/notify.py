@@ -58,7 +58,8 @@ class _Fault:
     """Whether another try may succeed."""
 
 
-def _warn(line: str) -> None:
+def warn(line: str) -> None:
+    """Say something on stderr."""
     err.print(Text(line, "yellow"), soft_wrap=True)
 
 
@@ -69,7 +70,7 @@ def notify(
     *,
     phase: str | None = None,
     run: Path | None = None,
-    say: Say = _warn,
+    say: Say = warn,
 ) -> None:
     """Send an event to the target of the settings, if there is one; what fails is said by `say`."""
     target = settings.notify_target()

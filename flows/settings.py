@@ -234,6 +234,19 @@ def address_file(workspace: Path) -> Path:
     return prefect_folder(workspace) / "address.txt"
 
 
+def reports_file(workspace: Path) -> Path:
+    """Where the server of reports writes its address."""
+    return prefect_folder(workspace) / "reports.txt"
+
+
+def reports_at(workspace: Path) -> str | None:
+    """The address of the workspace's reports, while it is served."""
+    file = reports_file(workspace)
+    if served_at(workspace) is None or not file.is_file():
+        return None
+    return file.read_text().strip()
+
+
 def served_at(workspace: Path) -> str | None:
     """The address of the server that serves this workspace now, if one does."""
     if not address_file(workspace).is_file():

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from uuid import UUID
 
 from prefect.artifacts import (
+    create_link_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
@@ -71,6 +72,11 @@ def show(name: str, description: str, lines: Iterable[Line]) -> None:
     """A table on the run's page, if there are lines."""
     if listed := [dict(line) for line in lines]:
         create_table_artifact(listed, key=_key(name), description=description)
+
+
+def link(name: str, description: str, address: str) -> None:
+    """A link on the run's page."""
+    create_link_artifact(address, link_text=description, key=_key(name), description=description)
 
 
 def _key(name: str) -> str:

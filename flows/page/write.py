@@ -1,0 +1,23 @@
+"""A specialist's report as a file of the workspace."""
+
+from pathlib import Path
+
+from curriculum.train.disk import replace_whole
+from flows.course import Course
+from flows.page.facts import place, read
+from flows.page.page import page
+
+
+def write(plan: Course) -> Path:
+    """The report of a course as its workspace stands now; a reader never sees half of one.
+
+    Raises:
+        CurriculumError: for a corpus that can't be looked at, or an artefact that isn't what its manifest
+            says.
+        OSError: where the file can't be written.
+    """
+    text = page(read(plan))
+    file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    file.parent.mkdir(exist_ok=True)
+    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
+    return file

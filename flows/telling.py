@@ -1,0 +1,119 @@
+"""What is told of a run, to whoever is away from the screen, and when; notify.py sends it.
+
+gate_waiting, gate_not_met   where a walk through the phases comes to a closed gate
+not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
+done                         when the last phase of a curriculum has been trained
+crashed                      when a flow run of a deployment breaks down
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from curriculum.store import Artefact
+from curriculum.train.directory import REPORT
+from flows.course import Course
+from flows.gates import Verdict
+from flows.lines import report_of, run_words
+from flows.notify import Say, Whose, notify, warn
+from flows.page.write import write
+from schemas.errors import (
+    CurriculumError,
+    JobError,
+    JobKilledError,
+    JobMemoryError,
+    NotFiniteError,
+)
+from schemas.event import EventKind
+from schemas.job import Report
+
+_KINDS: dict[type[JobError], EventKind] = {
+    NotFiniteError: "not_finite",
+    JobMemoryError: "out_of_memory",
+    JobKilledError: "crashed",
+}
+
+
+def after_phase(plan: Course, run: Artefact, gate: Verdict, say: Say = warn) -> Path | None:
+    """A phase is trained: its specialist's report is written anew, and a closed gate is told.
+
+    None where the report can't be written, which `say` is told and nobody is stopped by.
+    """
+    at_gate(plan, run, gate, say)
+    return report(plan, say)
+
+
+def report(plan: Course, say: Say = warn) -> Path | None:
+    """Write a specialist's report; None where that fails, which `say` is told and nobody is stopped by."""
+    try:
+        return write(plan)
+    except (CurriculumError, OSError) as failed:
+        say(f"the report of {plan.diet.specialist} isn't written: {failed}")
+        return None
+
+
+def at_gate(plan: Course, run: Artefact, gate: Verdict, say: Say = warn) -> None:
+    """Tell of a gate that waits for somebody, or that wasn't met."""
+    kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
+    if gate.kind in kinds:
+        notify(plan, kinds[gate.kind], gate.why, phase=gate.phase, run=run.path, say=say)
+
+
+def at_end(plan: Course, runs: Sequence[Artefact], gate: Verdict | None, say: Say = warn) -> None:
+    """Tell that a curriculum is done: its last phase was trained just now, and its gate is open."""
+    if not runs or gate is None or not gate.is_open or gate.phase != plan.phases[-1].name:
+        return
+    if not any(run.made for run in runs):
+        return
+    last = report_of(runs[-1])
+    text = f"{_title(plan)} is done: {run_words(last)}."
+    notify(plan, "done", text, phase=gate.phase, run=runs[-1].path, say=say)
+
+
+@contextlib.contextmanager
+def training(plan: Course, phase: str, say: Say = warn) -> Iterator[None]:
+    """Tell how a job ended that is trained within the block, where it ended badly; the error goes on."""
+    try:
+        yield
+    except JobError as failed:
+        kind = _kind_of(failed)
+        if kind is not None:
+            lines = [line for line in failed.cause.splitlines() if line.strip()]
+            last = f" Its log ends: {lines[-1].strip()}." if lines else ""
+            text = f"{phase} of {_title(plan)} ended with {failed.value}.{last} {failed.cure}."
+            notify(plan, kind, text, phase=phase, run=Path(failed.name), say=say)
+        raise
+
+
+def stalled(plan: Course, phase: str, say: Say = warn) -> Callable[[str], None]:
+    """What hears that a job makes no steps, and tells it."""
+
+    def tell(words: str) -> None:
+        say(words)
+        notify(plan, "stalled", f"{phase} of {_title(plan)}: {words}", phase=phase, say=say)
+
+    return tell
+
+
+def broken_down(whose: Whose, title: str, words: str, say: Say = warn) -> None:
+    """Tell that a flow run broke down, in the words of its state."""
+    notify(whose, "crashed", f"{title} broke down: {words}", say=say)
+
+
+def _kind_of(failed: JobError) -> EventKind | None:
+    """What kind of end an error tells of; None where no training ended with it."""
+    for kind, event in _KINDS.items():
+        if isinstance(failed, kind):
+            return event
+    try:
+        left = Report.model_validate_json((Path(failed.name) / REPORT).read_text())
+    except (OSError, ValidationError):
+        return None
+    return "crashed" if left.stopped == "failed" else None
+
+
+def _title(plan: Course) -> str:
+    branch = f" ({plan.diet.branch})" if plan.diet.branch else ""
+    return f"{plan.diet.specialist}{branch}"
