@@ -21,6 +21,8 @@ from flows.serving.pages import confine
 
 PATIENCE_S = 120.0
 """How long a server may take to start."""
+TEAM_PATIENCE_S = 15.0
+"""How long a server of others may take to answer."""
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 RUNS_END_S = 25.0
@@ -257,7 +259,7 @@ def _stoppable() -> Iterator[None]:
 
 def _await_health(url: str, server: Child | None) -> None:
     """Wait until a server answers; a team's, which isn't our child, for a little while only."""
-    patience = PATIENCE_S if server else 15.0
+    patience = PATIENCE_S if server else TEAM_PATIENCE_S
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if server is not None:

@@ -1,18 +1,25 @@
-"""`curriculum serve` as a person uses it: one command, a form in a browser, Ctrl-C."""
+"""`curriculum serve` as a person uses it: one command, runs that start, Ctrl-C; and what dies under it."""
 
 import re
-import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from flows import serve, settings
+from flows.deployments import declared_deployments
+from flows.serving.children import ServeError
+from tests.flows.serving import Served, command, free_port, serving, wait_until
 
 SHOTS = Path(__file__).parents[2] / "test-output"
 FLAGS = [
@@ -26,51 +33,20 @@ FLAGS = [
 ]
 PATIENCE_MS = 600_000
 
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((settings.HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _command(home: Path, port: int) -> list[str]:
-    return [
-        *(sys.executable, "-m", "flows.cli", "serve"),
-        *("--home", str(home), "--port", str(port)),
-    ]
-
-
-def _wait_for(log: Path, words: str) -> None:
-    deadline = time.monotonic() + 180
-    while words not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.2)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """A workspace, and the address at which it is served."""
-    home = tmp_path_factory.mktemp("home")
-    log, port = home / "serve.txt", _free_port()
-    with log.open("w") as file:
-        process = subprocess.Popen(_command(home, port), stdout=file, stderr=subprocess.STDOUT)
-    try:
-        _wait_for(log, "Ctrl-C ends all of it")
-        yield home, f"http://{settings.HOST}:{port}"
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, log.read_text()
-    with socket.socket() as probe:
-        assert probe.connect_ex((settings.HOST, port)) != 0, "the server outlived serve"
-    assert not settings.address_file(home).exists()
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A workspace that is served for all tests of this file."""
+    with serving(tmp_path_factory.mktemp("homes") / "home") as served:
+        yield served
 
 
 @pytest.mark.browser
 @pytest.mark.timeout(1200)
-def test_a_run_is_started_from_the_form_and_completes(
-    served: tuple[Path, str], chromium: str
-) -> None:
-    home, address = served
+def test_a_run_is_started_from_the_form_and_completes(served: Served, chromium: str) -> None:
+    home, address = served.home, served.address
     SHOTS.mkdir(exist_ok=True)
     outside: list[str] = []
 
@@ -121,11 +97,150 @@ def _follow_run(page: Page) -> None:
     page.screenshot(path=SHOTS / "mixture.png", full_page=True)
 
 
-def test_a_second_serve_of_one_workspace_names_the_first(served: tuple[Path, str]) -> None:
-    home, address = served
-    answer = subprocess.run(
-        _command(home, _free_port()), capture_output=True, text=True, timeout=60
+def test_every_flow_is_deployed_to_its_pool(served: Served) -> None:
+    with served.client() as client:
+        made = {each.name: each for each in client.read_deployments()}
+        pools = {each.name: each.type for each in client.read_work_pools()}
+        flows = {name: client.read_flow(each.flow_id).name for name, each in made.items()}
+    assert {kind: pools[kind] for kind in ("cpu", "gpu")} == {"cpu": "process", "gpu": "process"}
+    for declared in declared_deployments(served.home, ""):
+        there = made[declared["name"]]
+        assert flows[there.name] == declared["name"]
+        assert there.work_pool_name == declared["work_pool"]["name"]
+        assert there.entrypoint == declared["entrypoint"]
+        assert there.job_variables["env"]["CURRICULUM_HOME"] == str(served.home)
+        assert there.description
+    assert [made[name].work_pool_name for name in ("build", "mix", "run", "train")] == [
+        *("cpu", "cpu", "cpu", "gpu")
+    ]
+
+
+def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
+    """Prefect itself forgets the schedules of a deployment that is made again."""
+    daily: list[tuple[SCHEDULE_TYPES, bool]] = [(IntervalSchedule(interval=timedelta(1)), True)]
+    often: list[tuple[SCHEDULE_TYPES, bool]] = [
+        (IntervalSchedule(interval=timedelta(seconds=2)), True)
+    ]
+    first = served.nap("cpu")
+    with served.client() as client:
+        nap = client.read_flow_run(first).deployment_id
+        assert nap is not None
+        run = client.read_deployment_by_name("run/run")
+        client.create_deployment_schedules(run.id, daily)
+        client.create_deployment_schedules(nap, often)
+    (served.home / "diets").mkdir(exist_ok=True)
+    ours = Path(serve.__file__).parents[1] / "curriculum/diets/templates.yaml"
+    (served.home / "diets/nightly.yaml").write_text(ours.read_text())
+
+    wait_until(lambda: "the forms know" in served.log.read_text())
+    with served.client() as client:
+        renewed = client.read_deployment_by_name("run/run")
+        assert "nightly" in str(renewed.parameter_openapi_schema)
+        kept = [each.schedule for each in renewed.schedules]
+    assert [each.interval for each in kept if isinstance(each, IntervalSchedule)] == [timedelta(1)]
+
+    def begun() -> bool:
+        with served.client() as client:
+            runs = [each for each in client.read_flow_runs() if each.deployment_id == nap]
+        return any(each.auto_scheduled and each.state_name == "Completed" for each in runs)
+
+    wait_until(begun)
+    with served.client() as client:
+        client.delete_deployment(nap)
+
+
+def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_path: Path) -> None:
+    run = served.nap("cpu", seconds=900, trace=str(tmp_path / "trace"))
+    served.await_state(run, "Running")
+    wait_until(lambda: (tmp_path / "trace").is_file())
+    pid = int((tmp_path / "trace").read_text().split()[0])
+    served.child("--pool cpu").kill()
+    served.await_state(run, "Crashed")
+    assert "worker" in str(served.run(run).state)
+    assert not psutil.pid_exists(pid)
+    wait_until(lambda: "worker-cpu had ended with exit code -9" in served.log.read_text())
+    again = served.nap("cpu")
+    served.await_state(again, "Completed")
+
+
+def test_a_run_outlives_the_death_of_its_server(served: Served) -> None:
+    run = served.nap("cpu", seconds=20)
+    served.await_state(run, "Running")
+    served.child("server start").kill()
+    wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
+    served.await_state(run, "Completed")
+
+
+@pytest.mark.slow
+def test_runs_for_one_slot_come_in_order_of_arrival(served: Served, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    runs = [served.nap("gpu", seconds=1, trace=str(trace)) for _ in range(4)]
+    for run in runs:
+        served.await_state(run, "Completed")
+    starts = [served.run(run).start_time for run in runs]
+    ends = [served.run(run).end_time for run in runs]
+    assert all(end and start and end <= start for end, start in zip(ends, starts[1:], strict=False))
+
+
+@pytest.mark.slow
+def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_path: Path) -> None:
+    waiting = served.nap("cpu", asks=True)
+    served.await_state(waiting, "Suspended")
+    code = "from tests.flows.napping import nap; nap(seconds=900)"
+    variables = settings.joined(served.home, f"{served.address}/api")
+    alone = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=settings.environment(variables),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
+
+    def running() -> list[FlowRun]:
+        with served.client() as client:
+            runs = client.read_flow_runs()
+        return [each for each in runs if not each.deployment_id and each.state_name == "Running"]
+
+    wait_until(lambda: bool(running()))
+    silent = running()[0].id
+    alone.kill()
+    alone.wait()
+    served.await_state(silent, "Crashed")
+    assert "No heartbeat" in str(served.run(silent).state)
+    assert served.state(waiting) == "Suspended"
+
+
+def test_an_end_by_ctrl_c_ends_the_runs_and_keeps_what_became_of_them(
+    tmp_path: Path,
+) -> None:
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    with serving(home) as served:
+        run = served.nap("gpu", seconds=900, trace=str(trace))
+        served.await_state(run, "Running")
+        wait_until(trace.is_file)
+        pid = int(trace.read_text().split()[0])
+    assert not psutil.pid_exists(pid)
+    with closing(sqlite3.connect(home / "prefect/prefect.db")) as database:
+        states = dict(database.execute("select id, state_name from flow_run").fetchall())
+    assert states == {str(run): "Crashed"}
+
+
+@pytest.mark.slow
+def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    home, trace = tmp_path / "home", tmp_path / "trace"
+    with serving(home, code=-9) as served:
+        run = served.nap("gpu", seconds=900, trace=str(trace))
+        served.await_state(run, "Running")
+        assert len(psutil.Process(served.process.pid).children(recursive=True)) >= 4
+        served.process.kill()
+    with serving(home) as served:
+        assert served.state(run) == "Crashed"
+        done = served.nap("gpu")
+        served.await_state(done, "Completed")
+
+
+def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None:
+    home, address = served.home, served.address
+    answer = subprocess.run(command(home, free_port()), capture_output=True, text=True, timeout=60)
     assert answer.returncode == 2
     assert "is served already" in answer.stderr
     assert address in answer.stderr
@@ -139,7 +254,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         holder.bind((settings.HOST, 0))
         holder.listen()
         port = holder.getsockname()[1]
-        with pytest.raises(serve.ServeError, match=f"{port}.*in use"):
+        with pytest.raises(ServeError, match=f"{port}.*in use"):
             serve.serve(tmp_path, port, lambda _: None)
     assert not settings.address_file(tmp_path).exists()
 
@@ -155,3 +270,13 @@ def test_a_teams_server_goes_before_ones_own(
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert settings.known_api(tmp_path) == "http://127.0.0.1:9/api"
     assert settings.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
+
+
+def test_a_teams_server_that_isnt_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "TEAM_PATIENCE_S", 0.5)
+    monkeypatch.setattr(settings, "apply", lambda _: None)
+    monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
+    with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):
+        serve.serve(tmp_path, 4200, lambda _: None)

@@ -1,0 +1,129 @@
+"""`curriculum serve` as a process of a test, and its server's API."""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.deployments.runner import RunnerDeployment
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows import settings
+from flows.deployments import declared_deployments
+
+NAPPING = Path(__file__).with_name("napping.py")
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((settings.HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def command(home: Path, port: int) -> list[str]:
+    """The command line of `curriculum serve`."""
+    return [
+        *(sys.executable, "-m", "flows.cli", "serve"),
+        *("--home", str(home), "--port", str(port)),
+    ]
+
+
+def wait_until(
+    is_so: Callable[[], bool], seconds: float = 300.0, words: Callable[[], object] = str
+) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, words()
+        time.sleep(0.5)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A workspace that is served, at an address."""
+
+    home: Path
+    address: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[SyncPrefectClient]:
+        """A client of its server."""
+        api = {PREFECT_API_URL: f"{self.address}/api"}
+        with temporary_settings(api), get_client(sync_client=True) as client:
+            yield client
+
+    def child(self, word: str) -> psutil.Process:
+        """The child with a word in its command line."""
+        children = psutil.Process(self.process.pid).children()
+        return next(each for each in children if word in " ".join(each.cmdline()))
+
+    def nap(self, kind: str, suffix: str = "", **parameters: object) -> UUID:
+        """A run of the nap on a pool, as our deployments run there."""
+        declared = declared_deployments(self.home, suffix)[0]
+        with self.client() as client:
+            made = RunnerDeployment.from_entrypoint(
+                f"{NAPPING}:nap",
+                name=f"nap-{kind}{suffix}",
+                tags=declared["tags"],
+                work_pool_name=f"{kind}{suffix}",
+                job_variables=declared["work_pool"]["job_variables"],
+            ).apply()
+            assert isinstance(made, UUID)
+            return client.create_flow_run_from_deployment(made, parameters=dict(parameters)).id
+
+    def run(self, run: UUID) -> FlowRun:
+        """A flow run as the server knows it."""
+        with self.client() as client:
+            return client.read_flow_run(run)
+
+    def state(self, run: UUID) -> str | None:
+        """The name of its state."""
+        return self.run(run).state_name
+
+    def await_state(self, run: UUID, *names: str) -> None:
+        """Wait until it is in one of the states."""
+        wait_until(
+            lambda: self.state(run) in names, words=lambda: f"{names} wanted, {self.run(run)}"
+        )
+
+
+@contextlib.contextmanager
+def serving(home: Path, *, code: int = 0, **variables: str) -> Iterator[Served]:
+    """A workspace that is served while the block lasts; then all is gone, and it ends with the code."""
+    home.mkdir(parents=True, exist_ok=True)
+    log, port = home / "serve.txt", free_port()
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command(home, port),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=settings.environment(variables),
+        )
+    address = variables.get("PREFECT_API_URL", f"http://{settings.HOST}:{port}/api")
+    served = Served(home, address.removesuffix("/api"), process, log)
+    try:
+        wait_until(lambda: process.poll() is not None or "Ctrl-C ends all of it" in log.read_text())
+        assert process.poll() is None, log.read_text()
+        family = psutil.Process(process.pid).children(recursive=True)
+        yield served
+        family = list({*family, *psutil.Process(process.pid).children(recursive=True)})
+    finally:
+        process.send_signal(signal.SIGINT)
+        ended = process.wait(60)
+    assert ended == code, log.read_text()
+    assert psutil.wait_procs(family, timeout=60 if code else 1)[1] == [], "something outlived serve"
+    assert code or not settings.address_file(home).exists()
+    with socket.socket() as probe:
+        assert probe.connect_ex((settings.HOST, port)) != 0, "the server outlived serve"
