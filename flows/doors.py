@@ -19,10 +19,11 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch import Launch, unheard
 from curriculum.train.slots import Slots
 from curriculum.train.writers import chosen
-from flows import settings
+from flows import settings, telling
 from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.leaving_out import OPTION
+from flows.notify import warn
 from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
@@ -31,7 +32,7 @@ from schemas.job import Evaluation, Job
 from schemas.progress import Progress, Watch
 
 if TYPE_CHECKING:
-    from curriculum.train.job import Machine
+    from curriculum.train.machine import Machine
 
 TRAINED_TOKENIZER = "corpus"
 UNKNOWN = 0
@@ -146,8 +147,10 @@ def train_phase(
     previous = None if course.goes_on_in(resolved) else _previous(course, resolved)
     if course.store.dry and (mixture.planned or (previous and previous.planned)):
         return _planned_run(course, resolved, mixture, previous)
-    launch = _launch(course, watch, tell)
-    run = _train(course, resolved, built, mixture, previous, again=new_attempt, launch=launch)
+    say = warn if tell is unheard else tell
+    launch = _launch(course, watch, tell, telling.stalled(course, phase, say))
+    with telling.training(course, phase, say):
+        run = _train(course, resolved, built, mixture, previous, again=new_attempt, launch=launch)
     course.keep("runs", resolved, run)
     return run
 
@@ -163,13 +166,15 @@ def _train(
     launch: Launch,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
-    from curriculum.train.job import Machine
+    from curriculum.train.machine import Machine
     from curriculum.train.recipe import finished, run_recipe
     from curriculum.train.run import train
 
-    machine = Machine.here(
-        course.order.processes, recompute=course.order.recompute, slots=settings.gpu_slots()
-    )
+    processes, recompute = course.order.processes, course.order.recompute
+    if (options := settings.sbatch_options()) is not None:
+        machine = Machine.in_slurm(options, processes, recompute=recompute)
+    else:
+        machine = Machine.here(processes, recompute=recompute, slots=settings.gpu_slots())
     store, job = course.store, job_of(course, resolved, built, mixture, previous, machine)
     if store.dry:
         there = None if again else finished(store, job)
@@ -232,12 +237,15 @@ def job_of(
     ).model_copy(update={"writers": chosen(course.order.log), "gpu_price": settings.gpu_price()})
 
 
-def _launch(course: Course, watch: Watch, tell: Callable[[str], None]) -> Launch:
+def _launch(
+    course: Course, watch: Watch, tell: Callable[[str], None], stalled: Callable[[str], None]
+) -> Launch:
     """Where a job of this machine trains, and who hears of it."""
     return Launch(
         slots=Slots(settings.slots_folder(course.store.root), settings.gpu_slots()),
         watch=watch,
         tell=tell,
+        stalled=stalled,
         sbatch=settings.sbatch_options(),
     )
 

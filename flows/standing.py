@@ -9,7 +9,7 @@ from curriculum.build import Built
 from curriculum.corpus.sources import only_looking
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.store import Artefact, Store
-from curriculum.train.job import Machine
+from curriculum.train.machine import Machine
 from curriculum.train.recipe import finished, run_recipe
 from flows.attempts import Line, attempt
 from flows.course import Course

@@ -278,6 +278,12 @@ class RunState(Strict):
     boot_id: str
 
 
+class SlurmJob(Strict):
+    """sbatch.json of an open run that Slurm trains."""
+
+    id: str
+
+
 class SlotState(RunState):
     """Who holds a slot, or waits for one: the process that launches the job, and what it trains."""
 

@@ -5,8 +5,9 @@ A job that names another trainer is trained by its command.
 On several machines: `torchrun … -m curriculum.train job.json` on each, over one workspace.
 
 Exit codes: 0 the job ended by its budget or its gate; 1 it failed, and the last line says why; 2 the
-command is wrong; 75 it was asked to stop (SIGTERM, SIGINT), finished its step and left a checkpoint: the
-same command goes on from there.
+command is wrong; 65 a loss or gradient isn't finite; 69 one of several processes was killed; 71 memory is
+full; 75 it was asked to stop (SIGTERM, SIGINT), finished its step and left a checkpoint: the same command
+goes on from there.
 """
 
 import argparse
@@ -68,7 +69,7 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
 
 
 def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> int:
-    from curriculum.train.exits import CANCELLED, FAILED
+    from curriculum.train.exits import CANCELLED, code_of
     from curriculum.train.session import run_job
     from schemas.errors import CurriculumError
 
@@ -77,13 +78,13 @@ def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> in
     except CurriculumError as failed:
         sys.stdout.flush()
         sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
-        return FAILED
+        return code_of(failed)
     return CANCELLED if report.stopped == "cancelled" else 0
 
 
 def _train_by_command(job: Path, asked_to_stop: Callable[[], bool]) -> int:
     from curriculum.train.command import run_command
-    from curriculum.train.exits import FAILED
+    from curriculum.train.exits import code_of
     from schemas.errors import CurriculumError
 
     try:
@@ -91,7 +92,7 @@ def _train_by_command(job: Path, asked_to_stop: Callable[[], bool]) -> int:
     except CurriculumError as failed:
         sys.stdout.flush()
         sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
-        return FAILED
+        return code_of(failed)
 
 
 def _trainer_and_processes(job: Path) -> tuple[str | None, int]:

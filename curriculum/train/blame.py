@@ -17,7 +17,7 @@ from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
 from curriculum.train.loader import Batch
 from curriculum.train.precision import mixed
-from schemas.errors import JobError
+from schemas.errors import NotFiniteError
 
 LISTED = 8
 _KEY_DIGITS = 12
@@ -84,7 +84,7 @@ class Finite:
         """Let a finite value pass; for another find the rows of `batches` that are to blame.
 
         Raises:
-            JobError: naming the step, and the rows and documents that aren't finite by themselves.
+            NotFiniteError: naming the step, and the rows and documents that aren't finite by themselves.
         """
         if math.isfinite(value):
             return
@@ -92,9 +92,11 @@ class Finite:
         names = [each for batch in batches for each in batch.pack_ids]
         raise self.refusal(value, what, names, verdict)
 
-    def refusal(self, value: float, what: What, names: Sequence[str], verdict: Verdict) -> JobError:
+    def refusal(
+        self, value: float, what: What, names: Sequence[str], verdict: Verdict
+    ) -> NotFiniteError:
         """The error that names the rows of a value that isn't finite, and what came of asking them."""
-        return JobError(
+        return NotFiniteError(
             f"step {self.step}",
             f"{what} is {value} on the {_listed('row', names)}",
             cause=str(verdict),

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from curriculum.store import Store
-from curriculum.train.directory import CHECKPOINTS, REPORT, claimed, read_job
-from curriculum.train.disk import write_text
-from curriculum.train.exits import CANCELLED
+from curriculum.train.directory import claimed, read_job
+from curriculum.train.exits import CANCELLED, failure_of, kind_of
 from curriculum.train.require import require_fitting
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
-from schemas.job import Job, Report, Stopped
+from schemas.job import Failure, Job, Report, Stopped
 
 GRACE_SECONDS = 10.0
 """For the command to end after it was told to; then it is killed, with all that it started."""
@@ -32,7 +31,7 @@ def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
 
     Raises:
         JobError: where it can't be started, ends by another code, or leaves less than a run; the report
-            then says failed, and why.
+            then says failed, and why. Of the kind that its code says, where that is one of ours.
     """
     job = read_job(path)
     store, directory = Store.containing(path), path.absolute().parent
@@ -42,10 +41,10 @@ def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
             require_fitting(job, store.root)
             code = _ended(words_of(job.trainer, path), asked_to_stop)
             if code == CANCELLED or (code != 0 and asked_to_stop()):
-                _report(job, store.root, directory, "cancelled", "asked to stop")
+                _report(job, directory, "cancelled", "asked to stop")
                 return CANCELLED
             if code != 0:
-                raise JobError(
+                raise kind_of(code)(
                     job.trainer,
                     f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
                     cause="the trainer failed",
@@ -53,7 +52,7 @@ def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
                 )
             report = _whole_run(job, store.root, directory)
         except CurriculumError as failed:
-            _report(job, store.root, directory, "failed", str(failed))
+            _report(job, directory, "failed", str(failed), failure_of(type(failed)))
             raise
     _say(f"{report.stopped}: {report.reason}")
     return 0
@@ -137,19 +136,13 @@ def _whole_run(job: Job, workspace: Path, directory: Path) -> Report:
     return require_whole_run(job, workspace, directory)
 
 
-def _report(job: Job, workspace: Path, directory: Path, stopped: Stopped, reason: str) -> None:
-    """What is known of a run that didn't end as it should: how far its last checkpoint had come."""
-    from curriculum.train import checkpoint
-    from curriculum.train.loop import Outcome
-    from curriculum.train.report import report_of
+def _report(
+    job: Job, directory: Path, stopped: Stopped, reason: str, failure: Failure | None = None
+) -> None:
+    from curriculum.train.report import write_end
 
-    last = checkpoint.newest(directory / CHECKPOINTS)
-    state = checkpoint.TrainerState()
-    if last is not None and (last / "state.json").is_file():
-        state = checkpoint.read_state(last)
-    outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
-    report = report_of(job, workspace, directory, outcome)
-    write_text(directory / REPORT, report.model_dump_json(indent=1))
+    workspace = Store.containing(directory).root
+    write_end(job, workspace, directory, stopped, reason, failure=failure)
 
 
 def _say(line: str) -> None:

@@ -1,5 +1,8 @@
 """Exit codes of a training process: what its launcher makes of them."""
 
+import signal
+from collections.abc import Sequence
+
 from schemas.errors import (
     CurriculumError,
     JobError,
@@ -36,6 +39,26 @@ def kind_of(code: int) -> type[JobError]:
     ('JobMemoryError', 'JobKilledError', 'JobError')
     """
     return JobKilledError if code < 0 else _KINDS.get(code, JobError)
+
+
+def words_of(code: int) -> str:
+    """How a process ended.
+
+    >>> words_of(1), words_of(-9)
+    ('exit code 1', 'signal SIGKILL')
+    """
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
+def first_of(codes: Sequence[int]) -> int:
+    """Of processes that failed at the same moment, the code that says most; others may follow from it.
+
+    >>> first_of([1, 71]), first_of([1, -9]), first_of([-6, 1])
+    (71, 69, 1)
+    """
+    order = (MEMORY, NOT_FINITE, -signal.SIGKILL, KILLED, FAILED)
+    first = min(codes, key=lambda code: order.index(code) if code in order else len(order))
+    return KILLED if first < 0 else first
 
 
 def code_of(failed: CurriculumError) -> int:

@@ -37,8 +37,10 @@ class Follower:
         self._pulse = Pulse(time.monotonic())
         self._seen: Heartbeat | None = None
 
-    def look(self) -> None:
-        """Tell new lines and new steps, and a stall that began."""
+    def look(self, runs: bool = True) -> None:
+        """Tell new lines and new steps, and a stall that began; one that doesn't run yet can't stall."""
+        if not runs:
+            self._pulse = Pulse(time.monotonic())
         for line in self._tail.lines():
             self.tell(line)
         beat = read_heartbeat(self.directory)

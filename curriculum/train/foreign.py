@@ -16,8 +16,9 @@
 
 Its part: read job.json and the plan, train `job.steps` steps from where it stopped, leave metrics/, a
 checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits with 75; the
-same command then goes on. The run is held against this when it ends, and whoever leaves the files without
-these functions is told which one is missing. Of several processes one does all but `steps`.
+same command then goes on. It may exit with 71 where memory is full, and 65 where a loss isn't finite. The run
+is held against this when it ends, and whoever leaves the files without these functions is told which one is
+missing. Of several processes one does all but `steps`.
 """
 
 import signal

@@ -1,7 +1,6 @@
 """Making a job: a diet, a phase and published artefacts become one frozen value."""
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,11 @@ from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.train.attach import reads_structure
 from curriculum.train.directory import JOB, read_job, read_report
+from curriculum.train.machine import Machine
 from curriculum.train.recipe import run_recipe
 from schemas.diet import AdvanceWhen, Diet, DietPhase
 from schemas.errors import JobError
 from schemas.job import (
-    Backend,
     CheckpointRef,
     Evaluation,
     EvaluationStratum,
@@ -37,8 +36,6 @@ SHORTEST_BETWEEN_EVALUATIONS = 10
 """Steps; looking at all phases so far costs a small model more than a step does."""
 LONGEST_BETWEEN_CHECKPOINTS = 500
 SHORTEST_BETWEEN_CHECKPOINTS = 10
-WORKERS_FOR_A_GPU = 2
-"""Processes that load rows; on a CPU they would only take cores from the steps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,37 +51,6 @@ class Ingredients:
     tokenizer: Artefact
     previous: Artefact | None = None
     middle: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Machine:
-    """Where a job runs, and by which kernel."""
-
-    device: str
-    backend: Backend
-    threads: int
-    """Of each process."""
-    workers: int = 0
-    processes: int = 1
-    recompute: bool = False
-
-    @staticmethod
-    def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
-        """A slot's share of the GPUs with flex where there are any, else all of the CPU with documents."""
-        # torch takes seconds to import, and a job that is only looked at names its machine.
-        import torch
-
-        gpu = torch.cuda.is_available()
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-        processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
-        return Machine(
-            device="cuda" if gpu else "cpu",
-            backend="flex" if gpu else "documents",
-            threads=max(cores // processes, 1),
-            workers=WORKERS_FOR_A_GPU if gpu else 0,
-            processes=processes,
-            recompute=recompute,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,15 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Store
+from curriculum.train import slurm
 from curriculum.train.directory import (
     HEARTBEAT,
+    JOB,
     LOG,
     REPORT,
     read_job,
     read_report,
     require_unclaimed,
 )
-from curriculum.train.exits import CANCELLED, KILLED, MEMORY, NOT_FINITE, kind_of
+from curriculum.train.exits import (
+    CANCELLED,
+    KILLED,
+    MEMORY,
+    NOT_FINITE,
+    failure_of,
+    kind_of,
+    words_of,
+)
 from curriculum.train.follow import Follower
 from curriculum.train.orphans import MARK, end_all, processes_of
 from curriculum.train.slots import Slot, Slots
@@ -30,6 +40,7 @@ GRACE_SECONDS = 10.0
 """For the step in progress and its checkpoint; then all processes of the job are killed, and the last
 checkpoint before is what stays."""
 POLL_SECONDS = 0.2
+COMMAND = (sys.executable, "-m", "curriculum.train")
 _LOG_LINES = 12
 _CURES = {
     NOT_FINITE: "Its last line says which rows it was, and what to do",
@@ -72,13 +83,38 @@ def launched(store: Store, path: Path, how: Launch) -> Report:
             somebody else trains it.
     """
     job, directory = read_job(path), path.absolute().parent
+    follower = Follower(job, directory, how.watch, how.tell, how.stalled)
+    if how.sbatch is not None:
+        return outcome(job, directory, _through_slurm(store, job, directory, how, follower))
     _end_orphans(directory, how.tell)
-    require_unclaimed(store, job, directory)
-    for stale in (REPORT, HEARTBEAT):
-        (directory / stale).unlink(missing_ok=True)
+    _begin(store, job, directory)
     with _slot(job, directory, how) as slot:
-        code = _ended(job, directory, how, slot)
+        code = _ended(directory, slot, follower)
     return outcome(job, directory, code)
+
+
+def _begin(store: Store, job: Job, directory: Path) -> None:
+    """Nobody trains the run, and nothing of an earlier end can be taken for this one's."""
+    require_unclaimed(store, job, directory)
+    for stale in (REPORT, HEARTBEAT, slurm.EXIT):
+        (directory / stale).unlink(missing_ok=True)
+
+
+def _through_slurm(store: Store, job: Job, directory: Path, how: Launch, follower: Follower) -> int:
+    assert how.sbatch is not None
+    handed = slurm.known(directory)
+    if handed is not None and not handed.is_active():
+        if (code := handed.code(handed.state())) == 0:
+            handed.forget()
+            return code
+        handed = None
+    if handed is None:
+        _begin(store, job, directory)
+        handed = slurm.hand_in(job, directory, how.sbatch)
+    code = slurm.followed(handed, follower.look, _sayer(job, how))
+    follower.look()
+    handed.forget()
+    return code
 
 
 def outcome(job: Job, directory: Path, code: int) -> Report:
@@ -87,12 +123,21 @@ def outcome(job: Job, directory: Path, code: int) -> Report:
     Raises:
         JobError: of the kind that the code says, where it is neither 0 nor 75.
     """
-    if code in (0, CANCELLED) and (directory / REPORT).is_file():
-        return read_report(directory)
-    kind = kind_of(code)
+    kind, ended = kind_of(code), words_of(code)
+    if not (directory / REPORT).is_file():
+        # torch takes seconds to import, and a job that ends well leaves its own report.
+        from curriculum.train.report import write_end
+
+        workspace, why = Store.containing(directory).root, failure_of(kind)
+        if code == CANCELLED:
+            write_end(job, workspace, directory, "cancelled", "asked to stop")
+        else:
+            write_end(job, workspace, directory, "failed", f"ended by {ended}", failure=why)
+    if code in (0, CANCELLED) and (report := read_report(directory)).stopped != "failed":
+        return report
     raise kind(
         str(directory),
-        f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}",
+        ended,
         cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
         cure=_CURES.get(
             KILLED if code < 0 else code,
@@ -107,25 +152,28 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
         yield None
         return
 
-    def say(words: str) -> None:
-        how.tell(words)
-        how.watch(
-            Progress(
-                stage="train", item=job.phase, done=0, total=job.steps, unit="steps", note=words
-            )
-        )
-
-    with how.slots.taken(str(directory.resolve()), say) as slot:
+    with how.slots.taken(str(directory.resolve()), _sayer(job, how)) as slot:
         yield slot
 
 
-def _ended(job: Job, directory: Path, how: Launch, slot: Slot | None) -> int:
+def _sayer(job: Job, how: Launch) -> Callable[[str], None]:
+    """Says what a job waits for, as a line of its log and as a note on its progress."""
+
+    def say(words: str) -> None:
+        how.tell(words)
+        waits = Progress(
+            stage="train", item=job.phase, done=0, total=job.steps, unit="steps", note=words
+        )
+        how.watch(waits)
+
+    return say
+
+
+def _ended(directory: Path, slot: Slot | None, follower: Follower) -> int:
     """The exit code of the job's process; negative for a signal."""
-    command = [sys.executable, "-m", "curriculum.train", str(directory / "job.json")]
-    command += ["--parent", str(os.getpid())]
+    command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid())]
     if slot is not None:
         command += ["--slot", f"{slot.number}/{slot.of}"]
-    follower = Follower(job, directory, how.watch, how.tell, how.stalled)
     with (directory / LOG).open("ab") as log:
         process = subprocess.Popen(
             command,

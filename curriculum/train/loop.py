@@ -17,10 +17,11 @@ from curriculum.train.gate import gate_bits, opens
 from curriculum.train.heartbeat import Heart
 from curriculum.train.learner import new_learner
 from curriculum.train.loader import Batch, PlannedRows, steps_of
+from curriculum.train.memory import enough_memory
 from curriculum.train.metrics import Learnt, Metrics, StepMetrics, say
 from curriculum.train.saver import Saver
 from curriculum.train.schedule import learning_rate
-from curriculum.train.steps import cut_for, enough_memory, gradients
+from curriculum.train.steps import cut_for, gradients
 from curriculum.train.writers import open_writers
 from schemas.job import Job, Stopped
 
@@ -48,8 +49,8 @@ def train_loop(
     Every rank comes here; rank 0 alone writes, but for its part of a checkpoint.
 
     Raises:
-        JobError: for a loss or gradient that isn't finite, naming step and rows; for a full memory or
-            disk.
+        NotFiniteError: for a loss or gradient that isn't finite, naming step and rows.
+        JobMemoryError, JobError: for a full memory, or disk.
     """
     loop = _Loop(job, workspace, directory, device, stop, ranks)
     try:
@@ -177,7 +178,7 @@ class _Loop:
         )
         for group in self.learner.optimizer.param_groups:
             group["lr"] = rate
-        with enough_memory(self.job, step + 1):
+        with enough_memory(self.job, f"step {step + 1}"):
             gradient = gradients(
                 self.learner, batches, self.job, step=step + 1, folders=self.rows.folders
             )

@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Literal
 
-from curriculum.train.directory import METRICS
+from curriculum.train import checkpoint
+from curriculum.train.checkpoint import TrainerState
+from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT
+from curriculum.train.disk import write_text
 from curriculum.train.loop import Outcome
 from curriculum.train.metrics import read_metrics, summary
-from schemas.job import Figure, Job, MaskingCost, Report
+from schemas.job import Failure, Figure, Job, MaskingCost, Report, Stopped
 
 
 def report_of(
@@ -18,6 +21,7 @@ def report_of(
     devices: int = 1,
     leakcheck: Literal["passed", "not run"] = "not run",
     masking_cost: MaskingCost | None = None,
+    failure: Failure | None = None,
 ) -> Report:
     """What is said of a run in its directory: its state, its figures, and its metrics summed up."""
     state = outcome.state
@@ -31,6 +35,7 @@ def report_of(
         attempt=job.attempt,
         stopped=outcome.stopped,
         reason=outcome.reason,
+        failure=failure,
         steps=state.step,
         tokens=state.tokens,
         before=_at(state.figures, 0),
@@ -49,6 +54,26 @@ def report_of(
         leakcheck=leakcheck,
         checkpoint=where,
     )
+
+
+def write_end(
+    job: Job,
+    workspace: Path,
+    directory: Path,
+    stopped: Stopped,
+    reason: str,
+    *,
+    failure: Failure | None = None,
+    devices: int = 1,
+) -> None:
+    """Leave report.json of a run that ended as it shouldn't: how far its last checkpoint had come."""
+    last = checkpoint.newest(directory / CHECKPOINTS)
+    state = TrainerState()
+    if last is not None and (last / "state.json").is_file():
+        state = checkpoint.read_state(last)
+    outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
+    report = report_of(job, workspace, directory, outcome, failure=failure, devices=devices)
+    write_text(directory / REPORT, report.model_dump_json(indent=1))
 
 
 def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:

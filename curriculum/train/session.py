@@ -9,16 +9,16 @@ import torch
 
 from curriculum.leakcheck import check_decoder
 from curriculum.store import Store
-from curriculum.train import checkpoint
-from curriculum.train.checkpoint import TrainerState
-from curriculum.train.directory import CHECKPOINTS, REPORT, claimed, read_job
+from curriculum.train.directory import REPORT, claimed, read_job
 from curriculum.train.disk import write_text
 from curriculum.train.distributed import Place, Ranks, joined
-from curriculum.train.loop import Outcome, train_loop
+from curriculum.train.exits import failure_of
+from curriculum.train.loop import train_loop
 from curriculum.train.masking_cost import measured_once
+from curriculum.train.memory import enough_memory
 from curriculum.train.metrics import say
 from curriculum.train.precision import prepare
-from curriculum.train.report import report_of
+from curriculum.train.report import report_of, write_end
 from curriculum.train.require import require_fitting
 from curriculum.train.writers import require_installed
 from schemas.errors import CurriculumError, JobError
@@ -55,15 +55,21 @@ def _trained(
         device = prepare(job, place.local)
         require_installed(job.writers)
         ranks.from_first(lambda: require_fitting(job, store.root))
-        leakcheck = ranks.from_first(lambda: _leakcheck(job, device))
-        cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
-        outcome = train_loop(job, store.root, directory, device, stop, ranks)
+        with enough_memory(job, f"phase {job.phase}"):
+            leakcheck = ranks.from_first(lambda: _leakcheck(job, device))
+            cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
+            outcome = train_loop(job, store.root, directory, device, stop, ranks)
     except CurriculumError as failed:
         # Whichever rank it happens to says so: the others may only notice that it is gone.
-        report = report_of(
-            job, store.root, directory, _failure(directory, failed), devices=ranks.size
+        write_end(
+            job,
+            store.root,
+            directory,
+            "failed",
+            str(failed),
+            failure=failure_of(type(failed)),
+            devices=ranks.size,
         )
-        _write(directory, report)
         raise
     report = report_of(
         job,
@@ -91,12 +97,6 @@ def _leakcheck(job: Job, device: torch.device) -> Literal["passed", "not run"]:
             cure="Read the table above; don't train on this backend",
         )
     return "passed"
-
-
-def _failure(directory: Path, failed: CurriculumError) -> Outcome:
-    last = checkpoint.newest(directory / CHECKPOINTS)
-    state = checkpoint.read_state(last) if last is not None else TrainerState()
-    return Outcome(stopped="failed", reason=str(failed), state=state, checkpoint=last)
 
 
 def _write(directory: Path, report: Report) -> None:

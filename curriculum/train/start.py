@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from curriculum.train.exits import CANCELLED, FAILED
+from curriculum.train.exits import CANCELLED, first_of, words_of
 
 GRACE_SECONDS = 10.0
 """For the other ranks when one has failed: they may be at the same error, or waiting for it in vain."""
@@ -29,8 +29,8 @@ def start_ranks(
 ) -> int:
     """Run `command` once for each rank, with what tells it its place, until all have ended.
 
-    Returns 0 or 75 where all ranks ended so; else 1, and what ended them is the last line written. A
-    stop that is asked for is passed on to each rank.
+    Returns 0 or 75 where all ranks ended so; else what the first to fail returned, or that it was killed,
+    and what ended each is the last line written. A stop that is asked for is passed on to each rank.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         meet = (Path(folder) / "meet").as_uri()
@@ -43,37 +43,31 @@ def start_ranks(
             subprocess.Popen([*command, *each], env=environment, close_fds=False) for each in places
         ]
         try:
-            _until_the_end(ranks, asked_to_stop)
+            first = _until_the_end(ranks, asked_to_stop)
         finally:
             for rank in ranks:
                 rank.kill()
                 rank.wait()
-    return _code([rank.returncode for rank in ranks])
+    codes = [rank.returncode for rank in ranks]
+    if not first:
+        return max(codes)
+    ended = (f"rank {rank} by {words_of(code)}" for rank, code in enumerate(codes))
+    sys.stderr.write(f"ranks ended: {', '.join(ended)}\n")
+    return first_of(first)
 
 
-def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> None:
-    """Wait for all, or for a while once one has failed."""
-    told, failed_at = False, 0.0
-    while None in (codes := [rank.poll() for rank in ranks]):
+def _until_the_end(ranks: Sequence[Rank], asked_to_stop: Callable[[], bool]) -> list[int]:
+    """Wait for all, or for a while once one has failed; returns how the first to fail did."""
+    told, failed_at, first = False, 0.0, list[int]()
+    while True:
+        codes = [rank.poll() for rank in ranks]
         if asked_to_stop() and not told:
             told = True
             for rank in ranks:
                 rank.send_signal(signal.SIGTERM)
-        if not set(codes) <= {None, 0, CANCELLED}:
-            failed_at = failed_at or time.monotonic()
-            if time.monotonic() - failed_at > GRACE_SECONDS:
-                return
+        if not first:
+            first = [code for code in codes if code not in (None, 0, CANCELLED)]
+            failed_at = time.monotonic()
+        if None not in codes or (first and time.monotonic() - failed_at > GRACE_SECONDS):
+            return first
         time.sleep(_POLL_SECONDS)
-
-
-def _code(codes: Sequence[int]) -> int:
-    """What a process that trained alone would have returned."""
-    if set(codes) <= {0, CANCELLED}:
-        return max(codes)
-    ended = (f"rank {rank} by {_words(code)}" for rank, code in enumerate(codes))
-    sys.stderr.write(f"ranks ended: {', '.join(ended)}\n")
-    return FAILED
-
-
-def _words(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -3,9 +3,8 @@
 The loss of a step is Σ over its micro-batches ÷ their scored targets, whatever rank computes what.
 """
 
-import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from curriculum.train.distributed import Ranks
 from curriculum.train.learner import Learner, whole, whole_model
 from curriculum.train.loader import Batch
 from curriculum.train.precision import mixed
-from schemas.errors import JobError
 from schemas.job import Job
 
 
@@ -46,7 +44,7 @@ def gradients(
     let documents be named where something isn't finite.
 
     Raises:
-        JobError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
+        NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
     """
     (scored,) = learner.ranks.total([sum(int(batch.loss_mask.sum()) for batch in batches)])
     count = max(int(scored), 1)
@@ -74,22 +72,6 @@ def cut_for(job: Job, ranks: Ranks) -> Job:
     longest = max(rows.row_length for rows in job.rows)
     most = max(job.tokens_per_step // ranks.size, longest)
     return job.model_copy(update={"micro_positions": min(job.micro_positions, most)})
-
-
-@contextlib.contextmanager
-def enough_memory(job: Job, step: int) -> Iterator[None]:
-    """Say what to try where a GPU's memory is full."""
-    try:
-        yield
-    except torch.OutOfMemoryError as full:
-        saves = "" if job.recompute else "--recompute, which keeps less for backward; "
-        raise JobError(
-            f"step {step}",
-            str(full).partition(". ")[0],
-            cause="the memory of the GPU is full",
-            cure=f"Give {saves}--processes, which shares the model out; a smaller --model; or a "
-            "shorter --row-length. The same command goes on from the last checkpoint",
-        ) from full
 
 
 def _backward(learner: Learner, batch: Batch, divisor: float, z_weight: float) -> Tensor:

@@ -112,9 +112,10 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
     process = started(directory)
     wait_for(directory, "step 5/10 ", process)
     os.kill(trainer_below(process), signal.SIGKILL)
-    assert process.wait() == 1
+    assert process.wait() == 69
     assert "signal SIGKILL; the trainer failed" in (directory / "train.log").read_text()
-    assert json.loads((directory / "report.json").read_text())["stopped"] == "failed"
+    left = json.loads((directory / "report.json").read_text())
+    assert (left["stopped"], left["failure"]) == ("failed", "killed")
     resumed = train(broken.store, job)
     ends = [
         torch.load(run.directory / "checkpoints" / "step=10" / "model.pt")["model"]

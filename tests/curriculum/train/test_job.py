@@ -9,11 +9,11 @@ from curriculum.store import Artefact, Draft, Recipe
 from curriculum.train.job import (
     ANNEAL,
     Ingredients,
-    Machine,
     Validation,
     evaluation,
     make_job,
 )
+from curriculum.train.machine import Machine
 from curriculum.train.recipe import run_recipe
 from schemas.diet import Diet
 from schemas.errors import JobError

@@ -207,11 +207,12 @@ def test_the_order_of_rows_is_that_of_the_plan_whatever_the_ranks(world: Any, ra
 def test_a_loss_that_is_no_number_fails_all_ranks_with_one_report(world: Any) -> None:
     settings = world.job().optimizer.model_copy(update={"learning_rate": 1e30})
     job = world.job(**CHANGES | {"optimizer": settings})
-    with pytest.raises(JobError, match="exit code 1"):
+    with pytest.raises(JobError, match="exit code 65"):
         train(world.store, job)
     directory = world.store.root / run_recipe(job).directory / "attempt=1"
     report = (directory / "report.json").read_text()
     assert '"stopped": "failed"' in report
+    assert '"failure": "not_finite"' in report
     assert " isn't finite" in report
     assert not (directory / "state.json").exists()
 
@@ -223,8 +224,8 @@ def test_a_rank_that_is_killed_ends_the_others(world: Any) -> None:
     wait_for("step 2/", directory, process)
     first, second = ranks_of(process)
     os.kill(second, signal.SIGKILL)
-    assert process.wait(30) == 1
-    assert "rank 1 by SIGKILL" in (directory / "train.log").read_text()
+    assert process.wait(30) == 69
+    assert "rank 1 by signal SIGKILL" in (directory / "train.log").read_text()
     assert not Path(f"/proc/{first}").exists()
     assert checkpoint.newest(directory / "checkpoints") is not None
 
