@@ -3,7 +3,7 @@
 from prefect import flow, task
 
 from curriculum.build import Built
-from flows import doors, tracking
+from flows import after, doors, tracking
 from flows.course import Course
 from flows.lines import yield_lines, yield_words
 from flows.losses import loss_lines, loss_words
@@ -23,7 +23,12 @@ def build_phase(plan: Course, phase: str) -> Built:
     return built
 
 
-@flow(name="build", flow_run_name=run_name)
+@flow(
+    name="build",
+    flow_run_name=run_name,
+    on_crashed=[after.broke_down],
+    on_failure=[after.broke_down],
+)
 def build(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
@@ -33,3 +38,4 @@ def build(
     plan = start(specialist, changes)
     for each in chosen(plan, phase):
         build_phase(plan, each)
+    after.drawn(plan)

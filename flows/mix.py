@@ -4,7 +4,7 @@ from prefect import flow, task
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import doors, tracking
+from flows import after, doors, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.lines import mixture_lines, mixture_words
@@ -23,7 +23,9 @@ def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
     return mixture
 
 
-@flow(name="mix", flow_run_name=run_name)
+@flow(
+    name="mix", flow_run_name=run_name, on_crashed=[after.broke_down], on_failure=[after.broke_down]
+)
 def mix(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
@@ -33,3 +35,4 @@ def mix(
     plan = start(specialist, changes)
     for each in chosen(plan, phase):
         mix_phase(plan, each, build_phase(plan, each))
+    after.drawn(plan)

@@ -71,15 +71,20 @@ def notify(
     phase: str | None = None,
     run: Path | None = None,
     say: Say = warn,
-) -> None:
-    """Send an event to the target of the settings, if there is one; what fails is said by `say`."""
+) -> bool:
+    """Send an event to the target of the settings, if there is one; whether it arrived.
+
+    What fails is said by `say`.
+    """
     target = settings.notify_target()
     if target is None:
-        return
+        return False
     event = event_of(whose, kind, text, phase=phase, run=run)
     send = _post if is_url(target) else _command
-    if fault := send(target, event.model_dump_json()):
+    fault = send(target, event.model_dump_json())
+    if fault is not None:
         say(f"{kind} wasn't sent to {_named(target)}: {fault.why}. See $CURRICULUM_NOTIFY.")
+    return fault is None
 
 
 def event_of(

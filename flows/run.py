@@ -4,7 +4,7 @@ from prefect import flow
 from prefect.logging import get_run_logger
 
 from curriculum.store import Artefact
-from flows import pools
+from flows import after, pools
 from flows.build import build_phase
 from flows.mix import mix_phase
 from flows.names import run_name
@@ -15,7 +15,9 @@ from flows.train import train_phase
 from flows.work import outcome
 
 
-@flow(name="run", flow_run_name=run_name)
+@flow(
+    name="run", flow_run_name=run_name, on_crashed=[after.broke_down], on_failure=[after.broke_down]
+)
 def run(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
@@ -36,5 +38,6 @@ def run(
         gate = passed(plan, each, trained)
         if not gate.is_open:
             break
+    after.walked(plan, runs)
     get_run_logger().info(outcome(plan, phase, runs))
     return ended(runs, gate)

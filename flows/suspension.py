@@ -7,7 +7,7 @@ from typing import cast
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
-from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.objects import FlowRun, State
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
 from prefect.logging import get_run_logger
@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from flows import approvals, pools
+from flows import after, approvals, pools
 from flows.course import Course
 from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
@@ -38,6 +38,7 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
     Only a flow run of a deployment can wait: it ends here, and begins anew when it is resumed.
     """
     gate = verdict(plan, phase, run)
+    after.trained(plan, run, gate)
     if gate.kind == "waits" and pools.here():
         said = suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
         approvals.write(plan.store, run, who=said.who, comment=said.comment)
@@ -54,7 +55,9 @@ def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...
     """
     if gate is None or gate.is_open:
         return tuple(runs)
-    state = Completed(name=ENDS[gate.kind], message=gate.why, data=tuple(runs))
+    state: State[tuple[Artefact, ...]] = Completed(
+        name=ENDS[gate.kind], message=gate.why, data=tuple(runs)
+    )
     return cast("tuple[Artefact, ...]", state)
 
 

@@ -13,14 +13,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import REPORT
 from flows.course import Course
-from flows.gates import Verdict
+from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
 from flows.notify import Say, Whose, notify, warn
-from flows.page.write import write
 from schemas.errors import (
-    CurriculumError,
     JobError,
     JobKilledError,
     JobMemoryError,
@@ -29,6 +28,8 @@ from schemas.errors import (
 from schemas.event import EventKind
 from schemas.job import Report
 
+TOLD = "told"
+"""Marks of what was told, so that it isn't told again."""
 _KINDS: dict[type[JobError], EventKind] = {
     NotFiniteError: "not_finite",
     JobMemoryError: "out_of_memory",
@@ -36,40 +37,30 @@ _KINDS: dict[type[JobError], EventKind] = {
 }
 
 
-def after_phase(plan: Course, run: Artefact, gate: Verdict, say: Say = warn) -> Path | None:
-    """A phase is trained: its specialist's report is written anew, and a closed gate is told.
-
-    None where the report can't be written, which `say` is told and nobody is stopped by.
-    """
-    at_gate(plan, run, gate, say)
-    return report(plan, say)
-
-
-def report(plan: Course, say: Say = warn) -> Path | None:
-    """Write a specialist's report; None where that fails, which `say` is told and nobody is stopped by."""
-    try:
-        return write(plan)
-    except (CurriculumError, OSError) as failed:
-        say(f"the report of {plan.diet.specialist} isn't written: {failed}")
-        return None
-
-
 def at_gate(plan: Course, run: Artefact, gate: Verdict, say: Say = warn) -> None:
-    """Tell of a gate that waits for somebody, or that wasn't met."""
+    """Tell of a gate that waits for somebody, or that wasn't met; of each run once."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
-        notify(plan, kinds[gate.kind], gate.why, phase=gate.phase, run=run.path, say=say)
+        _once(plan, run, kinds[gate.kind], gate.why, say)
 
 
-def at_end(plan: Course, runs: Sequence[Artefact], gate: Verdict | None, say: Say = warn) -> None:
-    """Tell that a curriculum is done: its last phase was trained just now, and its gate is open."""
-    if not runs or gate is None or not gate.is_open or gate.phase != plan.phases[-1].name:
+def at_end(plan: Course, runs: Sequence[Artefact], say: Say = warn) -> None:
+    """Tell that a curriculum is done: its last phase is trained and its gate is open; once."""
+    if not runs or (last := report_of(runs[-1])).phase != plan.phases[-1].name:
         return
-    if not any(run.made for run in runs):
+    if verdict(plan, last.phase, runs[-1]).is_open:
+        _once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", say)
+
+
+def _once(plan: Course, run: Artefact, kind: EventKind, text: str, say: Say) -> None:
+    """Tell of a run what wasn't told yet: who walks through the phases again comes by again."""
+    report = report_of(run)
+    mark = plan.store.root / TOLD / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
+    if mark.exists():
         return
-    last = report_of(runs[-1])
-    text = f"{_title(plan)} is done: {run_words(last)}."
-    notify(plan, "done", text, phase=gate.phase, run=runs[-1].path, say=say)
+    if notify(plan, kind, text, phase=report.phase, run=run.path, say=say):
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()
 
 
 @contextlib.contextmanager

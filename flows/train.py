@@ -5,7 +5,7 @@ from prefect.logging import get_run_logger
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import doors, pools, tracking
+from flows import after, doors, pools, tracking
 from flows.build import build_phase
 from flows.course import Course
 from flows.gates import verdict
@@ -29,7 +29,12 @@ def train_phase(
     return run
 
 
-@flow(name="train", flow_run_name=run_name)
+@flow(
+    name="train",
+    flow_run_name=run_name,
+    on_crashed=[after.broke_down],
+    on_failure=[after.broke_down],
+)
 def train(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
@@ -45,6 +50,7 @@ def train(
         runs.append(train_phase(plan, each, built, mixture, again=again and each == phase))
         pools.leave(plan, runs[-1])
         gate = verdict(plan, each, runs[-1])
+        after.trained(plan, runs[-1], gate)
         if not gate.is_open:
             get_run_logger().warning(gate.why)
             break

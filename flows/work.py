@@ -18,7 +18,7 @@ from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows import settings
+from flows import settings, telling
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
@@ -27,6 +27,7 @@ from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
+from flows.page.write import rewritten
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
@@ -89,6 +90,8 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
     for name, each in built.items():
         if not (dry or each.missing):
             _tell(name, each)
+    if not dry:
+        rewritten(plan)
 
 
 def _tell(phase: str, built: Built) -> None:
@@ -154,6 +157,8 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
             out.print(table(branch_lines(shown)))
             for line in report.warnings:
                 warn(f"{title}: {line}")
+    if not dry:
+        rewritten(plan)
     _whence(plan, made)
     _account(plan.store, made)
 
@@ -185,6 +190,7 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     _whence(plan, made)
     _account(plan.store, made)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
+    telling.at_end(plan, runs)
     out.print(table(run_line(report_of(run)) for run in runs))
     return _open(plan, runs)
 
@@ -214,7 +220,12 @@ def _train(
         yield mixture
         run = train_phase(plan, name, built, mixture, new_attempt=name == anew, watch=watch)
         yield run
-        if not run.planned and not verdict(plan, name, run).is_open:
+        if run.planned:
+            continue
+        gate = verdict(plan, name, run)
+        telling.at_gate(plan, run, gate)
+        rewritten(plan)
+        if not gate.is_open:
             return
 
 

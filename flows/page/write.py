@@ -4,8 +4,10 @@ from pathlib import Path
 
 from curriculum.train.disk import replace_whole
 from flows.course import Course
+from flows.notify import Say, warn
 from flows.page.facts import place, read
 from flows.page.page import page
+from schemas.errors import CurriculumError
 
 
 def write(plan: Course) -> Path:
@@ -21,3 +23,12 @@ def write(plan: Course) -> Path:
     file.parent.mkdir(exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
     return file
+
+
+def rewritten(plan: Course, say: Say = warn) -> Path | None:
+    """The report, written anew; None where that fails, which `say` is told and no run is stopped by."""
+    try:
+        return write(plan)
+    except (CurriculumError, OSError) as failed:
+        say(f"the report of {plan.diet.specialist} isn't written: {failed}")
+        return None

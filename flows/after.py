@@ -1,0 +1,60 @@
+"""What a flow does when a phase is trained, a curriculum done, or a run broken down: it says so."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from prefect.client.schemas.objects import FlowRun, State
+from prefect.logging import get_run_logger
+
+from curriculum.diets.load import load_diet
+from curriculum.store import Artefact
+from flows import settings, telling, tracking
+from flows.course import Course
+from flows.gates import Verdict
+from flows.notify import Whose
+from flows.page.write import rewritten
+from schemas.errors import CurriculumError, JobError
+
+
+def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
+    """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
+    say = get_run_logger().warning
+    telling.at_gate(plan, run, gate, say)
+    drawn(plan)
+
+
+def drawn(plan: Course) -> None:
+    """Write a specialist's report anew, and link it on the run's page."""
+    if (file := rewritten(plan, get_run_logger().warning)) is not None:
+        address = settings.reports_at(plan.store.root)
+        place = f"{address}/{file.name}" if address else file.as_uri()
+        tracking.link(f"report-{file.stem}", f"Report of {file.stem}", place)
+
+
+def walked(plan: Course, runs: Sequence[Artefact]) -> None:
+    """All phases were gone through."""
+    telling.at_end(plan, runs, get_run_logger().warning)
+
+
+def broke_down(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
+    """Tell that a flow run of a deployment crashed or failed; what training says itself isn't said again.
+
+    Of a run in somebody's terminal the terminal tells.
+    """
+    if flow_run.deployment_id is None:
+        return
+    if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
+        return
+    name = str(flow_run.parameters.get("specialist", ""))
+    words = state.message or state.name or "it doesn't say why"
+    telling.broken_down(_whose(name), flow_run.name, words)
+
+
+def _whose(name: str) -> Whose:
+    """Whose run it is, by its diet; by that name where there is no such diet."""
+    home = settings.home()
+    try:
+        diet = load_diet(name, home=home)
+    except CurriculumError:
+        return Whose(home=home, specialist=name)
+    return Whose(home=home, specialist=diet.specialist, branch=diet.branch)
