@@ -1,7 +1,10 @@
 """The training job, a process of its own, or several that share the model and each step.
 
 job.py          a diet, a phase and artefacts become a Job
-run.py          the parent: open or continue a run, start its process, publish it
+run.py          the parent: open or continue a run, launch it, publish it
+launch.py       a job as a process of its own: started, followed (follow.py), ended (orphans.py)
+slots.py        so many jobs at once, first come first served; slurm.py hands them to Slurm instead
+machine.py      where a job runs: this machine, a share of it, or what Slurm is asked for
 start.py        the ranks of a job on one machine
 session.py      the processes: one job from its file to its report
 loop.py         evaluate, ask the gate, step, checkpoint

@@ -110,7 +110,7 @@ def _through_slurm(store: Store, job: Job, directory: Path, how: Launch, followe
         handed = None
     if handed is None:
         _begin(store, job, directory)
-        handed = slurm.hand_in(job, directory, how.sbatch)
+        handed = slurm.hand_in(job, directory, how.sbatch, [*COMMAND, str(directory / JOB)])
     code = slurm.followed(handed, follower.look, _sayer(job, how))
     follower.look()
     handed.forget()

@@ -4,17 +4,15 @@ Slurm keeps its own line, so no slot is taken. sbatch.json in the run's director
 launcher which comes again follows the job that runs, and doesn't hand it in a second time.
 """
 
-import contextlib
 import shlex
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import JOB, LOG
+from curriculum.train.directory import LOG
 from curriculum.train.disk import write_text
 from curriculum.train.exits import CANCELLED, MEMORY
 from schemas.errors import JobError
@@ -101,16 +99,19 @@ class Handed:
         raise ConnectionError(done.stderr.strip())
 
     def is_active(self) -> bool:
-        """Whether it waits or runs."""
-        return self.state() not in {None, *_ENDED}
+        """Whether it waits or runs, as far as Slurm answers."""
+        try:
+            return self.state() not in {None, *_ENDED}
+        except ConnectionError:
+            return True
 
     def end(self) -> None:
         """Cancel it, and wait a while for its checkpoint; Slurm itself kills what doesn't end."""
-        _run(["scancel", self.number])
+        if _run(["scancel", self.number]).returncode != 0:
+            return  # It goes on; whoever comes next follows it.
         until = time.monotonic() + GRACE_SECONDS
-        with contextlib.suppress(ConnectionError):
-            while self.is_active() and time.monotonic() < until:
-                time.sleep(min(POLL_SECONDS, 1.0))
+        while self.is_active() and time.monotonic() < until:
+            time.sleep(min(POLL_SECONDS, 1.0))
         self.forget()
 
     def forget(self) -> None:
@@ -151,13 +152,12 @@ def known(directory: Path) -> Handed | None:
     return None
 
 
-def hand_in(job: Job, directory: Path, options: str) -> Handed:
-    """Submit a job; its output goes to train.log.
+def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> Handed:
+    """Submit the command of a job; its output goes to train.log.
 
     Raises:
         JobError: where sbatch isn't there, or refuses.
     """
-    command = [sys.executable, "-m", "curriculum.train", str(directory / JOB)]
     words = [
         *("sbatch", "--parsable", "--open-mode=append", "--signal=B:TERM@120"),
         f"--job-name=curriculum-{job.specialist}-{job.phase}-{job.run_key[:KEY_DIGITS]}",
