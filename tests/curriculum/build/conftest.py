@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.build import Built, Tokenizing, Wanted, build
+from curriculum.build import Built, Spread, Tokenizing, Wanted, build
 from curriculum.corpus.load import load_corpus
 from curriculum.store import Store
 from schemas.corpus import CorpusSpec, HistorySpec
@@ -17,6 +17,7 @@ WANTED = (
     Wanted(family="v2_simple", objective="doc_to_code", row_length=512),
     Wanted(family="v3_doxygen", objective="code_to_doc", row_length=1024),
 )
+ALONE = Spread()
 
 
 def small_corpus() -> CorpusSpec:
@@ -37,6 +38,37 @@ def small_build(
         tokenizing=Tokenizing(vocab_size=vocab_size),
         workers=workers,
     )
+
+
+def tiny_build(store: Store, *, workers: int = 1, spread: Spread = ALONE) -> Built:
+    """All kinds of stages over a few commits: what is cut by repository, by family and by data set."""
+    corpus = small_corpus()
+    repositories = [each.model_copy(update={"max_commits": 2}) for each in corpus.repositories]
+    return build(
+        store,
+        corpus.model_copy(update={"repositories": tuple(repositories)}),
+        (
+            Wanted(family="v2_simple", row_length=512),
+            Wanted(family="v4_context_graph", row_length=1024),
+            Wanted(family="v6_enriched", base="v2_simple", row_length=512),
+        ),
+        anchor_length=512,
+        tokenizing=Tokenizing(vocab_size=400),
+        workers=workers,
+        spread=spread,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """A tiny build by one process."""
+    return tiny_build(Store(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(scope="session")
+def make_tiny() -> Callable[..., Built]:
+    """The tiny build again, elsewhere or by others."""
+    return tiny_build
 
 
 @pytest.fixture(scope="session")
