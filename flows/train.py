@@ -22,8 +22,11 @@ def train_phase(
     plan: Course, phase: str, built: Built, mixture: Artefact, *, again: bool
 ) -> Artefact:
     """The closed run of a phase; a second try resumes from its last checkpoint."""
+    tell = get_run_logger().info
     with tracking.tracked() as watch:
-        run = doors.train_phase(plan, phase, built, mixture, new_attempt=again, watch=watch)
+        run = doors.train_phase(
+            plan, phase, built, mixture, new_attempt=again, watch=watch, tell=tell
+        )
     report = report_of(run)
     tracking.show(plan.mark_of("val-bpb", phase), run_words(report), figure_lines(report))
     return run

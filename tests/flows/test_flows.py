@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -80,6 +81,7 @@ class Doors:
         *,
         new_attempt: bool,
         watch: Watch,
+        tell: Callable[[str], None],
     ) -> Artefact:
         assert (built, mixture) == ("rows", "mixture")
         self.opened.append(f"train {phase}")
