@@ -48,6 +48,12 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except CurriculumError as mistake:
             _end(f"error: {mistake}", WRONG)
+        except OSError as failed:
+            from curriculum.store import no_room
+
+            if (full := no_room(failed)) is None:
+                raise
+            _end(f"error: {full}", WRONG)
         except KeyboardInterrupt:
             _end(
                 "\ninterrupted. What is finished is kept; the same command goes on from there.",

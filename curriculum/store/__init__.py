@@ -5,12 +5,14 @@ store.py     find, make, publish, verify
 explain.py   why something is made again
 collect.py   what nothing refers to any more
 merge.py     what other workspaces made
+room.py      a disk that is full
 """
 
 from curriculum.store.collect import collect, garbage
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
+from curriculum.store.room import no_room
 from curriculum.store.store import Artefact, Draft, Step, Store
 
 __all__ = [
@@ -28,4 +30,5 @@ __all__ = [
     "explain_all",
     "garbage",
     "merge",
+    "no_room",
 ]

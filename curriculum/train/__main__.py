@@ -11,6 +11,7 @@ goes on from there.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from curriculum.train.distributed import Place
+    from schemas.errors import CurriculumError
 
 PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 10.0
@@ -69,30 +71,40 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
 
 
 def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> int:
-    from curriculum.train.exits import CANCELLED, code_of
+    from curriculum.store import no_room
+    from curriculum.train.exits import CANCELLED
     from curriculum.train.session import run_job
     from schemas.errors import CurriculumError
 
     try:
         report = run_job(job, asked_to_stop, place)
     except CurriculumError as failed:
-        sys.stdout.flush()
-        sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
-        return code_of(failed)
+        return _told(failed)
+    except OSError as failed:
+        if (full := no_room(failed)) is None:
+            raise
+        return _told(full)
     return CANCELLED if report.stopped == "cancelled" else 0
 
 
 def _train_by_command(job: Path, asked_to_stop: Callable[[], bool]) -> int:
     from curriculum.train.command import run_command
-    from curriculum.train.exits import code_of
     from schemas.errors import CurriculumError
 
     try:
         return run_command(job, asked_to_stop)
     except CurriculumError as failed:
+        return _told(failed)
+
+
+def _told(failed: "CurriculumError") -> int:
+    """The exit code of an error, which is the last line written; as far as the log's disk takes it."""
+    from curriculum.train.exits import code_of
+
+    with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.write(f"{type(failed).__name__}: {failed}\n")
-        return code_of(failed)
+    return code_of(failed)
 
 
 def _trainer_and_processes(job: Path) -> tuple[str | None, int]:
