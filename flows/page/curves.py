@@ -88,23 +88,22 @@ def plot_of(facts: Facts) -> Plot | None:
         )
         for name, each in sorted(points.items(), key=lambda pair: numbers.get(pair[0], 0))
     )
-    low, high, cut = _range(curves, bands[0][2] / 4)
+    low, high, cut = _range(curves, bands[0][2] / 4 if len(bands) > 1 else 0)
     return Plot(curves=curves, bands=tuple(bands), steps=first, low=low, high=high, cut=cut)
 
 
 def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float | None]:
-    """From the lowest figure to the highest after a quarter of the first phase.
+    """From the lowest figure to the highest after a quarter of the first phase, where there are more.
 
     The fall from nothing is several times as high as all that comes after it, and would flatten it.
     """
-    figures = [point.figure.val_bpb for each in curves for point in each.points]
-    later = [
-        point.figure.val_bpb for each in curves for point in each.points if point.step >= settled
-    ]
-    low, top, highest = min(figures), max(later), max(figures)
+    points = [point for each in curves for point in each.points]
+    low = min(point.figure.low for point in points if point.step >= settled)
+    top = max(point.figure.val_bpb for point in points if point.step >= settled)
+    highest = max(point.figure.val_bpb for point in points)
     is_cut = highest - low > 1.3 * (top - low) > 0
     high = top if is_cut else highest
-    room = 0.06 * (high - low) or 0.01
+    room = 0.04 * (high - low) or 0.01
     return low - room, high + room, highest if is_cut else None
 
 

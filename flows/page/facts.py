@@ -69,7 +69,10 @@ class Packed:
     """A data set of training rows: how full they are, and what became of the documents, by outcome."""
 
     family: str
-    title: str
+    name: str
+    """The family, with the one that it adds structure to."""
+    how: str
+    """Objective, row length and variant."""
     rows: int
     tokens: int
     row_length: int
@@ -219,16 +222,20 @@ def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) ->
             for record in (mixture.manifest.inputs if mixture else ())
             if record.key in rows
         ),
-        earlier=tuple(_earlier(plan, phase, run)),
+        earlier=tuple(_earlier(plan, phase, run, stands)),
     )
 
 
-def _earlier(plan: Course, phase: ResolvedPhase, run: Artefact | None) -> Iterator[Attempt]:
+def _earlier(
+    plan: Course, phase: ResolvedPhase, run: Artefact | None, stands: Standing
+) -> Iterator[Attempt]:
+    """What was left by attempts that are neither the current run nor going on."""
+    goes_on = stands.run if stands.state == "running" else None
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
     way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
     files = plan.store.root.joinpath("runs", *way).glob(f"*/attempt=*/{REPORT}")
     for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):
-        if run is None or file.parent != run.path:
+        if file.parent != goes_on and (run is None or file.parent != run.path):
             report = Report.model_validate_json(file.read_text())
             yield Attempt(number=report.attempt, key=file.parent.parent.name, report=report)
 
@@ -247,7 +254,8 @@ def _packed(rows: Artefact) -> Packed:
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
     return Packed(
         family=labels["family"],
-        title=f"{labels['family']}{of} {labels['objective']} at {labels['row_length']}{variant}",
+        name=f"{labels['family']}{of}",
+        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}",
         rows=sum(each.rows for each in report.domains.values()),
         tokens=sum(each.tokens for each in report.domains.values()),
         row_length=int(labels["row_length"]),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
+from curriculum.diets.resolve import ResolvedServing
 from curriculum.diets.tree import Branch, explain_plan
 from curriculum.encode.documents import Outcome
 from flows.lines import count, figure_lines, number, percent
@@ -53,29 +54,36 @@ def _facts(each: PhaseFacts) -> str:
 
 
 def _mixture(each: PhaseFacts) -> str:
-    report = each.mixture
+    report, servings = each.mixture, each.phase.servings
     if report is None:
+        of = _scale([serving.share for serving in servings], 0.25)
         lines = "".join(
-            _lane(
-                serving.title, serving.share, None, of=1.0, family=serving.family, figures=["", ""]
-            )
-            for serving in each.phase.servings
+            _lane(_named(serving), serving.share, None, of=of, family=serving.family)
+            for serving in servings
         )
-        return f"<section><h3>Mixture</h3><p>As the diet plans it; nothing is mixed yet.</p>{lines}</section>"
-    plan = explain_plan(report, title=each.name, key="")
-    of = _scale([share for branch in plan.branches for share in _shares(branch)], 0.25)
-    families = {stratum.serving: stratum.family for stratum in report.strata}
-    drawn = "".join(
-        _serving(branch, families[at], of)
-        for at, branch in zip(sorted(families), plan.branches, strict=True)
-    )
+        said = "Ring: the diet’s share. Nothing is mixed yet."
+    else:
+        plan = explain_plan(report, title=each.name, key="")
+        of = _scale([share for branch in plan.branches for share in _shares(branch)], 0.25)
+        lines = "".join(
+            _serving(branch, serving, of)
+            for serving, branch in zip(servings, plan.branches, strict=True)
+        )
+        said = f"Ring: the diet’s share. Dot: what the plan holds. {_said(each, report)}"
+    heads = "".join(f"<span>{head}</span>" for head in ("planned", "realised", "seen", "tokens"))
+    warned = "".join(_warnings(report)) if report else ""
     return (
-        "<section><h3>Mixture</h3>"
-        f"<p>Ring: the diet’s share. Dot: what the plan holds. {escaped(_said(each, report))}</p>"
-        f'<div class="lanes"><div class="lane-line heads"><span></span>{_axis(of)}<span>planned</span>'
-        f"<span>realised</span><span>seen</span><span>tokens</span></div>{drawn}</div>"
-        f"{''.join(_warnings(report))}</section>"
+        f"<section><h3>Mixture</h3><p>{escaped(said)}</p>"
+        f'<div class="lanes"><div class="lane-line heads"><span></span>{_axis(of)}{heads}</div>{lines}'
+        f"</div>{warned}</section>"
     )
+
+
+def _named(serving: ResolvedServing) -> tuple[str, str]:
+    """A serving's name, and how it is served."""
+    of = f" of {serving.base}" if serving.base else ""
+    only = f", {', '.join(serving.repositories)}" if serving.repositories else ""
+    return f"{serving.family}{of}", f"{serving.objective} at {serving.row_length:,}{only}"
 
 
 def _said(each: PhaseFacts, report: MixtureReport) -> str:
@@ -123,59 +131,64 @@ def percent_of(share: float) -> str:
     return f"{100 * share:g}%"
 
 
-def _serving(branch: Branch, family: str, of: float) -> str:
-    seen = f"{branch.repetition:.2f}×" if branch.repetition is not None else ""
+def _serving(branch: Branch, serving: ResolvedServing, of: float) -> str:
+    """A serving's line, and below it, folded away, one for each of its domains."""
     own = _lane(
-        branch.title,
+        _named(serving),
         branch.planned,
         branch.realised,
         of=of,
-        family=family,
-        figures=[seen, count(branch.tokens)],
+        family=serving.family,
+        figures=_seen(branch),
     )
     if not branch.branches:
         return own
     within = _scale([share for each in branch.branches for share in _shares(each)], 0.1)
     lines = "".join(
         _lane(
-            each.title,
+            (each.title, ""),
             each.planned,
             each.realised,
             of=within,
-            family=family,
-            figures=[
-                "" if each.repetition is None else f"{each.repetition:.2f}×",
-                count(each.tokens),
-            ],
+            family=serving.family,
+            figures=_seen(each),
         )
         for each in branch.branches
     )
-    # The axis ends elsewhere: shares of the serving, not of the phase.
-    head = (
-        f'<div class="lane-line heads"><span>share of the serving</span>{_axis(within)}'
-        "<span></span><span></span><span></span><span></span></div>"
-    )
-    count_of = number(len(branch.branches), "domain")
-    return f"{own}<details><summary>{count_of}</summary>{head}{lines}</details>"
+    # Their axis ends elsewhere: they are shares of the serving, not of the phase.
+    head = f'<div class="lane-line heads"><span>share of the serving</span>{_axis(within)}</div>'
+    domains = number(len(branch.branches), "domain")
+    return f"{own}<details><summary>{domains}</summary>{head}{lines}</details>"
+
+
+def _seen(branch: Branch) -> tuple[str, str]:
+    seen = "" if branch.repetition is None else f"{branch.repetition:.2f}×"
+    return seen, count(branch.tokens)
 
 
 def _lane(
-    title: str,
+    named: tuple[str, str],
     planned: float,
     realised: float | None,
     *,
     of: float,
     family: str,
-    figures: Sequence[str],
+    figures: tuple[str, str] = ("", ""),
 ) -> str:
     """A line of a name, its ring and dot, and its numbers."""
     looks = family_colour(family)
     numbers = [percent(planned), "" if realised is None else percent(realised), *figures]
     said = "".join(f"<span>{each}</span>" for each in numbers)
     return (
-        f'<div class="lane-line {looks}"><b title="{quoted(title)}">{escaped(title)}</b>'
+        f'<div class="lane-line {looks}"><b>{"".join(_name(*named))}</b>'
         f"{ring_and_dot(planned, realised, of=of, look=looks)}{said}</div>"
     )
+
+
+def _name(name: str, how: str) -> Iterator[str]:
+    yield escaped(name)
+    if how:
+        yield f" <small>{escaped(how)}</small>"
 
 
 def _rows(each: PhaseFacts) -> str:
@@ -184,8 +197,8 @@ def _rows(each: PhaseFacts) -> str:
     met = [name for name in OUTCOME_WORDS if any(name in row.documents for row in each.packed)]
     legend = "".join(f'<li class="o-{name}">{OUTCOME_WORDS[name]}</li>' for name in met)
     return (
-        "<section><h3>Packed rows</h3><p>Above: positions that hold tokens. Below: what became of the "
-        f'documents.</p>{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
+        "<section><h3>Packed rows</h3><p>Above: how full they are. Below: the documents, by what became of "
+        f'them.</p>{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
     )
 
 
@@ -199,7 +212,7 @@ def _packed(row: Packed) -> str:
     said = ", ".join(f"{amount:,} {OUTCOME_WORDS[name]}" for name, amount in met.items())
     full = percent(row.full)
     return (
-        f'<div class="packed {family_colour(row.family)}"><b>{escaped(row.title)}</b>'
+        f'<div class="packed {family_colour(row.family)}"><b>{"".join(_name(row.name, row.how))}</b>'
         f"<span>{number(row.rows, 'row')}</span><span>{full} full</span>"
         f"{bar([Part(share=row.full, look='own', title=f'{full} full')], label=f'{full} full')}"
         f"{bar(parts, label=said)}<small>{escaped(said)}</small></div>"
