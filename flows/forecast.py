@@ -9,6 +9,7 @@ from typing import Literal
 from rich.text import Text
 
 from curriculum.build import Built
+from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact
@@ -82,7 +83,9 @@ def forecasted(
     """
     plan = course(order, dry=True)
     phases = tuple(chosen(plan, phase, warn, onwards=onwards))
-    show(forecast(plan, phases, until=until, anew=anew), until=until)
+    with resolved_once():
+        found = forecast(plan, phases, until=until, anew=anew)
+    show(found, until=until)
 
 
 def forecast(

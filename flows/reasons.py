@@ -68,7 +68,10 @@ def _place(shelf: str) -> str:
 
 
 def _line(difference: Difference) -> str:
-    return f"{difference.name}: {_short(difference.before)} → {_short(difference.now)}"
+    changed = f"{_short(difference.before)} → {_short(difference.now)}"
+    if not difference.made_anew:
+        return f"{difference.name}: {changed}"
+    return f"{difference.name} was made anew, with another content: {changed}"
 
 
 def _short(value: object) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from curriculum.build import Built
-from curriculum.corpus.sources import only_looking
+from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.store import Artefact, Store
 from curriculum.train.machine import Machine
@@ -54,7 +54,7 @@ def standings(store: Store) -> Iterator[Standing]:
     current = _current(store)
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
-    with only_looking():
+    with resolved_once(may_clone=False):
         for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
             mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
             runs = [run for run in current if way_of(run) == way]
@@ -72,7 +72,7 @@ def standings_of(plan: Course) -> tuple[Standing, ...]:
     runs = [run for run in _current(store) if way_of(run) == way]
     look = _Look.at(store, way, mine, runs, Line.of(store))
     dry = replace(plan, store=store, planned={})
-    with only_looking():
+    with resolved_once(may_clone=False):
         return tuple(look.phases(dry, _Walk.through(dry)))
 
 

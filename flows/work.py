@@ -1,9 +1,10 @@
 """`curriculum build`, `mix` and `train`: the doors without Prefect, and what they say when they are done."""
 
+import contextlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.text import Text
@@ -13,6 +14,7 @@ from curriculum.build.documents import documents_of
 from curriculum.build.selection import kept_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
+from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
@@ -197,14 +199,21 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
 
 def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
     """A dry walk takes a second; what it says at its end is enough."""
-    return nullcontext(unwatched) if dry else watching()
+    return _looking() if dry else watching()
+
+
+@contextlib.contextmanager
+def _looking() -> Iterator[Watch]:
+    with resolved_once():
+        yield unwatched
 
 
 def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
     """Say what `run` would make, and why: a phase that is named is trained anew."""
     plan = course(order, dry=True)
     names = chosen(plan, phase, warn, onwards=onwards)
-    made = list(_train(plan, names, unwatched, anew=phase))
+    with resolved_once():
+        made = list(_train(plan, names, unwatched, anew=phase))
     _whence(plan, made)
     _account(plan.store, made)
 

@@ -31,18 +31,25 @@ class Source:
     """The commits where a shallow clone ends, sorted."""
 
 
-_looking: ContextVar[dict[tuple[str, Path], Source] | None] = ContextVar("_looking", default=None)
-"""What was found so far, while somebody only looks."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    """What was found so far, and whether what isn't there yet is cloned."""
+
+    found: dict[tuple[str, Path], Source]
+    may_clone: bool
+
+
+_known: ContextVar[_Known | None] = ContextVar("_known", default=None)
 
 
 @contextlib.contextmanager
-def only_looking() -> Iterator[None]:
-    """Within it each pin is resolved once, and nothing is cloned: what isn't there yet is an error."""
-    token = _looking.set({})
+def resolved_once(*, may_clone: bool = True) -> Iterator[None]:
+    """Within it each pin is looked for once; where it may not clone, what isn't there yet is an error."""
+    token = _known.set(_Known(found={}, may_clone=may_clone))
     try:
         yield
     finally:
-        _looking.reset(token)
+        _known.reset(token)
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
@@ -51,13 +58,13 @@ def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
     Raises:
         CorpusError: if nothing lies there, or it has no such commit, or git can't clone it.
     """
-    found = _looking.get()
-    if found is None:
+    known = _known.get()
+    if known is None:
         return _resolve(spec, cache)
     name = spec.model_dump_json(), cache
-    if name not in found:
-        found[name] = _resolve(spec, cache)
-    return found[name]
+    if name not in known.found:
+        known.found[name] = _resolve(spec, cache)
+    return known.found[name]
 
 
 def _resolve(spec: RepositorySpec, cache: Path) -> Source:
@@ -77,7 +84,8 @@ def clone(origin: str, target: Path) -> Path:
     Raises:
         CorpusError: with git's own words, if it can't be cloned.
     """
-    if _looking.get() is not None and not target.exists():
+    known = _known.get()
+    if known is not None and not known.may_clone and not target.exists():
         raise CorpusError(
             origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
         )

@@ -18,6 +18,12 @@ class Difference:
     before: JsonValue
     now: JsonValue
 
+    @property
+    def made_anew(self) -> bool:
+        """Whether it is an input that was made anew of the same: its key stayed, its content didn't."""
+        keys = [str(each).partition(" ")[0] for each in (self.before, self.now)]
+        return self.name.startswith("input ") and keys[0] == keys[1]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
@@ -34,9 +40,9 @@ class Explanation:
         """The shelves on which it begins, each with what differs there; None for a first version."""
         if self.first:
             yield self.shelf, None
-        for difference in self.differences:
-            if not difference.name.startswith("input ") or not self.because:
-                yield self.shelf, difference
+        for each in self.differences:
+            if not each.name.startswith("input ") or each.made_anew or not self.because:
+                yield self.shelf, each
         for cause in self.because:
             yield from cause.roots
 
@@ -80,9 +86,14 @@ def _compare(
     because = tuple(
         _compare(manifests[each.key], manifests, shelves)
         for each in now.inputs
-        if f"input {each.name}" in names and each.key in manifests
+        if f"input {each.name}" in names and each.key in manifests and not _again(each, before)
     )
     return Explanation(shelf=shelf, first=False, differences=changed, because=because)
+
+
+def _again(now: InputRecord, before: Manifest) -> bool:
+    """Whether an input is the same as before, made anew: nothing that it was made of tells why."""
+    return any((each.name, each.key) == (now.name, now.key) for each in before.inputs)
 
 
 def _differences(before: Manifest, now: Manifest) -> Iterator[Difference]:

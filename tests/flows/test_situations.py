@@ -1,0 +1,480 @@
+"""What status, --dry-run and --explain answer, in a table of situations that a workspace can be in."""
+
+import io
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from curriculum.corpus.sample import SAMPLES
+from curriculum.diets.load import DIETS
+from curriculum.store import Artefact, Store
+from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report, this_process
+from curriculum.train.recipe import run_recipe
+from curriculum.train.slots import Slots
+from flows import approvals, settings, work
+from flows.course import Course, Order, course
+from flows.doors import build_phase, job_of, mix_phase
+from flows.forecast import forecast
+from flows.runs import JOB
+from flows.standing import Standing, _machine, standings
+from schemas.errors import DietError
+from schemas.job import Heartbeat, Job
+from schemas.manifest import MANIFEST_NAME
+from schemas.progress import unwatched
+
+DIET = "templates.demo"
+PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
+
+
+@dataclass
+class Place:
+    """A workspace as the demo left it, and what can happen to it."""
+
+    home: Path
+    stack: ExitStack
+    seed: int | None = None
+    """What the commands say instead of the diet."""
+
+    @property
+    def order(self) -> Order:
+        return Order(specialist=DIET, home=self.home, seed=self.seed)
+
+    @property
+    def plan(self) -> Course:
+        return course(self.order, dry=True)
+
+    def run(self, phase: str) -> Artefact:
+        plan = self.plan
+        found = plan.current("runs", next(each for each in plan.phases if each.name == phase))
+        assert found is not None
+        return found
+
+    def remove(self, *phases: str) -> None:
+        """Let these phases have no run, as if they had never begun."""
+        for phase in phases:
+            shutil.rmtree(self.run(phase).path.parent)
+            (self.home / "current" / f"{self.plan.mark_of('runs', phase)}.txt").unlink()
+
+    def diet(self, before: str, after: str) -> None:
+        """Change the first such words of the diet, in the workspace's own copy of it."""
+        file = self.home / "diets" / f"{DIET}.yaml"
+        text = (file if file.is_file() else DIETS / file.name).read_text()
+        assert before in text
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text.replace(before, after, 1))
+
+    def begin(self, phase: str) -> Path:
+        """An attempt at a phase that isn't finished, beside the finished one."""
+        done = self.run(phase).path
+        path = done.with_name("attempt=2")
+        path.mkdir()
+        job = Job.model_validate_json((done / JOB).read_text())
+        (path / JOB).write_text(job.model_copy(update={"attempt": 2}).model_dump_json())
+        return path
+
+    def train(self, phase: str, *, stopped: str = "budget", other: bool = False) -> None:
+        """A finished run of a phase as its diet asks for it now; with `other` weights than before."""
+        done, plan = self.run(phase), self.plan
+        resolved = plan.phase(phase)
+        built = build_phase(plan, phase, unwatched)
+        store = Store(self.home)
+        # The mixture must be there: what is trained as it was keeps it.
+        mixture = mix_phase(plan, phase, built, unwatched)
+        assert not mixture.planned
+        before = plan.before(resolved)
+        previous = plan.current("runs", before[-1]) if before else None
+        job = job_of(plan, resolved, built, mixture, previous, _machine(done))
+        recipe = run_recipe(job)
+        folder = store.root / recipe.directory
+        number = len([*folder.glob("attempt=*")]) + 1
+        path = folder / f"attempt={number}"
+        shutil.copytree(done.path, path, copy_function=os.link)
+        (path / MANIFEST_NAME).unlink()
+        report = read_report(done.path)
+        step = Path(report.checkpoint).name
+        if other:
+            weights = path / "checkpoints" / step / "model.safetensors"
+            weights.unlink()
+            weights.write_bytes(b"other weights")
+        report = report.model_copy(
+            update={
+                "attempt": number,
+                "stopped": stopped,
+                "checkpoint": (path / "checkpoints" / step).relative_to(store.root).as_posix(),
+            }
+        )
+        _write(path / REPORT, report.model_dump_json())
+        _write(path / JOB, job.model_copy(update={"attempt": number}).model_dump_json())
+        content = f"checkpoints/{step}/"
+        closed = store.publish_run(path, recipe, report.model_dump(mode="json"), content=content)
+        store.mark(plan.mark_of("runs", phase), [closed])
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace a file: it may be one with the demo's own."""
+    file.unlink(missing_ok=True)
+    file.write_text(text)
+
+
+@pytest.fixture
+def place(demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A copy of the demo's workspace; files are the same until they are replaced."""
+    monkeypatch.delenv("CURRICULUM_GPU_PRICE", raising=False)
+    home = tmp_path / "workspace"
+    ignored = shutil.ignore_patterns("prefect", ".locks", ".drafts", "slots")
+    shutil.copytree(demo_home, home, ignore=ignored, copy_function=os.link)
+    for name in ("current", "approvals"):
+        if (home / name).is_dir():
+            shutil.rmtree(home / name)
+            (home / name).mkdir()
+    for file in (demo_home / "current").glob("*.txt"):
+        shutil.copy(file, home / "current")
+    with ExitStack() as stack:
+        yield Place(home=home, stack=stack)
+
+
+def nothing(place: Place) -> None:
+    """As the demo left it."""
+
+
+def never_begun(place: Place) -> None:
+    place.remove(*PHASES)
+
+
+def only_the_first(place: Place) -> None:
+    place.remove(*PHASES[1:])
+
+
+def the_second_removed(place: Place) -> None:
+    place.remove("file_graph")
+
+
+def trains(place: Place) -> None:
+    run = place.begin("structure")
+    (run / STATE).write_text(this_process().model_dump_json())
+    beat = Heartbeat(step=3, steps=10, valid_tokens=9, tokens_per_second=1500.0, val_bpb=1.5)
+    (run / HEARTBEAT).write_text(beat.model_dump_json())
+
+
+def begins_to_train(place: Place) -> None:
+    run = place.begin("structure")
+    (run / STATE).write_text(this_process().model_dump_json())
+
+
+def another_process_has_the_pid(place: Place) -> None:
+    run = place.begin("structure")
+    me = this_process()
+    for stale in ({"boot_id": "another boot"}, {"process_started": me.process_started + 1}):
+        (run / STATE).write_text(me.model_copy(update=stale).model_dump_json())
+
+
+def another_machine_fell_silent(place: Place) -> None:
+    run = place.begin("structure")
+    away = this_process().model_copy(update={"host": "elsewhere"})
+    (run / STATE).write_text(away.model_dump_json())
+
+
+def stopped_with_a_checkpoint(place: Place) -> None:
+    run, done = place.begin("structure"), place.run("structure").path
+    newest = max((done / "checkpoints").iterdir())
+    shutil.copytree(newest, run / "checkpoints" / "step=4", copy_function=os.link)
+
+
+def failed(place: Place) -> None:
+    run, done = place.begin("structure"), place.run("structure").path
+    report = read_report(done).model_copy(update={"stopped": "failed", "reason": "loss is nan"})
+    (run / REPORT).write_text(report.model_dump_json())
+
+
+def cancelled(place: Place) -> None:
+    run, done = place.begin("structure"), place.run("structure").path
+    report = read_report(done).model_copy(update={"stopped": "cancelled", "reason": "told to"})
+    (run / REPORT).write_text(report.model_dump_json())
+
+
+def waits_for_a_slot(place: Place) -> None:
+    run, said = place.begin("structure"), threading.Event()
+    slots = Slots(settings.slots_folder(place.home), 1)
+
+    def wait() -> None:
+        with slots.taken(str(run), lambda _: said.set()):
+            pass
+
+    thread = threading.Thread(target=wait)
+    # Left in the other order: the slot is let go, the one that waits has it and ends.
+    place.stack.callback(thread.join)
+    place.stack.enter_context(slots.taken(str(place.run("syntax").path), lambda _: None))
+    thread.start()
+    assert said.wait(10)
+
+
+def trained_anew_with_other_weights(place: Place) -> None:
+    place.train("file_graph", other=True)
+
+
+def trained_anew_with_the_same_weights(place: Place) -> None:
+    place.train("file_graph")
+
+
+def gate_not_met(place: Place) -> None:
+    gate = "advance_when: {min_tokens: 1}\n    on_budget: hold\n    require: [leakcheck]"
+    place.diet("require: [leakcheck]", gate)
+    place.train("syntax")
+    place.remove(*PHASES[1:])
+
+
+def unapproved(place: Place) -> None:
+    place.diet("require: [leakcheck]", "require: [leakcheck, approval]")
+    place.train("syntax")
+    place.remove(*PHASES[1:])
+
+
+def approved(place: Place) -> None:
+    unapproved(place)
+    approvals.write(Store(place.home), place.run("syntax"), who="me")
+
+
+def another_attempt_was_approved(place: Place) -> None:
+    approved(place)
+    place.train("syntax", other=True)
+
+
+def a_share_was_changed(place: Place) -> None:
+    place.diet("share: 0.6}", "share: 0.7}")
+    place.diet("share: 0.2}", "share: 0.1}")
+
+
+def a_late_share_was_changed(place: Place) -> None:
+    place.diet("row_length: 512, share: 0.5}", "row_length: 512, share: 0.4}")
+    place.diet("row_length: 1024, share: 0.5}", "row_length: 1024, share: 0.6}")
+
+
+def another_model(place: Place) -> None:
+    place.diet("model: tiny", "model: attention-tiny")
+
+
+def another_corpus_rule(place: Place) -> None:
+    text = (SAMPLES.parent / "sample.yaml").read_text()
+    text = text.replace("sample/", f"{SAMPLES}/").replace("val_fraction: 0.05", "val_fraction: 0.2")
+    file = place.home / "corpora" / "sample.yaml"
+    file.parent.mkdir()
+    file.write_text(text)
+
+
+def the_diet_is_broken(place: Place) -> None:
+    place.diet("portion: 0.4", "portion: much")
+
+
+def ordered_with_another_seed(place: Place) -> None:
+    place.seed = 5
+    place.train("syntax")
+    place.remove(*PHASES[1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What happened, and what is said of it."""
+
+    arrange: Callable[[Place], None]
+    states: str
+    """Of the five phases, in order."""
+    phase: str = ""
+    why: str = ""
+    """A part of what is said of that phase."""
+    trains: str = ""
+    """The phases that a dry run would train, in order; `broken` where it refuses."""
+    explained: str = "Nothing to do"
+    """A part of what --explain says."""
+
+
+DONE = "done done done done done"
+TABLE = (
+    Situation(arrange=nothing, states=DONE),
+    Situation(
+        arrange=only_the_first,
+        states="done missing waiting waiting waiting",
+        phase="file_graph",
+        why="comes next: curriculum run templates.demo",
+        trains="file_graph repository_graph structure anneal",
+        explained="runs: 4 artefacts",
+    ),
+    Situation(
+        arrange=only_the_first,
+        states="done missing waiting waiting waiting",
+        phase="structure",
+        why="for file_graph, which is missing",
+        trains="file_graph repository_graph structure anneal",
+        explained="first version",
+    ),
+    Situation(
+        arrange=never_begun,
+        states="missing waiting waiting waiting waiting",
+        phase="syntax",
+        why="comes next",
+        trains="syntax file_graph repository_graph structure anneal",
+        explained="runs: 5 artefacts",
+    ),
+    Situation(
+        arrange=the_second_removed,
+        states="done missing stale stale stale",
+        phase="repository_graph",
+        why="it goes on from file_graph, which is missing",
+        trains="file_graph repository_graph structure anneal",
+        explained="phase=file_graph  first version",
+    ),
+    Situation(
+        arrange=trains,
+        states="done done done running stale",
+        phase="structure",
+        why="step 3 of 10, 1.5k tokens/s, val_bpb 1.500; process",
+    ),
+    Situation(
+        arrange=begins_to_train,
+        states="done done done running stale",
+        phase="structure",
+        why="begins; process",
+    ),
+    Situation(
+        arrange=another_process_has_the_pid,
+        states="done done done interrupted stale",
+        phase="structure",
+        why="stopped before a checkpoint; it begins anew",
+    ),
+    Situation(
+        arrange=another_machine_fell_silent,
+        states="done done done interrupted stale",
+        phase="anneal",
+        why="it goes on from structure, which was interrupted",
+    ),
+    Situation(
+        arrange=stopped_with_a_checkpoint,
+        states="done done done interrupted stale",
+        phase="structure",
+        why="stopped at step 4 of",
+    ),
+    Situation(
+        arrange=failed,
+        states="done done done failed stale",
+        phase="structure",
+        why="loss is nan",
+    ),
+    Situation(
+        arrange=cancelled,
+        states="done done done interrupted stale",
+        phase="structure",
+        why="cancelled before a checkpoint",
+    ),
+    Situation(
+        arrange=waits_for_a_slot,
+        states="done done done waiting stale",
+        phase="structure",
+        why="for a GPU slot; held by process",
+    ),
+    Situation(
+        arrange=trained_anew_with_other_weights,
+        states="done done stale stale stale",
+        phase="repository_graph",
+        why="input previous was made anew",
+        trains="repository_graph structure anneal",
+        explained="input previous",
+    ),
+    Situation(arrange=trained_anew_with_the_same_weights, states=DONE),
+    Situation(
+        arrange=gate_not_met,
+        states="holds waiting waiting waiting waiting",
+        phase="syntax",
+        why="its budget ended before its gate opened",
+        trains="file_graph repository_graph structure anneal",
+    ),
+    Situation(
+        arrange=unapproved,
+        states="waiting waiting waiting waiting waiting",
+        phase="syntax",
+        why="curriculum approve templates.demo syntax",
+        trains="file_graph repository_graph structure anneal",
+    ),
+    Situation(
+        arrange=approved,
+        states="done missing waiting waiting waiting",
+        trains="file_graph repository_graph structure anneal",
+        explained="runs: 4 artefacts",
+    ),
+    Situation(
+        arrange=another_attempt_was_approved,
+        states="waiting waiting waiting waiting waiting",
+        phase="syntax",
+        why="waits for approval",
+        trains="file_graph repository_graph structure anneal",
+    ),
+    Situation(
+        arrange=a_share_was_changed,
+        states="stale stale stale stale stale",
+        phase="syntax",
+        why="servings.0.share: 0.6 → 0.7 (and 1 more)",
+        trains="syntax file_graph repository_graph structure anneal",
+        explained="servings.0.share: 0.6 → 0.7",
+    ),
+    Situation(
+        arrange=a_late_share_was_changed,
+        states="done done done stale stale",
+        phase="anneal",
+        why="it goes on from structure, which is stale",
+        trains="structure anneal",
+        explained="servings.0.share: 0.5 → 0.4",
+    ),
+    Situation(
+        arrange=another_model,
+        states="stale stale stale stale stale",
+        phase="syntax",
+        why="model.blocks",
+        trains="syntax file_graph repository_graph structure anneal",
+        explained="model.blocks",
+    ),
+    Situation(
+        arrange=another_corpus_rule,
+        states="stale stale stale stale stale",
+        phase="syntax",
+        why="val_fraction: 0.05 → 0.2",
+        trains="syntax file_graph repository_graph structure anneal",
+        explained="val_fraction: 0.05 → 0.2",
+    ),
+    Situation(
+        arrange=the_diet_is_broken,
+        states=DONE,
+        phase="syntax",
+        why="can't be held against its diet",
+        trains="broken",
+    ),
+)
+
+
+@pytest.mark.parametrize("situation", TABLE, ids=lambda each: f"{each.arrange.__name__}")
+def test_what_is_said_of_a_situation_is_so(
+    place: Place, situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    situation.arrange(place)
+    found = [*standings(Store(place.home, dry=True))]
+    assert [each.phase for each in found] == [*PHASES]
+    assert " ".join(each.state for each in found) == situation.states, _told(found)
+    assert situation.why in {each.phase: each for each in found}[situation.phase or "syntax"].why
+    if situation.trains == "broken":
+        with pytest.raises(DietError, match="much"):
+            assert place.plan
+        return
+    ahead = forecast(place.plan, PHASES, until="train")
+    assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
+    said = Console(record=True, width=400, file=io.StringIO())
+    monkeypatch.setattr(work, "out", said)
+    work.explain_run(place.order, None, onwards=False)
+    assert situation.explained in said.export_text()
+
+
+def _told(found: list[Standing]) -> str:
+    return "\n".join(f"{each.phase} {each.state}: {each.why}" for each in found)
