@@ -132,22 +132,24 @@ class Changes(Strict):
     """Of order, shuffling and initial weights."""
     repositories: tuple[str, ...] = ()
     """Read these repositories instead of the corpus: paths on the machine that builds."""
-    max_commits: int | None = Field(default=None, ge=1)
+    max_commits: int | None = Field(default=None, ge=1, title="Newest commits")
     """Read only the newest so many commits of each repository."""
     versions_per_path: int | None = Field(default=None, ge=1)
     """Read at most so many versions of a file."""
     tokenizer: str | None = None
     """The path of a tokenizer.json; or corpus, to train one."""
-    configure: bool = False
+    configure: bool = Field(default=False, title="Configure with cmake")
     """Let cmake make the compilation databases that lack, in a throw-away copy. It runs the repositories'
     own code."""
-    workers: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(default=None, ge=1, title="Processes that build")
     """Processes that build; by default one a core. Their number changes no byte."""
-    processes: int | None = Field(default=None, ge=1)
+    processes: int | None = Field(default=None, ge=1, title="Processes that train")
     """Processes that train together, each with its part of the model; by default one a GPU, one on a CPU."""
-    recompute: bool = False
+    recompute: bool = Field(default=False, title="Recompute for backward")
     """Keep less in memory for backward and compute it again: the same losses, more slowly."""
-    log: Annotated[str | None, _Dropdown(choices.writers)] = None
+    log: Annotated[str | None, _Dropdown(choices.writers)] = Field(
+        default=None, title="Metrics also to"
+    )
     """Where training also writes its metrics: tensorboard, wandb (offline), or both with a comma."""
     continue_run: str | None = Field(default=None, title="Continue a run")
     """Go on from the middle of this run, a path or the first digits of a key, with the diet as it is now:

@@ -8,6 +8,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, State
+from prefect.exceptions import Pause
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
 from prefect.logging import get_run_logger
@@ -40,12 +41,23 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
     gate = verdict(plan, phase, run)
     after.trained(plan, run, gate)
     if gate.kind == "waits" and pools.here():
-        said = suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
+        said = _asked(plan, run)
         approvals.write(plan.store, run, who=said.who, comment=said.comment)
         gate = verdict(plan, phase, run)
     if not gate.is_open:
         get_run_logger().warning(gate.why)
     return gate
+
+
+def _asked(plan: Course, run: Artefact) -> Approval:
+    try:
+        return suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
+    except Pause:
+        get_run_logger().warning(
+            f"{report_of(run).phase} is trained and waits for approval: look at its artifacts, then "
+            "choose Resume in the menu at the top right of this page."
+        )
+        raise
 
 
 def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
@@ -65,8 +77,8 @@ def _question(run: Artefact) -> str:
     report = report_of(run)
     return (
         f"**{report.phase}** of {report.specialist} is trained: {run_words(report)}. Its run is "
-        f"`{run.path.name}` of `{run.key[:KEY_DIGITS]}`. Resume approves it, and the next phase begins; "
-        "Cancel ends this run here."
+        f"`{run.path.name}` of `{run.key[:KEY_DIGITS]}`. Resume approves it, and the next phase begins. "
+        "To end here instead, close this and choose Cancel in the run's menu."
     )
 
 
