@@ -7,7 +7,6 @@ from typing import get_args
 
 from flows import settings
 from schemas.errors import CurriculumError
-from schemas.job import WriterName
 
 ALL_PHASES = "all"
 
@@ -54,6 +53,8 @@ def models() -> tuple[str, ...]:
 
 def writers() -> tuple[str, ...]:
     """Where metrics can go beside the run's own, of what is installed: each, and all together."""
+    from schemas.job import WriterName
+
     names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]
     return _distinct([*names, ",".join(names)] if names else [])
 
