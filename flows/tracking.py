@@ -7,11 +7,18 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from uuid import UUID
 
+from prefect import runtime
 from prefect.artifacts import (
     create_link_artifact,
     create_progress_artifact,
     create_table_artifact,
     update_progress_artifact,
+)
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterFlowRunId,
+    ArtifactFilterKey,
 )
 from prefect.logging import get_run_logger
 
@@ -71,12 +78,27 @@ class _Tracked:
 def show(name: str, description: str, lines: Iterable[Line]) -> None:
     """A table on the run's page, if there are lines."""
     if listed := [dict(line) for line in lines]:
+        _forget(_key(name))
         create_table_artifact(listed, key=_key(name), description=description)
 
 
 def link(name: str, description: str, address: str) -> None:
     """A link on the run's page."""
+    _forget(_key(name))
     create_link_artifact(address, link_text=description, key=_key(name), description=description)
+
+
+def _forget(key: str) -> None:
+    """A run that is retried or resumed shows each thing again; its page has it once."""
+    run = runtime.flow_run.id
+    if run is None:
+        return
+    mine = ArtifactFilter(
+        flow_run_id=ArtifactFilterFlowRunId(any_=[UUID(run)]), key=ArtifactFilterKey(any_=[key])
+    )
+    with get_client(sync_client=True) as client:
+        for each in client.read_artifacts(artifact_filter=mine):
+            client.delete_artifact(each.id)
 
 
 def _key(name: str) -> str:
