@@ -16,11 +16,11 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.types.entrypoint import EntrypointType
 
 from flows import settings
 from flows.deployments import declared_deployments
-
-NAPPING = Path(__file__).with_name("napping.py")
+from tests.flows.napping import nap
 
 
 def free_port() -> int:
@@ -73,8 +73,9 @@ class Served:
         """A run of the nap on a pool, as our deployments run there."""
         declared = declared_deployments(self.home, suffix)[0]
         with self.client() as client:
-            made = RunnerDeployment.from_entrypoint(
-                f"{NAPPING}:nap",
+            made = RunnerDeployment.from_flow(
+                nap,
+                entrypoint_type=EntrypointType.MODULE_PATH,
                 name=f"nap-{kind}{suffix}",
                 tags=declared["tags"],
                 work_pool_name=f"{kind}{suffix}",
