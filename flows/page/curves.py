@@ -88,19 +88,20 @@ def plot_of(facts: Facts) -> Plot | None:
         )
         for name, each in sorted(points.items(), key=lambda pair: numbers.get(pair[0], 0))
     )
-    low, high, cut = _range(curves, bands[0][2] / 4 if len(bands) > 1 else 0)
+    low, high, cut = _range(curves, bands[0][2] if len(bands) > 1 else 0)
     return Plot(curves=curves, bands=tuple(bands), steps=first, low=low, high=high, cut=cut)
 
 
 def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float | None]:
-    """From the lowest figure to the highest after a quarter of the first phase, where there are more.
+    """From the lowest figure to twice as far above it as anything lies from step `settled` on.
 
     The fall from nothing is several times as high as all that comes after it, and would flatten it.
     """
     points = [point for each in curves for point in each.points]
-    low = min(point.figure.low for point in points if point.step >= settled)
-    top = max(point.figure.val_bpb for point in points if point.step >= settled)
+    low = min(point.figure.low for point in points)
+    later = max(point.figure.val_bpb for point in points if point.step >= settled)
     highest = max(point.figure.val_bpb for point in points)
+    top = min(highest, later + (later - low))
     is_cut = highest - low > 1.3 * (top - low) > 0
     high = top if is_cut else highest
     room = 0.04 * (high - low) or 0.01

@@ -9,7 +9,7 @@ from flows.page.kept import matrix
 from flows.page.sheets import sheet
 from flows.page.spent import spent, total
 from flows.page.way import bands, table
-from flows.page.words import bits, difference, duration, moment
+from flows.page.words import bits, difference, duration, gpu_hours, moment
 from flows.template import escaped, fill, policy, template
 from schemas.job import Figure
 
@@ -66,7 +66,7 @@ def _numbers(facts: Facts) -> list[str]:
     seconds, gpu, cost = total(facts)
     latest = max((each.ended for each in facts.phases if each.ended), default="")
     until = f"until {moment(latest)}" if latest else "nothing is trained yet"
-    spent_on = f"cost {cost:,.2f}" if cost else ("of one GPU" if gpu else "without a GPU")
+    cost_words = f", cost {cost:,.2f}" if cost else ""
     first = next((mean_of(report.before, "anchor") for report in reports), None)
     last = next((mean_of(report.after, "anchor") for report in reversed(reports)), None)
     return [
@@ -77,7 +77,11 @@ def _numbers(facts: Facts) -> list[str]:
             count(consumed),
             f"{percent(consumed / facts.token_budget)} of {count(facts.token_budget)}",
         ),
-        _number("training time", duration(gpu or seconds) if seconds else "–", spent_on),
+        _number(
+            "training",
+            gpu_hours(gpu) if gpu else duration(seconds) if seconds else "–",
+            f"took {duration(seconds)}{cost_words}" if gpu else "without a GPU",
+        ),
     ]
 
 

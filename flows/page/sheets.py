@@ -197,8 +197,8 @@ def _rows(each: PhaseFacts) -> str:
     met = [name for name in OUTCOME_WORDS if any(name in row.documents for row in each.packed)]
     legend = "".join(f'<li class="o-{name}">{OUTCOME_WORDS[name]}</li>' for name in met)
     return (
-        "<section><h3>Packed rows</h3><p>Above: how full they are. Below: the documents, by what became of "
-        f'them.</p>{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
+        "<section><h3>Packed rows</h3><p>Above: how full. Below: what became of the "
+        f'documents.</p>{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
     )
 
 

@@ -1,11 +1,11 @@
 """What the training took: the machine's side of each phase, earlier attempts, and what it cost."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from flows.lines import change, machine_line
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Attempt, Facts, PhaseFacts
-from flows.page.words import duration
+from flows.page.words import duration, gpu_hours
 from flows.template import escaped
 from schemas.job import Report
 
@@ -15,15 +15,16 @@ def spent(facts: Facts) -> str:
     reports = [report for each in facts.phases for report in each.spent]
     if not reports:
         return ""
+    measured = [machine_line(report) for report in reports]
+    columns = [name for name in measured[0] if any(line[name] for line in measured)]
     priced = any(report.cost is not None and report.gpu_seconds for report in reports)
-    names = ["phase", *machine_line(reports[0]), "tokens a second", "took", "GPU time"]
-    names += ["cost"] if priced else []
-    left = {"phase", "device"}
+    took = ["took", "GPU time", *(["cost"] if priced else [])]
     head = "".join(
-        f'<th{"" if name in left else " class=n"} scope="col">{name}</th>' for name in names
+        f'<th{"" if name in ("phase", "device") else " class=n"} scope="col">{name}</th>'
+        for name in ("phase", *columns, "tokens a second", *took)
     )
-    body = "".join(line for each in facts.phases for line in _phase(each, priced=priced))
-    empty = "<td></td>" * (len(names) - (4 if priced else 3))
+    body = "".join(line for each in facts.phases for line in _phase(each, columns, priced=priced))
+    empty = "<td></td>" * (len(columns) + 1)
     foot = f'<tr class="sum"><th scope="row">all</th>{empty}{_took(reports, priced=priced)}</tr>'
     return (
         f'<section class="card" id="spent"><h2>Time and cost</h2><p>{_said(facts, reports)}</p>'
@@ -41,27 +42,29 @@ def _said(facts: Facts, reports: Iterable[Report]) -> str:
     return f"At {' and '.join(f'{price:,.2f}' for price in prices)} an hour of one GPU."
 
 
-def _phase(each: PhaseFacts, *, priced: bool) -> Iterator[str]:
+def _phase(each: PhaseFacts, columns: Sequence[str], *, priced: bool) -> Iterator[str]:
     look = phase_colour(each.number)
     if each.report is not None:
-        yield _line(look, each.name, each.report, priced=priced)
+        yield _line(look, escaped(each.name), each.report, columns, priced=priced)
     for attempt in reversed(each.earlier):
-        yield _line("earlier", _attempt(each, attempt), attempt.report, priced=priced)
+        yield _line("earlier", _attempt(each, attempt), attempt.report, columns, priced=priced)
 
 
 def _attempt(each: PhaseFacts, attempt: Attempt) -> str:
     report = attempt.report
     gained = change(report, "phase") or report.stopped
-    return f"{each.name}, attempt {attempt.number} of {attempt.key}: {gained}"
+    said = f"attempt {attempt.number} of {attempt.key}, {gained}"
+    return f"{escaped(each.name)}<small>{escaped(said)}</small>"
 
 
-def _line(look: str, name: str, report: Report, *, priced: bool) -> str:
+def _line(look: str, name: str, report: Report, columns: Sequence[str], *, priced: bool) -> str:
+    measured = machine_line(report)
     machine = "".join(
-        f"<td{'' if title == 'device' else ' class=n'}>{escaped(str(value))}</td>"
-        for title, value in machine_line(report).items()
+        f'<td class="{"" if title == "device" else "n"}">{escaped(str(measured[title]))}</td>'
+        for title in columns
     )
     return (
-        f'<tr class="{look}"><th scope="row"><i></i>{escaped(name)}</th>{machine}'
+        f'<tr class="{look}"><th scope="row"><i></i>{name}</th>{machine}'
         f'<td class="n">{report.tokens_per_second:,.0f}</td>{_took([report], priced=priced)}</tr>'
     )
 
@@ -69,7 +72,7 @@ def _line(look: str, name: str, report: Report, *, priced: bool) -> str:
 def _took(reports: Iterable[Report], *, priced: bool) -> str:
     reports = list(reports)
     gpu = sum(report.gpu_seconds for report in reports)
-    cells = [duration(sum(report.seconds for report in reports)), duration(gpu) if gpu else "–"]
+    cells = [duration(sum(report.seconds for report in reports)), gpu_hours(gpu) if gpu else "–"]
     if priced:
         costs = [report.cost for report in reports if report.cost is not None]
         cells.append(f"{sum(costs):,.2f}" if costs else "–")

@@ -6,7 +6,7 @@ from flows.lines import count
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts, mean_of
 from flows.page.marks import quoted
-from flows.page.words import bits, difference, duration, moment, rule
+from flows.page.words import bits, difference, duration, gpu_hours, moment, rule
 from flows.template import escaped
 from schemas.job import Report
 
@@ -77,7 +77,7 @@ def _row(each: PhaseFacts, *, priced: bool) -> str:
     cells = [
         f'<td class="{phase_colour(each.number)}"><b class="number">{each.number}</b></td>',
         f'<th scope="row"><a href="#{quoted(each.name)}">{escaped(each.name)}</a></th>',
-        f"<td>{state(each)}</td>",
+        f"<td>{state(each, short=True)}</td>",
         f'<td class="n">{tokens_words(each)}</td>',
         f"<td>{''.join(gate(each))}</td>",
         f'<td class="n">{_change(report, each.evaluation) if report else ""}</td>',
@@ -90,11 +90,12 @@ def _row(each: PhaseFacts, *, priced: bool) -> str:
     return f'<tr data-phase="{quoted(each.name)}">{"".join(cells)}</tr>'
 
 
-def state(each: PhaseFacts) -> str:
-    """How a phase stands, with its reason."""
+def state(each: PhaseFacts, *, short: bool = False) -> str:
+    """How a phase stands, with its reason; in short with the first sentence of it."""
     stands = each.standing
     is_done = stands.state == "done" and each.ended
     note = moment(each.ended) if is_done else stands.why
+    note = note.partition(". ")[0] if short else note
     # What waits has been trained and waits for somebody; or it waits for its turn.
     looks = f"is-{stands.state}{' has-run' if each.report else ''}"
     return f'<span class="state {looks}">{stands.state}</span><small>{escaped(note)}</small>'
@@ -112,7 +113,7 @@ def gate(each: PhaseFacts) -> Iterator[str]:
         }
         yield f"<span>{escaped(ended[report.stopped])}</span>"
     if asked:
-        yield f"<small>opens when {escaped(asked)}; else {_else(each)}</small>"
+        yield f"<small>gate: {escaped(asked)}; {_else(each)}</small>"
     elif report is None:
         yield "<span>ends with its budget</span>"
     if each.approval is not None:
@@ -127,7 +128,7 @@ def gate(each: PhaseFacts) -> Iterator[str]:
 
 
 def _else(each: PhaseFacts) -> str:
-    return "holds at its budget" if each.phase.on_budget == "hold" else "goes on at its budget"
+    return "its budget holds" if each.phase.on_budget == "hold" else "its budget ends it too"
 
 
 def _change(report: Report, evaluation: str) -> str:
@@ -143,7 +144,7 @@ def _change(report: Report, evaluation: str) -> str:
 
 def _took(report: Report) -> str:
     where = (
-        f"<small>{duration(report.gpu_seconds)} of GPU</small>"
+        f"<small>{gpu_hours(report.gpu_seconds)}</small>"
         if report.gpu_seconds
         else f"<small>{escaped(report.device)}</small>"
     )

@@ -25,6 +25,16 @@ def duration(seconds: float) -> str:
     return " ".join(filter(None, units[:2]))
 
 
+def gpu_hours(seconds: float) -> str:
+    """Hours of one GPU.
+
+    >>> gpu_hours(1_612_800), gpu_hours(5_000), gpu_hours(1_280_000_000)
+    ('448 GPU hours', '1.4 GPU hours', '355,556 GPU hours')
+    """
+    hours = seconds / 3_600
+    return f"{hours:,.0f} GPU hours" if hours >= 10 else f"{hours:.2g} GPU hours"
+
+
 def moment(iso: str) -> str:
     """A point in time, in UTC, to the minute.
 
@@ -60,7 +70,7 @@ def rule(gate: AdvanceWhen | None) -> str:
     """When a gate opens, in words; empty where there is none.
 
     >>> rule(gate)
-    'val_bpb improves by less than 0.002 over 3 evaluations, after 1G tokens'
+    'val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens'
     """
     if gate is None or (gate.val_bpb is None and gate.min_tokens is None):
         return ""
@@ -68,5 +78,5 @@ def rule(gate: AdvanceWhen | None) -> str:
     if gate.val_bpb is None:
         return after
     by, over = gate.val_bpb.stops_improving_by, gate.val_bpb.over_evaluations
-    said = f"val_bpb improves by less than {by:g} over {over} evaluations"
+    said = f"val_bpb gains less than {by:g} over {over} evaluations"
     return f"{said}, {after}" if after else said
