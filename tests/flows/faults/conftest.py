@@ -59,6 +59,10 @@ class Course:
     folder: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     words: tuple[str, ...] = ("train",)
+    variables: dict[str, str] = field(default_factory=dict)
+    """More of the environment of what it starts."""
+    log: Path | None = None
+    """Where what they say goes, if it isn't beside the workspace."""
     whole: int = 0
     """How far it is when it is done."""
 
@@ -95,7 +99,7 @@ class Course:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {MARK: self.mark},
+                env=os.environ | self.variables | {MARK: self.mark},
                 start_new_session=True,
             )
 
@@ -103,7 +107,7 @@ class Course:
     def said(self) -> Path:
         """What the commands said, all of them."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self.folder / "said.txt"
+        return self.log or self.folder / "said.txt"
 
     def finish(self) -> None:
         """Give the command, and wait for its good end."""
@@ -128,9 +132,10 @@ class Course:
         logs = self.home.glob("runs/**/train.log")
         return manifests + sum(log.read_text(errors="replace").count("  loss ") for log in logs)
 
-    def kill(self, role: str) -> int:
-        """Kill one process of a role without a word; its pid."""
-        pid = min(pid for pid, each in self.alive().items() if each == role)
+    def kill(self, role: str, *, newest: bool = False) -> int:
+        """Kill one process of a role without a word, the oldest or the newest; its pid."""
+        pids = sorted(pid for pid, each in self.alive().items() if each == role)
+        pid = pids[-1 if newest else 0]
         os.kill(pid, signal.SIGKILL)
         return pid
 

@@ -1,0 +1,84 @@
+"""What changes under a run while it goes on: the clock, its diet, the machine that it was on."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.train.directory import this_process
+from curriculum.train.slots import Slots
+from flows import settings
+from schemas.job import RunState, SlotState
+
+JUMPING = """
+import itertools, time
+told, hours = time.time, itertools.cycle((0, 30, -30))
+def jumping():
+    return told() + 3600 * next(hours)
+time.time = jumping
+"""
+LONG_AGO, IN_A_YEAR = -4e8, 4e7
+
+
+@pytest.mark.slow
+def test_clock_jumps_change_nothing(course: Any, uninterrupted: Any, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(JUMPING)
+    course.variables = {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    }
+    process = course.start()
+    course.await_progress(int(uninterrupted.progress() * 0.5), "trainer", process)
+    course.kill("command")
+    course.await_quiet()
+    for number, file in enumerate(sorted(course.home.rglob("*"))):
+        then = file.stat().st_mtime + (LONG_AGO, IN_A_YEAR)[number % 2]
+        os.utime(file, (then, then))
+    course.finish()
+    course.require_whole()
+    assert course.contents() == uninterrupted.contents()
+
+
+@pytest.mark.slow
+def test_a_diet_that_is_edited_while_it_runs_changes_the_next_run_only(
+    course: Any, uninterrupted: Any
+) -> None:
+    process = course.start()
+    course.await_progress(int(uninterrupted.progress() * 0.4), "trainer", process)
+    text = course.diet.read_text()
+    course.diet.write_text(text.replace("token_budget: 52K", "token_budget: 30K"))
+    assert process.wait(600) == 0, course.said.read_text()
+    assert course.contents() == uninterrupted.contents()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["rebooted", "pid given to another", "moved to another host"])
+def test_what_a_machine_that_went_down_left_of_its_owner_holds_nobody_up(
+    course: Any, uninterrupted: Any, how: str
+) -> None:
+    process = course.start()
+    course.await_progress(int(uninterrupted.progress() * 0.5), "trainer", process)
+    course.kill("command")
+    process.wait(60)
+    course.await_quiet()
+    me = this_process()
+    owner = {
+        "rebooted": me.model_copy(update={"boot_id": "another boot"}),
+        "pid given to another": me.model_copy(update={"process_started": me.process_started - 1}),
+        "moved to another host": me.model_copy(update={"host": "another-host"}),
+    }[how]
+    (run,) = [file.parent for file in course.home.glob("runs/**/job.json") if "syntax" in str(file)]
+    (run / "state.json").write_text(owner.model_dump_json())
+    leave_behind(Slots(settings.slots_folder(course.home), 1), owner, run)
+    course.finish()
+    assert course.contents() == uninterrupted.contents()
+
+
+def leave_behind(slots: Slots, owner: RunState, run: Path) -> None:
+    """The record of a slot, and a place in the line, of somebody who is gone."""
+    state = SlotState(**owner.model_dump(), run=str(run)).model_dump_json()
+    (record,) = slots.folder.glob("*-0.lock")
+    record.with_suffix(".json").write_text(state)
+    line = next(slots.folder.glob("*.line"))
+    (line / "0000000001.json").write_text(state)
+    assert slots.holders() == [None]
