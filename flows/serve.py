@@ -56,6 +56,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
             _await_health(f"{team}/health", None)
         ending.callback(lambda: end_all([*served.workers.values(), *served.pages]))
         served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
+        served.start_pages()
         served.announce()
         served.watch()
 
@@ -109,6 +110,23 @@ class _Served:
             self.workers[kind] = worker
             worker.start()
 
+    def start_pages(self) -> None:
+        """Reports are beside the server: links of earlier starts point at the same port."""
+        place = settings.reports_file(self.workspace)
+        place.unlink(missing_ok=True)
+        reports = self.child(
+            "reports",
+            "flows.page.server",
+            str(self.workspace),
+            "--port",
+            str(self.port % 65535 + 1),
+        )
+        self.pages.append(reports)
+        reports.start()
+        while not place.is_file():
+            reports.require_alive()
+            time.sleep(0.05)
+
     def announce(self) -> None:
         settings.address_file(self.workspace).write_text(self.address)
         logs = settings.prefect_folder(self.workspace)
@@ -117,6 +135,7 @@ class _Served:
         self.tell(
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
+        self.tell(f"reports     {settings.reports_at(self.workspace)}")
         self.tell(f"logs        {logs}/*.log")
         self.tell("Ctrl-C ends all of it.")
 
@@ -201,7 +220,8 @@ def _any_port() -> int:
 def _only_one(workspace: Path) -> Iterator[None]:
     lock = settings.serve_lock(workspace)
     try:
-        lock.acquire(timeout=0)
+        # Who asks whether it is served holds it for a moment.
+        lock.acquire(timeout=1)
     except filelock.Timeout:
         raise ServeError(
             str(workspace),

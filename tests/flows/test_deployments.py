@@ -1,0 +1,114 @@
+"""What is deployed: the same by `serve` and by hand, and what people gave a deployment stays."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Cancelling, Pending, Running
+
+from flows import lost, settings
+from flows.build import build
+from flows.deployments import DECLARED, deploy
+
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+ROOT = DECLARED.parents[1]
+NAMES = ("build", "mix", "run", "train")
+SAME = (
+    *("name", "entrypoint", "tags", "work_pool_name", "description", "pull_steps"),
+    *("parameter_openapi_schema", "enforce_parameter_schema", "parameters", "concurrency_limit"),
+)
+
+
+def _made(client: SyncPrefectClient) -> list[dict[str, Any]]:
+    found = [client.read_deployment_by_name(f"{name}/{name}") for name in NAMES]
+    return [each.model_dump(include={*SAME, "job_variables"}) for each in found]
+
+
+def test_prefect_deploys_by_hand_what_serve_deploys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
+    monkeypatch.delenv("CURRICULUM_SUFFIX", raising=False)
+    deploy(shared=False)
+    with get_client(sync_client=True) as client:
+        ours = _made(client)
+        for name in NAMES:
+            client.delete_deployment(client.read_deployment_by_name(f"{name}/{name}").id)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"),
+                *("--prefect-file", str(DECLARED)),
+            ],
+            cwd=ROOT,
+            env=settings.environment({"PREFECT_API_URL": str(PREFECT_API_URL.value())}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        theirs = _made(client)
+    for our, their in zip(ours, theirs, strict=True):
+        assert {name: our[name] for name in SAME} == {name: their[name] for name in SAME}
+        our_variables, their_variables = our["job_variables"], their["job_variables"]
+        assert our_variables["env"] == {"CURRICULUM_HOME": str(tmp_path), "CURRICULUM_SUFFIX": ""}
+        assert {name: text or "" for name, text in their_variables["env"].items()} == (
+            our_variables["env"]
+        )
+        assert their_variables["command"] == "python -m flows.flow_process"
+        assert our_variables["command"] == f"{sys.executable} -m flows.flow_process"
+
+
+def test_schedules_and_defaults_that_people_gave_outlive_a_new_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
+    deploy(shared=False)
+    nightly: list[tuple[SCHEDULE_TYPES, bool]] = [
+        (CronSchedule(cron="0 2 * * *", timezone="UTC"), True)
+    ]
+    with get_client(sync_client=True) as client:
+        before = client.read_deployment_by_name("build/build")
+        client.create_deployment_schedules(before.id, nightly)
+        deploy(shared=False)
+        after = client.read_deployment_by_name("build/build")
+    assert after.id == before.id
+    assert [each.schedule for each in after.schedules] == [nightly[0][0]]
+
+
+def test_what_a_dead_worker_left_behind_is_brought_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
+    deploy(shared=False)
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("build/build").id
+
+        def left(*states: State[Any]) -> FlowRun:
+            run = client.create_flow_run_from_deployment(
+                deployment, parameters={"specialist": "templates.demo"}
+            )
+            for state in states:
+                client.set_flow_run_state(run.id, state, force=True)
+            return run
+
+        runs = [left(), left(Pending()), left(Running()), left(Running(), Cancelling())]
+        runs.append(client.create_flow_run(build, parameters={"specialist": "templates.demo"}))
+        client.set_flow_run_state(runs[-1].id, Running(), force=True)
+        lost.end(client, ["gpu"])
+        lost.end(client, [])
+        assert [client.read_flow_run(run.id).state_type for run in runs[1:3]] == [
+            *(StateType.PENDING, StateType.RUNNING)
+        ]
+        lost.end(client, ["cpu"])
+        assert [client.read_flow_run(run.id).state_type for run in runs] == [
+            *(StateType.SCHEDULED, StateType.SCHEDULED, StateType.CRASHED, StateType.CANCELLED),
+            StateType.RUNNING,
+        ], "the last has no worker: it runs in somebody's terminal"
+        for run in runs:
+            client.delete_flow_run(run.id)
