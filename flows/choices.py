@@ -12,10 +12,10 @@ ALL_PHASES = "all"
 
 
 def specialists() -> tuple[str, ...]:
-    """The diets of the workspace and of the package."""
+    """The diets of the workspace, then those of the package."""
     from curriculum.diets.load import diet_names
 
-    return diet_names(settings.home())
+    return _own_first(diet_names(settings.home()), diet_names())
 
 
 def phases() -> tuple[str, ...]:
@@ -31,17 +31,17 @@ def phases() -> tuple[str, ...]:
 
 
 def phases_files() -> tuple[str, ...]:
-    """The phases files of the workspace and of the package."""
+    """The phases files of the workspace, then those of the package."""
     from curriculum.diets.load import phases_files as files
 
-    return files(settings.home())
+    return _own_first(files(settings.home()), files())
 
 
 def corpora() -> tuple[str, ...]:
-    """The corpora of the workspace and of the package."""
+    """The corpora of the workspace, then those of the package."""
     from curriculum.corpus.load import corpus_names
 
-    return tuple(corpus_names(settings.home()))
+    return _own_first(corpus_names(settings.home()), corpus_names())
 
 
 def models() -> tuple[str, ...]:
@@ -63,6 +63,11 @@ def branches() -> tuple[str, ...]:
     """The branches under which the workspace holds mixtures or runs."""
     found = settings.home().glob("*/specialist=*/branch=*")
     return _distinct(sorted(each.name.partition("=")[2] for each in found))
+
+
+def _own_first(names: Iterable[str], shipped: Iterable[str]) -> tuple[str, ...]:
+    known = {*shipped}
+    return tuple(sorted(names, key=lambda name: (name in known, name)))
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:

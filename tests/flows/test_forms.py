@@ -65,8 +65,9 @@ def test_a_form_offers_names_and_explains_every_field(flow: Flow[..., Any], home
         if "$ref" not in each:
             assert each["description"][0].isupper() or each["description"].startswith(ALL_PHASES)
             assert each["title"][0].isupper()
-    assert {"sample", "nearby"} == {*changes["corpus"]["enum"]}
-    assert {"phases", "phases.demo", "short"} == {*changes["phases"]["enum"]}
+    assert fields["specialist"]["enum"][0] == "ours", "what is one's own comes first"
+    assert changes["corpus"]["enum"] == ["nearby", "sample"]
+    assert changes["phases"]["enum"] == ["short", "phases", "phases.demo"]
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
