@@ -45,6 +45,8 @@ TRANSPORTS = "file:git:http:https:ssh"
 HEAD = re.compile(r"ref: refs/[^\x00-\x20]+|[0-9a-f]{40}|[0-9a-f]{64}")
 DAMAGED = 128
 """The exit code of a git that came upon an object that it can't read, among other things."""
+NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
+"""How git, which speaks English here, says that it could not write."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 
 
@@ -175,6 +177,8 @@ def failure(verb: str, code: int, stderr: bytes) -> CorpusError:
     cure = "Try `git fsck` in the repository; clone it anew if it is damaged"
     if verb == "clone":
         cure = "Correct the url; or clone the repository yourself and give its path"
+    if any(reason in line for reason in NO_ROOM for line in words):
+        cure = "Make room, and give the same command"
     return CorpusError(
         f"git {verb}",
         f"exit code {code}",

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from curriculum.corpus import git
 from curriculum.corpus.sources import resolve
 from schemas.change import FileChange
 from schemas.corpus import RepositorySpec
@@ -170,3 +171,9 @@ def test_git_is_given_paths_with_odd_characters_whole(build, read):
     repo = build('odd "name"\n: x')
     repo.commit(a_cc="int a;\n")
     assert len(read(repo.path)[0]) == 1
+
+
+def test_a_git_that_finds_no_room_is_told_from_a_wrong_url() -> None:
+    full = git.failure("clone", 128, b"error: unable to write: No space left on device\n")
+    assert full.cure == "Make room, and give the same command"
+    assert "Correct the url" in git.failure("clone", 128, b"fatal: not found\n").cure
