@@ -118,6 +118,7 @@ class Team:
     ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
         """What is made of each task, with its number, as it comes."""
         if self.spread.ray is not None:
+            self.store.open()
             who = self.store.workspace().uuid
             work = functools.partial(ray_workers.make_elsewhere, make, self.store.root, who)
             size = self.spread.at_once or len(tasks)

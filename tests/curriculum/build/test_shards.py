@@ -1,0 +1,245 @@
+"""Shards of a build, in one workspace or in several that are merged, leave what one build leaves."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.build import Built, Shard, Spread
+from curriculum.store import Artefact, Store, merge
+from schemas.errors import DietError, StoreError
+
+Make = Callable[..., Built]
+SHARDS = tuple(Shard(index=index, number=3) for index in range(3))
+ROUNDS = 3
+"""Documents; what sees the whole corpus, and tokens; rows."""
+
+
+def contents(built: Built) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """By key, the content and the digest of every file."""
+    return {
+        each.key: (each.content, tuple(record.sha256 for record in each.manifest.files))
+        for each in built.artefacts()
+    }
+
+
+def shard(root: Path, make_tiny: Make, which: Shard) -> Built:
+    return make_tiny(Store(root), spread=Spread(shard=which))
+
+
+@given(st.integers(1, 40), st.integers(0, 200))
+def test_each_task_belongs_to_exactly_one_shard(number: int, at: int) -> None:
+    shards = [Shard.parse(f"{index}/{number}") for index in range(1, number + 1)]
+    assert sum(each.owns(at) for each in shards) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "3", "1/0", "a/b", "1/3/2", "-1/3", "", "１/3", "1/ 3"]
+)
+def test_what_is_no_shard_is_refused_by_name(text: str) -> None:
+    with pytest.raises(DietError, match="--shard"):
+        Shard.parse(text)
+
+
+def test_three_shards_one_after_another_leave_what_one_build_leaves(
+    tmp_path: Path, make_tiny: Make, tiny: Built
+) -> None:
+    rounds = [[shard(tmp_path, make_tiny, each) for each in SHARDS] for _ in range(ROUNDS)]
+    for built in rounds[-1]:
+        assert not built.missing
+        assert contents(built) == contents(tiny)
+    first, second, _ = rounds[0]
+    assert {each.manifest.labels["repository"] for each in files(first)} == {"lattice"}
+    assert len({each.manifest.labels["repository"] for each in files(second)}) == 2
+    assert first.missing
+    assert first.kept[0].planned
+    assert first.selection.waits
+
+
+def files(built: Built) -> list[Artefact]:
+    """The documents that stand."""
+    return [each for each in built.documents if not each.planned]
+
+
+def test_a_shard_that_is_alone_goes_as_far_as_nothing_of_others_is_missing(
+    tmp_path: Path, make_tiny: Make
+) -> None:
+    once = shard(tmp_path, make_tiny, SHARDS[1])
+    again = shard(tmp_path, make_tiny, SHARDS[1])
+    assert [each for each in again.artefacts() if each.made and not each.planned] == []
+    assert {each.manifest.stage for each in once.artefacts() if not each.planned} == {"documents"}
+    assert {each.manifest.stage for each in once.missing} >= {"documents", "selections", "rows"}
+    assert not (tmp_path / "selections").exists()
+
+
+def test_a_plain_build_finishes_what_shards_began(
+    tmp_path: Path, make_tiny: Make, tiny: Built
+) -> None:
+    before = {each.key for each in files(shard(tmp_path, make_tiny, SHARDS[0]))}
+    finished = make_tiny(Store(tmp_path))
+    assert contents(finished) == contents(tiny)
+    assert before
+    assert not before & {each.key for each in finished.artefacts() if each.made}
+
+
+UNTIL_DONE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+from conftest import tiny_build
+from curriculum.build import Shard, Spread
+from curriculum.store import Store
+if __name__ == "__main__":
+    spread = Spread(shard=Shard.parse(sys.argv[1]))
+    while tiny_build(Store(Path({root!r})), spread=spread).missing:
+        pass
+"""
+
+
+def test_three_shards_at_the_same_time_leave_what_one_build_leaves(
+    tmp_path: Path, make_tiny: Make, tiny: Built
+) -> None:
+    script, root = tmp_path / "script.py", tmp_path / "home"
+    script.write_text(UNTIL_DONE.format(folder=str(Path(__file__).parent), root=str(root)))
+    running = [subprocess.Popen([sys.executable, str(script), f"{each}/3"]) for each in (1, 2, 3)]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    found = make_tiny(Store(root))
+    assert contents(found) == contents(tiny)
+    assert [each for each in found.artefacts() if each.made] == []
+
+
+def test_shards_in_workspaces_of_their_own_are_merged_into_what_one_build_leaves(
+    tmp_path: Path, make_tiny: Make, tiny: Built
+) -> None:
+    homes = [tmp_path / str(each.index) for each in SHARDS]
+    for home, each in zip(homes, SHARDS, strict=True):
+        assert shard(home, make_tiny, each).missing
+    store = Store(tmp_path / "merged")
+    merged = [each for home in homes for each in merge(store, home)]
+    assert all(each.made for each in merged)
+    finished = make_tiny(store)
+    assert contents(finished) == contents(tiny)
+    assert {each.key for each in finished.documents} == {each.key for each in merged}
+    assert not any(each.made for each in finished.documents)
+    for taken in merged:
+        store.verify(taken)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, make_tiny: Make) -> Path:
+    """A workspace with the documents of one repository, which no test may change."""
+    home = tmp_path_factory.mktemp("small")
+    shard(home, make_tiny, SHARDS[2])
+    return home
+
+
+def test_merging_links_files_and_says_the_second_time_that_they_are_there(
+    tmp_path: Path, small: Path
+) -> None:
+    store = Store(tmp_path)
+    first, second = list(merge(store, small)), list(merge(store, small))
+    assert first
+    assert [each.made for each in first] == [True] * len(first)
+    assert [each.made for each in second] == [False] * len(first)
+    source = {each.key: each for each in Store(small).artefacts()}
+    for each in first:
+        for ours, theirs in zip(each.files(), source[each.key].files(), strict=True):
+            assert ours.samefile(theirs)
+        assert each.manifest.report == source[each.key].manifest.report
+
+
+def test_merging_copies_where_no_link_can_be_made(
+    tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refused)
+    store = Store(tmp_path)
+    merged = list(merge(store, small))
+    source = {each.key: each for each in Store(small).artefacts()}
+    assert merged
+    for each in merged:
+        store.verify(each)
+        assert each.content == source[each.key].content
+        assert not each.files()[0].samefile(source[each.key].files()[0])
+
+
+def damaged(small: Path, home: Path) -> Artefact:
+    """A copy of a workspace, and the artefact of it that a test damages."""
+    for each in merge_copies(small, home):
+        return each
+    raise AssertionError
+
+
+def merge_copies(small: Path, home: Path) -> list[Artefact]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "link", _no_link)
+        return list(merge(Store(home), small))
+
+
+def _no_link(*_: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
+def test_a_flipped_byte_is_named_and_nothing_of_it_is_published(
+    tmp_path: Path, small: Path
+) -> None:
+    artefact = damaged(small, tmp_path / "from")
+    file = artefact.files()[0]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    store = Store(tmp_path / "to")
+    with pytest.raises(StoreError, match="its bytes aren't those published"):
+        list(merge(store, tmp_path / "from"))
+    assert list(store.artefacts()) == []
+    assert not any((store.root / ".drafts").iterdir())
+
+
+def test_a_file_that_leads_out_of_its_artefact_is_refused(tmp_path: Path, small: Path) -> None:
+    artefact = damaged(small, tmp_path / "from")
+    file = artefact.files()[0]
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="leads out of its artefact"):
+        list(merge(Store(tmp_path / "to"), tmp_path / "from"))
+    assert list(Store(tmp_path / "to").artefacts()) == []
+
+
+def test_an_artefact_that_lies_elsewhere_than_its_manifest_says_is_refused(
+    tmp_path: Path, small: Path
+) -> None:
+    artefact = damaged(small, tmp_path / "from")
+    moved = artefact.path.parent.with_name("repository=other") / artefact.path.name
+    moved.parent.mkdir()
+    artefact.path.rename(moved)
+    with pytest.raises(StoreError, match="by its manifest it would lie under"):
+        list(merge(Store(tmp_path / "to"), tmp_path / "from"))
+
+
+def test_the_same_key_with_other_bytes_is_refused(tmp_path: Path, small: Path) -> None:
+    artefact = damaged(small, tmp_path / "from")
+    (artefact.path / "more.txt").write_text("more")
+    changed = Store(tmp_path / "changed")
+
+    def fill(drafts: object) -> None:
+        (drafts[0].path / "other.txt").write_text("other")  # type: ignore[index]
+
+    from curriculum.store.merge import _recipe
+
+    changed.produce([_recipe(Store(tmp_path / "from"), artefact)], fill)
+    with pytest.raises(StoreError, match="the same key has other bytes"):
+        list(merge(changed, tmp_path / "from"))
+
+
+def test_a_folder_that_is_no_workspace_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="it is no workspace"):
+        list(merge(Store(tmp_path / "to"), tmp_path))
+    assert not (tmp_path / "to").exists()
