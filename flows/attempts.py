@@ -87,7 +87,8 @@ def _lives(owner: RunState, run: Path) -> bool:
     if owner.host == this_process().host:
         return is_alive(owner)
     beat = run / HEARTBEAT
-    return beat.is_file() and time.time() - beat.stat().st_mtime < SILENT_SECONDS
+    # A clock that was set back must not keep a dead one alive.
+    return beat.is_file() and abs(time.time() - beat.stat().st_mtime) < SILENT_SECONDS
 
 
 def _progress(begun: Begun, owner: RunState) -> str:

@@ -15,7 +15,12 @@ HOST = "127.0.0.1"
 PORT = 4200
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
-WORKING = {"PREFECT_WORKER_QUERY_SECONDS": "2", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}
+WORKING = {
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+    # They hear of a cancel at once, but after the death of a server they have to ask.
+    "PREFECT_WORKER_CANCELLATION_POLL_SECONDS": "3",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+}
 """Of workers and their runs: how often they ask for work, and how often they say that they live."""
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 

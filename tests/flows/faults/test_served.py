@@ -156,6 +156,25 @@ def test_a_server_that_dies_under_a_run_comes_back_and_the_run_completes(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_can_be_cancelled_after_its_server_died_and_came_back(
+    served: Served, uninterrupted: Any, dice: random.Random
+) -> None:
+    served.run()
+    served.await_training(uninterrupted, dice)
+    served.course.kill("server")
+    while served.state() == "unreachable":
+        time.sleep(0.2)
+    cancelling = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+    served.ask(f"flow_runs/{served.runs[-1]}/set_state", cancelling)
+    assert served.await_end() == "CANCELLED", served.words()
+    served.course.await_quiet("serve", "server", "worker", "command", "other")
+    assert list(served.course.home.glob("runs/**/checkpoints/step=*/manifest.json"))
+    served.course.require_whole()
+    served.stop()
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_trainer_that_is_killed_is_started_again_by_its_run(
