@@ -120,16 +120,20 @@ class _Drawn:
 
 
 class _Lines:
-    """A line when something begins, ends, and every so many seconds between."""
+    """A line when something begins, waits, ends, and every so many seconds between."""
 
     def __init__(self) -> None:
         self.told: dict[tuple[str, str], float] = {}
+        self.still: dict[tuple[str, str], Progress] = {}
 
     def watch(self, progress: Progress) -> None:
         name = progress.stage, progress.item
         ended = progress.total is not None and progress.done >= progress.total
-        now = time.monotonic()
-        if ended or now - self.told.get(name, float("-inf")) >= LINE_EVERY_S:
+        now, before = time.monotonic(), self.still.get(name)
+        # What doesn't move and has something else to say waits for something.
+        waits = before is not None and before.done == progress.done and before.note != progress.note
+        self.still[name] = progress
+        if ended or waits or now - self.told.get(name, float("-inf")) >= LINE_EVERY_S:
             self.told[name] = now
             of = f"/{progress.total:,}" if progress.total is not None else ""
             note = f"  {progress.note}" if progress.note else ""
