@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
+from annotated_types import Ge
 
 from flows import settings
 from flows.parameters import Changes
@@ -126,7 +127,8 @@ def _change_options() -> Iterator[inspect.Parameter]:
         # A switch says its one name: a column of --no-… would cut the longer names short.
         is_switch = field.annotation is bool
         names = [f"--{name}"] if is_switch else NAMES.get(name, [])
-        option = typer.Option(*names, help=field.description, show_default=False)
+        least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+        option = typer.Option(*names, help=field.description, show_default=False, min=least)
         kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
         yield _parameter(name, kind, default=False if is_switch else None)
 
