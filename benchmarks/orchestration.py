@@ -1,0 +1,86 @@
+"""What does the flow cost over calling the same functions directly, on a server that is warm?
+
+Makes a small workspace unless the folder holds one already, starts a server, lets the flow run once, then
+takes turns: the functions, the flow. First with everything there, then with the last phase trained anew.
+
+    python benchmarks/orchestration.py /tmp/orchestration-benchmark
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from flows.course import Order, course
+from flows.doors import build_phase, mix_phase, train_phase
+from flows.serve import api_for
+from flows.work import chosen
+from schemas.progress import unwatched
+
+DIET, LAST = "templates.demo", "anneal"
+TIMES = 5
+MOST_SECONDS, MOST_SHARE = 3.0, 0.03
+SMALL: dict[str, int | str] = {"max_commits": 6, "versions_per_path": 1, "token_budget": "60K"}
+
+
+def main() -> None:
+    """Print a line a question."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("folder", type=Path)
+    home = asked.parse_args().folder.absolute() / "workspace"
+    order = Order(
+        specialist=DIET, home=home, max_commits=6, versions_per_path=1, token_budget="60K"
+    )
+    os.environ["CURRICULUM_HOME"] = str(home)
+    _make(home)
+    with api_for(home):
+        # Prefect reads its settings when it is imported.
+        from flows.in_process import run_flow
+
+        run_flow(order, None, unwatched)
+        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        for title, phase in (("everything is there", None), (f"{LAST} is trained anew", LAST)):
+            _compare(title, _directly(order, phase), partial(run_flow, order, phase, unwatched))
+
+
+def _make(home: Path) -> None:
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
+    command = [sys.executable, "-m", "flows.cli", "train", DIET, "--home", str(home), *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def _directly(order: Order, phase: str | None) -> Callable[[], object]:
+    def walk() -> None:
+        plan = course(order)
+        for name in chosen(plan, phase, print):
+            built = build_phase(plan, name, unwatched)
+            mixture = mix_phase(plan, name, built, unwatched)
+            train_phase(plan, name, built, mixture, new_attempt=name == phase, watch=unwatched)
+
+    return walk
+
+
+def _compare(title: str, directly: Callable[[], object], flow: Callable[[], object]) -> None:
+    pairs = [(_seconds(directly), _seconds(flow)) for _ in range(TIMES)]
+    alone, through = (median(each) for each in zip(*pairs, strict=True))
+    over = through - alone
+    allowed = max(MOST_SECONDS, MOST_SHARE * alone)
+    print(
+        f"{title}: {alone:.2f} s directly, {through:.2f} s through the flow, {over:.2f} s over it "
+        f"({over / alone:.1%}; at most {allowed:.1f} s), medians of {TIMES}"
+    )
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    do()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

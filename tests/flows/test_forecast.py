@@ -1,0 +1,158 @@
+"""What a dry run says of tokens, time and price, and how a run's cost is recorded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from flows import forecast, settings
+from flows.forecast import Ahead, Forecast
+from flows.speed import Speed, duration, expected, money
+
+
+def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:
+    return Speed(
+        run="0123456789abcdef",
+        model="tiny",
+        device=device,
+        devices=devices,
+        seconds_per_token=seconds_per_token,
+    )
+
+
+def ahead(tokens: int, phase: str = "syntax") -> Ahead:
+    return Ahead(phase=phase, to_make={"runs": 1} if tokens else {}, tokens=tokens, steps=7)
+
+
+def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast:
+    phases = tuple(ahead(each, f"phase{at}") for at, each in enumerate(tokens))
+    return Forecast(phases=phases, model="tiny", speed=speed, price=price)
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
+    console = Console(record=True, width=160, quiet=False, file=None, force_terminal=False)
+    monkeypatch.setattr(forecast, "out", console)
+    return console
+
+
+def test_gpu_hours_cost_their_price_whatever_the_number_of_gpus() -> None:
+    tokens = 3_600_000
+    for devices in (1, 8):
+        found = foreseen(tokens, speed=speed(devices=devices), price=2.5)
+        assert found.cost == pytest.approx(2.5)
+        assert found.seconds == pytest.approx(3600 / devices)
+
+
+def test_a_cpu_costs_nothing() -> None:
+    assert foreseen(1000, speed=speed(device="cpu"), price=2.5).cost == 0.0
+
+
+def test_without_a_speed_or_a_price_there_is_no_cost() -> None:
+    assert foreseen(1000, speed=None, price=2.5).cost is None
+    assert foreseen(1000, speed=None, price=2.5).seconds is None
+    assert foreseen(1000, speed=speed(), price=None).cost is None
+
+
+@given(st.lists(st.integers(min_value=0, max_value=10**12), min_size=1, max_size=6))
+def test_phases_add_up_to_the_whole(tokens: list[int]) -> None:
+    pace, price = speed(devices=4), 3.0
+    whole = foreseen(*tokens, speed=pace, price=price)
+    assert whole.tokens == sum(tokens)
+    assert whole.cost == pytest.approx(sum(pace.cost(each, price) or 0 for each in tokens))
+    assert whole.seconds == pytest.approx(sum(pace.seconds(each) for each in tokens))
+
+
+def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
+    printed: Console,
+) -> None:
+    found = foreseen(7_200_000, 0, speed=speed(devices=2), price=2.5)
+    forecast.show(found, until="train")
+    said = printed.export_text()
+    for part in (
+        "7.2M",
+        "1.0 h",
+        "5.00",
+        "2 GPU hours",
+        "run 0123456789ab",
+        "at 2.5 for a GPU hour",
+    ):
+        assert part in said, said
+
+
+def test_a_missing_price_is_asked_for(printed: Console) -> None:
+    forecast.show(foreseen(1000, speed=speed(), price=None), until="train")
+    assert "$CURRICULUM_GPU_PRICE" in printed.export_text()
+
+
+def test_nothing_to_train_is_said(printed: Console) -> None:
+    forecast.show(foreseen(0, 0, speed=speed(), price=2.5), until="train")
+    assert "Nothing to train: every run is there." in printed.export_text()
+
+
+def test_an_unmeasured_speed_is_said() -> None:
+    assert "no run here has measured a speed" in expected(1000, "tiny", None)
+
+
+def test_a_speed_of_another_model_is_named() -> None:
+    assert "which trained tiny, not 60m" in expected(1000, "60m", speed())
+
+
+@given(st.floats(min_value=0, max_value=1e9))
+def test_a_duration_is_short(seconds: float) -> None:
+    number, unit = duration(seconds).split()
+    assert unit in ("s", "min", "h", "days")
+    assert float(number) >= 1
+
+
+def test_money_is_to_the_cent() -> None:
+    assert [money(each) for each in (0.0, 1234.5, None)] == ["0.00", "1,234.50", ""]
+
+
+@pytest.mark.parametrize("given", ["free", "-1", "0", "nan", "inf"])
+def test_what_is_no_price_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CURRICULUM_GPU_PRICE", given)
+    with pytest.raises(settings.SettingError, match="CURRICULUM_GPU_PRICE"):
+        settings.gpu_price()
+
+
+QUICK = """
+import sys
+from flows.cli import app
+try:
+    app(["--help"])
+except SystemExit:
+    pass
+slow = {"numpy", "pyarrow", "polars", "torch", "prefect", "duckdb", "tree_sitter"} & {*sys.modules}
+assert not slow, slow
+"""
+
+
+def test_help_imports_nothing_that_takes_long(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", QUICK], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+STATUS = """
+import sys
+from pathlib import Path
+from flows import status
+status.status(Path(sys.argv[1]), as_json=True)
+slow = {"torch", "prefect", "duckdb"} & {*sys.modules}
+assert not slow, slow
+"""
+
+
+def test_status_imports_neither_torch_nor_prefect(demo_home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STATUS, str(demo_home)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"done"' in done.stdout
