@@ -8,6 +8,7 @@ import argparse
 import re
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.flows import Flow
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.importtools import import_object
+from pydantic import JsonValue
 
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
@@ -52,14 +54,38 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
     return suffix
 
 
-def declared_deployments(home: Path, suffix: str) -> list[dict[str, Any]]:
-    """What flows/prefect.yaml says for a workspace; its runs use this very Python."""
-    values = settings.deployed(home, suffix)
-    text = re.sub(
-        r"\{\{ \$(\w+) \}\}", lambda found: values[found.group(1)], DECLARED.read_text()
-    ).replace("command: python ", f"command: {shlex.quote(sys.executable)} ")
-    listed: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
-    return listed
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A deployment of flows/prefect.yaml, for one workspace."""
+
+    name: str
+    entrypoint: str
+    pool: str
+    tags: tuple[str, ...]
+    command: str
+    env: dict[str, str]
+
+    @property
+    def job_variables(self) -> dict[str, JsonValue]:
+        """What its runs' processes are started with."""
+        return {"command": self.command, "env": {**self.env}}
+
+
+def declared_deployments(home: Path, suffix: str) -> list[Declared]:
+    """What flows/prefect.yaml says, with the end of a workspace's names; its runs use this very Python."""
+    return [
+        Declared(
+            name=f"{each['name']}{suffix}",
+            entrypoint=each["entrypoint"],
+            pool=f"{each['work_pool']['name']}{suffix}",
+            tags=tuple(f"{tag}{suffix}" for tag in each["tags"]),
+            command=each["work_pool"]["job_variables"]["command"].replace(
+                "python", shlex.quote(sys.executable), 1
+            ),
+            env=settings.deployed(home, suffix),
+        )
+        for each in yaml.safe_load(DECLARED.read_text())["deployments"]
+    ]
 
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
@@ -79,16 +105,15 @@ def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool
     return True
 
 
-def _apply(client: SyncPrefectClient, declared: dict[str, Any]) -> None:
+def _apply(client: SyncPrefectClient, declared: Declared) -> None:
     """Make a deployment, or renew what we say of it: schedules and defaults that people gave it stay."""
-    flow: Flow[..., Any] = import_object(declared["entrypoint"])
-    pool = declared["work_pool"]
+    flow: Flow[..., Any] = import_object(declared.entrypoint)
     wanted = RunnerDeployment.from_flow(
         flow,
-        name=declared["name"],
-        tags=declared["tags"],
-        work_pool_name=pool["name"],
-        job_variables=pool["job_variables"],
+        name=declared.name,
+        tags=[*declared.tags],
+        work_pool_name=declared.pool,
+        job_variables=declared.job_variables,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     try:

@@ -122,7 +122,8 @@ def is_shared() -> bool:
 
 def deployed(workspace: Path, suffix: str) -> dict[str, str]:
     """What a flow run is told of the workspace that its deployment belongs to."""
-    return {"CURRICULUM_HOME": str(workspace), "CURRICULUM_SUFFIX": suffix}
+    named = {"CURRICULUM_SUFFIX": suffix} if suffix else {}
+    return {"CURRICULUM_HOME": str(workspace), **named}
 
 
 def _number(name: str, kind: type[Number], cure: str) -> Number | None:

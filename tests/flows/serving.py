@@ -77,9 +77,9 @@ class Served:
                 nap,
                 entrypoint_type=EntrypointType.MODULE_PATH,
                 name=f"nap-{kind}{suffix}",
-                tags=declared["tags"],
+                tags=[*declared.tags],
                 work_pool_name=f"{kind}{suffix}",
-                job_variables=declared["work_pool"]["job_variables"],
+                job_variables=declared.job_variables,
             ).apply()
             assert isinstance(made, UUID)
             return client.create_flow_run_from_deployment(made, parameters=dict(parameters)).id

@@ -56,10 +56,7 @@ def test_prefect_deploys_by_hand_what_serve_deploys(
     for our, their in zip(ours, theirs, strict=True):
         assert {name: our[name] for name in SAME} == {name: their[name] for name in SAME}
         our_variables, their_variables = our["job_variables"], their["job_variables"]
-        assert our_variables["env"] == {"CURRICULUM_HOME": str(tmp_path), "CURRICULUM_SUFFIX": ""}
-        assert {name: text or "" for name, text in their_variables["env"].items()} == (
-            our_variables["env"]
-        )
+        assert our_variables["env"] == their_variables["env"] == {"CURRICULUM_HOME": str(tmp_path)}
         assert their_variables["command"] == "python -m flows.flow_process"
         assert our_variables["command"] == f"{sys.executable} -m flows.flow_process"
 

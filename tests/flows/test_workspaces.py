@@ -1,5 +1,6 @@
 """Several workspaces on one server: whose deployments, pools and runs are whose."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,9 @@ def test_a_server_or_database_that_is_given_is_shared(
     assert settings.is_shared()
 
 
-def test_declared_deployments_name_this_python_and_leave_no_placeholder(tmp_path: Path) -> None:
+def test_declared_deployments_run_in_this_python(tmp_path: Path) -> None:
     declared = declared_deployments(tmp_path, "-x")
-    assert len(declared) == 4
-    assert "{{" not in str(declared)
-    commands = {each["work_pool"]["job_variables"]["command"] for each in declared}
-    assert {command.split()[-1] for command in commands} == {"flows.flow_process"}
-    assert all(command.startswith("/") for command in commands)
+    assert [(each.name, each.pool) for each in declared] == [
+        *(("run-x", "cpu-x"), ("build-x", "cpu-x"), ("mix-x", "cpu-x"), ("train-x", "gpu-x"))
+    ]
+    assert {each.command for each in declared} == {f"{sys.executable} -m flows.flow_process"}
