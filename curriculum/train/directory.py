@@ -108,13 +108,15 @@ def this_process() -> RunState:
 
 
 def process_started(pid: int) -> float | None:
-    """Seconds from boot to the start of a process, or None where there is no such process."""
+    """Seconds from boot to the start of a process, or None where there is none that still runs."""
     stat = Path(f"/proc/{pid}/stat")
     try:
         # The name of a program stands in brackets and may hold spaces; field 22 is counted after it.
         fields = stat.read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    if fields[0] in "ZX":
+        return None  # It has ended, and whoever started it hasn't noticed.
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 

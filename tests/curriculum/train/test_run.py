@@ -179,6 +179,16 @@ def test_a_pid_that_came_again_is_another_process() -> None:
     assert process_started(2**22 + 1) is None
 
 
+def test_a_process_that_ended_is_gone_whether_or_not_its_parent_noticed() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    assert process_started(process.pid) is not None
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{process.pid}").exists()
+    assert process_started(process.pid) is None
+    process.wait()
+
+
 def test_neither_names_nor_paths_nor_threads_change_a_runs_key(world: Any) -> None:
     key = run_recipe(world.job()).key
     same = {"specialist": "x", "branch": "b", "threads": 7, "attempt": 3, "checkpoint_every": 1}
