@@ -172,7 +172,7 @@ class _Served:
         except ServeError as fault:
             self.tell(f"the forms stay as they are: {fault}")
         else:
-            self.tell("the forms know the diets, phases and corpora as they are now")
+            self.tell("the forms know the diets, phases, corpora and branches as they are now")
 
 
 def _worker(pool: str, limit: int) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The deployments as `serve` sees them: made by a process of their own, again when a choice is added."""
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from flows.serving.children import ServeError, dying_with_parent
 
 FOLDERS = ("diets", "corpora", "phases")
 """Of a workspace; what lies in them is chosen from in the forms."""
+BRANCHES = "*/specialist=*/branch=*"
+"""Of a workspace; forms offer their names too."""
 PATIENCE_S = 180.0
 
 State = tuple[tuple[str, int, int], ...]
@@ -37,11 +40,14 @@ class Choices:
         self.seen = self.deployed = self._look()
 
     def _look(self) -> State:
-        files = (
-            file for folder in FOLDERS for file in sorted((self.workspace / folder).glob("*.y*ml"))
-        )
-        stats = ((str(file), file.stat()) for file in files)
-        return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+        found = [(str(each), 0, 0) for each in sorted(self.workspace.glob(BRANCHES))]
+        for folder in FOLDERS:
+            for file in sorted((self.workspace / folder).glob("*.y*ml")):
+                # An editor that saves may have taken it away for a moment.
+                with contextlib.suppress(FileNotFoundError):
+                    stat = file.stat()
+                    found.append((str(file), stat.st_mtime_ns, stat.st_size))
+        return tuple(found)
 
 
 def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
