@@ -1,11 +1,17 @@
 """A disk that is full, while building and while training: a line and a cure, and afterwards it goes on."""
 
+import errno
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from curriculum.store import Store
+from flows.cli import app
 
 SPARE = "spare.bin"
 
@@ -47,6 +53,19 @@ def require_a_line_and_a_cure(course: Any, log: Path) -> None:
     assert "ake room" in said or "Free some space" in said, said
 
     assert "error: " in said, said
+
+
+def test_whoever_finds_the_disk_full_the_command_ends_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Store, "open", full)
+    done = CliRunner().invoke(app, ["build", "templates.demo", "--home", str(tmp_path / "home")])
+    assert done.exit_code == 2
+    assert "No space left on device" in done.stderr
+    assert "Make room, and give the same command" in done.stderr
 
 
 @pytest.mark.slow

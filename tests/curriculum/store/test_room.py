@@ -1,0 +1,21 @@
+"""A full disk is told from every other error of the system."""
+
+import errno
+import os
+
+import pytest
+
+from curriculum.store import no_room
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_said_with_what_to_do(number: int) -> None:
+    full = no_room(OSError(number, os.strerror(number), "/work/part"))
+    assert full is not None
+    assert str(full).startswith(f"/work/part: {os.strerror(number)}; nothing more could be written")
+    assert full.cure.startswith("Make room")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.EIO])
+def test_no_other_error_is_taken_for_one(number: int) -> None:
+    assert no_room(OSError(number, os.strerror(number))) is None
