@@ -1,5 +1,6 @@
 """The sign of life of a run: how far it is, in a small file that is rewritten once a second."""
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -34,8 +35,9 @@ class Heart:
             tokens_per_second=self._positions / max(self._seconds, 1e-9),
             val_bpb=bits[-1] if bits else None,
         )
-        # Nothing rests on it, so it appears whole but isn't flushed to the disk.
+        # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
         draft = self.directory / f".{HEARTBEAT}.draft"
-        draft.write_text(beat.model_dump_json())
-        draft.replace(self.directory / HEARTBEAT)
+        with contextlib.suppress(OSError):
+            draft.write_text(beat.model_dump_json())
+            draft.replace(self.directory / HEARTBEAT)
         self._last, self._positions, self._seconds = now, 0, 0.0

@@ -131,4 +131,5 @@ def test_a_heart_beats_at_most_once_a_second_and_at_the_first_step(
         now[0] += 0.25
     assert steps == [1, 1, 1, 1, 5, 5, 5, 5]
     assert speed == 400
+    Heart(world.job(), tmp_path / "gone").step(TrainerState(step=1), positions=1, seconds=1.0)
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["heartbeat.json"]

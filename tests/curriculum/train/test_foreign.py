@@ -21,6 +21,7 @@ from curriculum.store import Store
 from curriculum.train.checkpoint import read_spec
 from curriculum.train.command import words_of
 from curriculum.train.directory import read_job
+from curriculum.train.follow import read_heartbeat
 from curriculum.train.foreign import open_run
 from curriculum.train.launch import Launch, launched
 from curriculum.train.left import require_whole_run
@@ -234,6 +235,13 @@ def test_what_is_whole_is_accepted(world: Any) -> None:
     assert report.steps == 2
     assert report.tokens.scored > 1000
     assert open_run(directory / "job.json").step == 2
+
+
+def test_its_steps_are_a_sign_of_life(world: Any) -> None:
+    beat = read_heartbeat(ended(world))
+    assert beat is not None
+    assert (beat.step, beat.steps) == (1, 2)
+    assert beat.valid_tokens > 500
 
 
 def test_its_checkpoint_is_of_no_model_that_ours_knows(world: Any) -> None:

@@ -180,6 +180,18 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
     assert "it is gone, what it started still ends" in heard[0]
 
 
+def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
+    slots, me = Slots(tmp_path, 1), this_process()
+    before = SlotState(**me.model_dump() | {"boot_id": "before"}, run="runs/a")
+    (tmp_path / f"{me.host}-0.json").write_text(before.model_dump_json())
+    (tmp_path / f"{me.host}.line").mkdir()
+    (tmp_path / f"{me.host}.line" / "0000000001.json").write_text(before.model_dump_json())
+    assert slots.holders() == [None]
+    with slots.taken("runs/b", lambda words: pytest.fail(words)):
+        assert [each.run for each in slots.holders() if each] == ["runs/b"]
+    assert slots.line() == []
+
+
 def test_an_interrupt_leaves_the_line(tmp_path: Path) -> None:
     slots = Slots(tmp_path, 1)
 
