@@ -20,6 +20,7 @@ import filelock
 from pydantic import JsonValue
 
 from curriculum.store.recipe import Input, Recipe, digest, key_of
+from curriculum.store.room import no_room
 from schemas.errors import StoreError
 from schemas.manifest import (
     MANIFEST_NAME,
@@ -293,11 +294,11 @@ class Store:
                 for draft in drafts:
                     self._publish(draft)
             except OSError as failed:
-                raise StoreError(
+                raise no_room(failed) or StoreError(
                     str(self.root),
                     failed,
-                    cause="writing failed",
-                    cure="Free some space and run again",
+                    cause="reading or writing failed",
+                    cure="See to the disk, or to who may write there, and run again",
                 ) from failed
             finally:
                 for draft in drafts:
