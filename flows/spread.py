@@ -39,10 +39,9 @@ def shard_lines(order: Order, missing: Iterable[Artefact]) -> Iterator[Text]:
         told = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
         words = ", ".join(f"{count} {what}" for count, what in told if count)
         yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
-    place = "" if order.home == settings.home() else f" --home {order.home}"
     yield Text(
         f"Shard {order.shard} has made what it can. Once the others have too, run all of them again, "
-        f"or finish with: curriculum build {order.specialist}{place}",
+        "or finish with the same command without --shard.",
         ACCENT,
     )
 

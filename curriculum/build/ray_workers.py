@@ -27,6 +27,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 ANSWER_SECONDS = 10.0
 """Ray itself looks for a cluster that isn't there for many minutes."""
+LOOPBACK = ("127.0.0.1", "localhost")
 SHARED = "Keep the workspace on storage that all nodes share, under the same path"
 
 
@@ -150,6 +151,7 @@ def _connected(address: str) -> "Iterator[ModuleType]":
     if ray.is_initialized():
         yield ray
         return
+    _require_seen(ray, address)
     with _handler_kept():
         _connect(ray, address)
     try:
@@ -179,6 +181,13 @@ def _require_address(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except OSError as refused:
         raise _unanswered(address, str(refused)) from refused
+
+
+def _require_seen(ray: "ModuleType", address: str) -> None:
+    """Pass if Ray looks where the address says: by itself it takes 127.0.0.1 for another address of ours."""
+    host, _, port = address.rpartition(":")
+    if host in LOOPBACK and ray.util.get_node_ip_address() not in LOOPBACK:
+        _require_address(f"{ray.util.get_node_ip_address()}:{port}")
 
 
 def _unanswered(address: str, cause: str) -> WorkerError:
