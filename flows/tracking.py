@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from uuid import UUID
 
+import httpx
 from prefect import runtime
 from prefect.artifacts import (
     create_link_artifact,
@@ -68,11 +69,18 @@ class _Tracked:
         share = 100 * progress.done / progress.total if progress.total else 0.0
         if progress.stage not in self.artifacts and share == 100:
             return  # What is done at once needs no bar.
-        if progress.stage not in self.artifacts:
-            made = create_progress_artifact(share, key=_key(progress.stage), description=line)
+        try:
+            self._draw(progress.stage, share, line)
+        except httpx.HTTPError as unheard:
+            # A bar is worth no training: the server may come again.
+            get_run_logger().warning(f"Its server doesn't hear how far it is: {unheard}")
+
+    def _draw(self, stage: str, share: float, line: str) -> None:
+        if stage not in self.artifacts:
+            made = create_progress_artifact(share, key=_key(stage), description=line)
             assert isinstance(made, UUID), "called inside an event loop"
-            self.artifacts[progress.stage] = made
-        update_progress_artifact(self.artifacts[progress.stage], share, description=line)
+            self.artifacts[stage] = made
+        update_progress_artifact(self.artifacts[stage], share, description=line)
 
 
 def show(name: str, description: str, lines: Iterable[Line]) -> None:

@@ -1,39 +1,32 @@
-"""What a flow run shows of itself."""
+"""Progress on a run's page, and a server that goes away meanwhile."""
 
-import json
-from typing import Any
+from uuid import UUID, uuid4
 
+import httpx
 import pytest
-from prefect import flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State
+from prefect.logging import disable_run_logger
 
 from flows import tracking
-
-pytestmark = pytest.mark.usefixtures("prefect_server")
-
-
-@flow
-def shows(numbers: list[int]) -> None:
-    """Show a table for each number, and a link once."""
-    for number in numbers:
-        tracking.show("yield of Ours", f"the {number}.", [{"rows": number}])
-    tracking.show("nothing", "no lines", [])
-    tracking.link("report", "the report", "http://127.0.0.1/report.html")
+from schemas.progress import Progress
 
 
-def _artifacts(numbers: list[int]) -> list[tuple[str, str, Any]]:
-    state: State[Any] = shows(numbers, return_state=True)
-    only = {"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}}
-    with get_client(sync_client=True) as client:
-        found = client.request("POST", "/artifacts/filter", json=only).json()
-    return sorted((each["key"], each["description"], each["data"]) for each in found)
+def test_a_server_that_goes_away_costs_a_bar_and_not_the_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[float] = []
 
+    def make(share: float, **_: str) -> UUID:
+        return uuid4()
 
-def test_what_a_run_shows_twice_is_there_once_and_as_it_was_last() -> None:
-    earlier = _artifacts([3])
-    link, table = _artifacts([1, 2])
-    assert link[0] == "report"
-    assert table[:2] == ("yield-of-ours", "the 2.")
-    assert json.loads(table[2]) == [{"rows": 2}]
-    assert json.loads(earlier[1][2]) == [{"rows": 3}], "another run's is its own"
+    def update(_: UUID, share: float, **__: str) -> None:
+        if share == 50:
+            raise httpx.ConnectError("All connection attempts failed")
+        drawn.append(share)
+
+    monkeypatch.setattr(tracking, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(tracking, "create_progress_artifact", make)
+    monkeypatch.setattr(tracking, "update_progress_artifact", update)
+    with disable_run_logger(), tracking.tracked() as watch:
+        for done in (1, 2, 3):
+            watch(Progress(stage="train", item="syntax", done=done, total=4, unit="steps"))
+    assert drawn == [25.0, 75.0]
