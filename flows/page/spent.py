@@ -9,6 +9,9 @@ from flows.page.words import duration, gpu_hours
 from flows.template import escaped
 from schemas.job import Report
 
+COUNTED_HERE = ("GPU hours", "cost")
+"""Of a run's line; here they have columns of their own, with their sums."""
+
 
 def spent(facts: Facts) -> str:
     """A line a run with what it took; attempts that are no more current are counted too."""
@@ -16,7 +19,11 @@ def spent(facts: Facts) -> str:
     if not reports:
         return ""
     measured = [machine_line(report) for report in reports]
-    columns = [name for name in measured[0] if any(line[name] for line in measured)]
+    columns = [
+        name
+        for name in measured[0]
+        if name not in COUNTED_HERE and any(line[name] for line in measured)
+    ]
     priced = any(report.cost is not None and report.gpu_seconds for report in reports)
     took = ["took", "GPU time", *(["cost"] if priced else [])]
     head = "".join(

@@ -1,0 +1,278 @@
+"""A specialist of four weeks, as its report would find it: every state, gates, approvals, GPUs that cost."""
+
+from pathlib import Path
+
+import pytest
+
+from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
+from flows.standing import Standing, State
+from schemas.approval import Approval
+from schemas.diet import AdvanceWhen, StopsImproving
+from schemas.document import Family
+from schemas.job import Figure, Heartbeat, Report, TokenCounts
+from schemas.mixture import LeftOut, MixtureReport, StratumReport
+
+NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
+ENDS = (
+    {"syntax": 0.912, "anchor": 0.951},
+    {"syntax": 0.918, "file_graph": 0.803, "anchor": 0.938},
+    {"syntax": 0.961, "file_graph": 0.799, "repository_graph": 0.741, "anchor": 0.942},
+)
+"""val_bpb of each evaluation after each phase: repository_graph forgets syntax."""
+
+
+def figure(phase: str, step: int, bits: float, *, family: str = "*", domain: str = "*") -> Figure:
+    """A figure with an interval around it."""
+    return Figure(
+        kind="anchor" if phase == "anchor" else "phase",
+        phase=phase,
+        family=family,
+        domain=domain,
+        step=step,
+        val_bpb=bits,
+        low=bits - 0.012,
+        high=bits + 0.012,
+        scored_tokens=410_000,
+        scored_bytes=1_310_000,
+    )
+
+
+def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
+    """What the number-th phase left, `worse` bits worse."""
+    steps = 40_000
+    ends = {name: bits + worse for name, bits in ENDS[number].items()}
+    begins = dict(ENDS[number - 1]) if number else {"anchor": 3.2}
+    begins = {**begins, NAMES[number]: begins.get(NAMES[number], 3.4 if number == 0 else 0.88)}
+    history = [
+        figure(name, steps * at // 8, begins[name] + (ends[name] - begins[name]) * (at / 8) ** 0.3)
+        for at in range(9)
+        for name in sorted(ends)
+    ]
+    stopped = ("gate", "budget", "budget")[number]
+    return Report(
+        specialist="templates",
+        phase=NAMES[number],
+        attempt=attempt,
+        stopped=stopped,
+        reason="val_bpb fell by 0.0011 over 3 evaluations" if stopped == "gate" else "40000 steps",
+        steps=steps,
+        tokens=TokenCounts(
+            positions=4_400_000_000, valid=4_310_000_000, scored=4_300_000_000, bytes=1
+        ),
+        before=tuple(figure(name, 0, bits) for name, bits in sorted(begins.items())),
+        after=(
+            *(figure(name, steps, bits) for name, bits in sorted(ends.items())),
+            figure(NAMES[number], steps, 0.7, family="v3_doxygen", domain="templates"),
+        ),
+        history=tuple(history),
+        tokens_per_second=412_345.0,
+        seconds=201_600,
+        gpu_seconds=1_612_800,
+        cost=1120.0,
+        device="cuda",
+        backend="varlen",
+        masked_mfu=0.412,
+        mean_context=2210.0,
+        attention_density=0.31,
+        leakcheck="passed",
+        checkpoint="x",
+    )
+
+
+def serving(index: int, family: Family, share: float, row_length: int) -> ResolvedServing:
+    """A line of a diet."""
+    return ResolvedServing(
+        index=index,
+        family=family,
+        objective="fim" if index == 1 else "causal",
+        row_length=row_length,
+        share=share,
+        tokens=int(share * 1e9),
+        domains=(),
+        repositories=(),
+    )
+
+
+def phase(number: int, portion: float) -> ResolvedPhase:
+    """The number-th of the diet."""
+    gate = AdvanceWhen(min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002))
+    row_length = 4096 * 4 ** min(number, 2)
+    return ResolvedPhase(
+        specialist="templates",
+        branch="wide",
+        name=NAMES[number],
+        tokens=int(portion * 10e9),
+        rope_base=500_000,
+        servings=(
+            serving(0, "v3_doxygen", 0.6, row_length),
+            serving(1, "v3_simple", 0.15, row_length),
+            serving(2, "v4_context_graph", 0.25, row_length),
+        ),
+        max_repetition=4,
+        on_shortage="stop",
+        advance_when=gate if number < 3 else None,
+        on_budget="hold" if number == 2 else "advance",
+        require=("approval",) if number in (1, 3) else (),
+        why="what a <commit> changed & why" if number else "a requires-clause is legal or not",
+        portion=portion,
+    )
+
+
+def stratum(number: int, serving_: ResolvedServing, domain: str, share: float) -> StratumReport:
+    """A serving in one domain, a little off its plan."""
+    drawn = int(1_000_000 * share)
+    return StratumReport(
+        stratum=number,
+        serving=serving_.index,
+        family=serving_.family,
+        objective=serving_.objective,
+        domain=domain,
+        row_length=serving_.row_length,
+        rows_key="a" * 64,
+        rows=300_000,
+        rows_tokens=1_000_000_000,
+        share=share * serving_.share,
+        served=share * serving_.share,
+        slots=drawn,
+        drawn=drawn,
+        drawn_before=0,
+        tokens=int(4.3e9 * share * serving_.share * (1.04 if number % 2 else 0.97)),
+    )
+
+
+def mixture(each: ResolvedPhase) -> MixtureReport:
+    """What was mixed for a phase."""
+    domains = {"templates": 0.5, "testing": 0.3, "general": 0.2}
+    strata = [
+        stratum(number, serving_, domain, share)
+        for number, (serving_, domain, share) in enumerate(
+            (serving_, domain, share)
+            for serving_ in each.servings
+            for domain, share in domains.items()
+        )
+    ]
+    return MixtureReport(
+        slot_length=each.slot_length,
+        slots=1_000_000,
+        rows=1_000_000,
+        tokens=sum(one.tokens for one in strata),
+        budget=each.tokens,
+        tokens_per_step=110_000,
+        steps=40_000,
+        strata=tuple(strata),
+        left_out=LeftOut(rows=3, tokens=12_000, first=("a", "b", "c")),
+        warnings=("lineage leveldb:db/version_set.cc is seen 17.2 times, above 16",),
+    )
+
+
+def packed(each: ResolvedServing) -> Packed:
+    """The rows of a serving."""
+    return Packed(
+        family=each.family,
+        name=each.family,
+        how=f"{each.objective} at {each.row_length:,}",
+        rows=12_345,
+        tokens=int(12_345 * each.row_length * 0.984),
+        row_length=each.row_length,
+        documents={"whole": 8000, "elided": 900, "divided": 700, "routed": 300, "dropped": 20},
+        elided_bytes=1,
+        key="a" * 12,
+    )
+
+
+APPROVED = Approval(
+    run_key="k",
+    attempt=1,
+    content="c",
+    specialist="templates",
+    phase="file_graph",
+    who="ann <b>",
+    when="2026-11-12T09:30:00+00:00",
+    comment="looks right & </script>",
+)
+WHYS: dict[State, str] = {
+    "holds": "repository_graph holds: its budget ended before its gate opened (40000 steps). Look at the "
+    "run; then raise token_budget, loosen advance_when, or let on_budget be advance.",
+    "running": "step 12,000 of 20,000, 401k tokens/s, val_bpb 0.731; process 4711 on gpu-1",
+    "waiting": "for structure, which is running",
+}
+
+
+def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
+    """A phase in a state."""
+    each = phase(number, portion)
+    done = state in ("done", "stale", "holds")
+    return PhaseFacts(
+        number=number + 1,
+        phase=each,
+        evaluation="structure" if number == 4 else each.name,
+        standing=Standing(
+            way=("templates", "wide"),
+            phase=each.name,
+            state=state,
+            why=WHYS.get(state, ""),
+            report=report(number) if done else None,
+        ),
+        beat=Heartbeat(
+            step=12_000, steps=20_000, valid_tokens=1_100_000_000, tokens_per_second=401_000.0
+        )
+        if state == "running"
+        else None,
+        run=f"runs/specialist=templates/branch=wide/phase={each.name}/{'a' * 12}/attempt=1"
+        if done
+        else "",
+        ended="2026-11-11T17:03:00+00:00" if done else "",
+        report=report(number) if done else None,
+        price=2.5 if done else None,
+        approval=APPROVED if number == 1 else None,
+        mixture=mixture(each) if state != "waiting" else None,
+        packed=tuple(map(packed, each.servings)) if state != "waiting" else (),
+        earlier=(Attempt(number=1, key="b" * 12, report=report(0, worse=0.03)),)
+        if number == 0
+        else (),
+    )
+
+
+@pytest.fixture(scope="session")
+def facts() -> Facts:
+    """All of it."""
+    states: tuple[State, ...] = ("done", "stale", "holds", "running", "waiting")
+    portions = (0.45, 0.2, 0.15, 0.1, 0.1)
+    return Facts(
+        specialist="templates",
+        branch="wide",
+        why="a requires-clause is legal or not by its structural position",
+        workspace="lab <1>",
+        corpus="cpp-core",
+        model="hybrid-60m",
+        tokenizer="cpp-32k",
+        token_budget=10_000_000_000,
+        written="2026-11-21T15:00:00+00:00",
+        phases=tuple(
+            phase_facts(number, portion, state)
+            for number, (portion, state) in enumerate(zip(portions, states, strict=True))
+        ),
+        sources=(
+            Source(family="v3_doxygen", documents=1_204_000, num_bytes=4_100_000_000),
+            Source(family="v6_enriched of v3_simple", documents=90_000, num_bytes=900_000_000),
+        ),
+        losses=Losses(
+            changes=2_400_000,
+            lost=(("encoding", 1_204), ("corrupt", 3)),
+            chosen=(("versions", 300_000), ("too_large", 41_000)),
+            left_out=(("new_file", 120_000),),
+            rejected=(("licence", 88_000), ("duplicate", 61_000)),
+            documents=1_294_000,
+            kept=1_145_000,
+            val=23_000,
+        ),
+    )
+
+
+@pytest.fixture
+def shots() -> Path:
+    """Where screenshots are kept."""
+    folder = Path(__file__).parents[3] / "test-output"
+    folder.mkdir(exist_ok=True)
+    return folder

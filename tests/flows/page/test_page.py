@@ -1,0 +1,317 @@
+"""The report: true to what a workspace holds, escaped, bound to itself, and legible in light and dark."""
+
+import base64
+import doctest
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playwright.sync_api import Page, expect, sync_playwright
+
+from flows.page import curves, kept, sheets, words
+from flows.page.colours import FAMILY_COLOURS, properties
+from flows.page.curves import apart, plot_of
+from flows.page.facts import Facts, Losses, place
+from flows.page.page import page
+from flows.page.words import difference, duration
+from schemas.diet import AdvanceWhen, StopsImproving
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+GATE = AdvanceWhen(
+    min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
+)
+
+
+class _Read(HTMLParser):
+    """What a browser makes of a page, as far as it matters here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.said: list[str] = []
+        self._within = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self._within = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within not in ("style", "script") and data.strip():
+            self.said.append(" ".join(data.split()))
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.said)
+
+
+@pytest.mark.parametrize("module", [words, curves, kept, sheets])
+def test_examples_hold(module: ModuleType) -> None:
+    done = doctest.testmod(module, extraglobs={"gate": GATE})
+    assert (done.failed, done.attempted > 0) == (0, True)
+
+
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(facts: Facts) -> None:
+    text = page(facts)
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert found
+    digests = []
+    for tag in ("style", "script"):
+        inside = re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert inside
+        digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()
+        digests.append(f"{tag}-src 'sha256-{digest}'")
+    assert found[1] == (
+        f"default-src 'none'; {'; '.join(digests)}; base-uri 'none'; form-action 'none'"
+    )
+    assert re.findall(r"(?:https?:|url\(|@import|fetch\(|XMLHttp|{{)", text) == []
+
+
+def test_nothing_that_people_wrote_becomes_markup(facts: Facts) -> None:
+    calm = _Read(page(facts))
+    evil = '</script><img src=x onerror="alert(1)">{{data}}'
+    approval = facts.phases[1].approval
+    assert approval
+    phases = (
+        replace(facts.phases[0], phase=replace(facts.phases[0].phase, why=evil)),
+        replace(facts.phases[1], approval=approval.model_copy(update={"who": evil})),
+        *facts.phases[2:],
+    )
+    read = _Read(page(replace(facts, phases=phases, why=evil, workspace=evil, corpus=evil)))
+    assert read.tags == calm.tags
+    names = {name for name, _ in read.attributes}
+    assert "style" not in names, "the policy would drop it"
+    assert [name for name in names if name.startswith("on") or name == "src"] == []
+    assert read.text.count(evil) == 6
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=30))
+def test_any_name_of_a_phase_can_be_shown(facts: Facts, name: str) -> None:
+    first = replace(facts.phases[0], phase=replace(facts.phases[0].phase, name=name))
+    read = _Read(page(replace(facts, phases=(first, *facts.phases[1:]))))
+    assert read.tags.count("script") == 2
+    assert read.tags.count("article") == len(facts.phases)
+
+
+def test_every_link_leads_somewhere_on_the_page(facts: Facts) -> None:
+    read = _Read(page(facts))
+    links = [value for name, value in read.attributes if name == "href"]
+    places = [value for name, value in read.attributes if name == "id"]
+    assert links
+    assert {link[1:] for link in links} <= set(places)
+    assert len(places) == len(set(places))
+
+
+def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
+    text = _Read(page(facts)).text
+    for said in (
+        "1 of 5",
+        "opened: val_bpb fell by 0.0011 over 3 evaluations",
+        "budget spent: 40000 steps",
+        "gate: val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens; its budget holds",
+        "approved by ann <b>, 12 Nov 2026, 09:30 “looks right & </script>”",
+        "needs approval",
+        "step 12,000 of 20,000",
+        "for structure, which is running",
+    ):
+        assert said in text, said
+
+
+def test_a_phase_that_was_spoilt_later_is_seen_to_forget(facts: Facts) -> None:
+    table = re.search(r'<table class="kept">.*?</table>', page(facts))
+    assert table
+    rows = re.findall(r"<tr.*?</tr>", table[0])
+    syntax = next(row for row in rows if "syntax</th>" in row)
+    assert re.search(r'class="n own"[^>]*>0\.912<', syntax)
+    assert re.search(r'class="n more1"[^>]*>0\.918<small>\+0\.006<', syntax)
+    assert re.search(r'class="n more5"[^>]*>0\.961<small>\+0\.049<', syntax)
+    anchor = next(row for row in rows if "anchor</th>" in row)
+    assert "0.938<small>\N{MINUS SIGN}0.013" in anchor
+    assert not any("anneal</th>" in row for row in rows), "it has no rows of its own"
+
+
+def test_the_plot_has_a_curve_for_each_evaluation_over_all_steps(facts: Facts) -> None:
+    plot = plot_of(facts)
+    assert plot
+    assert {each.name for each in plot.curves} == {
+        "anchor", "syntax", "file_graph", "repository_graph",
+    }  # fmt: skip
+    syntax = next(each for each in plot.curves if each.name == "syntax")
+    assert (syntax.points[0].step, syntax.points[-1].step) == (0, 120_000)
+    assert syntax.last == pytest.approx(0.961)
+    for each in plot.curves:
+        assert 0 <= plot.y(each.last) <= 1
+    assert plot.cut == pytest.approx(3.4), "the first fall would flatten the rest"
+    assert plot.high < 1.5
+
+
+def test_what_the_script_says_at_a_step_is_what_was_measured(facts: Facts) -> None:
+    data = json.loads(curves.data(plot_of(facts)))
+    at = data["names"].index("file_graph, step 20,000")
+    assert data["steps"][at] == 60_000
+    plot = plot_of(facts)
+    assert plot
+    for curve, figures in zip(plot.curves, data["curves"], strict=True):
+        measured = {each.step: each.figure.val_bpb for each in curve.points}
+        assert (figures[at] is None) == (60_000 not in measured)
+        if figures[at] is not None:
+            assert figures[at] == pytest.approx(measured[60_000], abs=1e-4)
+
+
+@given(st.lists(st.floats(0, 300), max_size=12).map(sorted))
+def test_names_never_overlap_and_keep_their_order(places: list[float]) -> None:
+    moved = apart(places, 16, 300)
+    assert len(moved) == len(places)
+    assert all(later - sooner >= 16 - 1e-6 for sooner, later in itertools.pairwise(moved))
+
+
+def test_shares_are_drawn_where_they_are(facts: Facts) -> None:
+    text = page(facts)
+    # 60% planned, on an axis that ends at 75%.
+    assert text.count('<circle class="ring" cx="80.00%"') == 5
+    assert "planned 60.0%, realised" in text
+    assert "Nothing is mixed yet." in text
+
+
+def test_all_that_was_spent_is_counted_also_for_attempts_that_were_replaced(facts: Facts) -> None:
+    text = _Read(page(facts)).text
+    assert "1,792 GPU hours took 9 d 8 h, cost 4,480.00" in text
+    assert f"attempt 1 of {'b' * 12}" in text
+    assert "At 2.50 an hour of one GPU." in text
+
+
+def test_losses_are_told_by_reason_and_lost_data_comes_first(facts: Facts) -> None:
+    text = _Read(page(facts)).text
+    order = [
+        "can’t be read",
+        "encoding",
+        "corpus leaves out",
+        "too large",
+        "aren’t kept",
+        "licence",
+    ]
+    found = [text.index(each) for each in order]
+    assert found == sorted(found)
+    assert "1,145,000 of 1,294,000 documents kept, 23,000 of them held out" in text
+
+
+def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
+    bare = replace(facts.phases[4], number=1)
+    nothing = Losses(
+        changes=0, lost=(), chosen=(), left_out=(), rejected=(), documents=0, kept=0, val=0
+    )
+    text = page(replace(facts, phases=(bare,), sources=(), losses=nothing, branch=None))
+    read = _Read(text)
+    assert "nothing is trained yet" in read.text
+    assert json.loads(curves.data(plot_of(replace(facts, phases=(bare,))))) == {}
+    assert '<section class="card" id="spent">' not in text
+
+
+def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> None:
+    text = page(facts)
+    for light, dark in FAMILY_COLOURS.values():
+        assert light in text
+        assert dark in text
+    assert properties(5).count("color-mix") == 5
+
+
+def test_a_report_is_named_after_specialist_and_branch(tmp_path: Path) -> None:
+    assert place(tmp_path, "templates", None) == tmp_path / "reports" / "templates.html"
+    assert place(tmp_path, "templates", "wide").name == "templates-wide.html"
+
+
+@given(st.floats(0, 1e9), st.floats(-9, 9))
+def test_times_have_two_units_at_most_and_signs_are_never_lost(seconds: float, by: float) -> None:
+    assert 2 <= len(duration(seconds).split()) <= 4
+    assert difference(by)[0] == ("±" if abs(by) < 0.0005 else "\N{MINUS SIGN}" if by < 0 else "+")
+
+
+@pytest.fixture
+def browser_page(chromium: str) -> Iterator[Page]:
+    """A page that fails the test on any error and on any request but its own."""
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        opened.on("console", lambda message: wrong.append(message.text))
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on(
+            "request",
+            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
+        )
+        yield opened
+        browser.close()
+    assert wrong == []
+
+
+@pytest.mark.browser
+def test_a_report_in_a_browser(
+    facts: Facts, tmp_path: Path, shots: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page(facts), encoding="utf-8")
+    browser_page.goto(file.as_uri())
+    for part in ("phases", "val_bpb", "kept", "documents", "spent"):
+        expect(browser_page.locator(f"#{part}")).to_be_visible()
+    wide = browser_page.evaluate("document.documentElement.scrollWidth")
+    assert wide == 1280, "it is wider than the window"
+
+    plot = browser_page.locator(".curves")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box
+    browser_page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    expect(browser_page.locator("#at")).to_have_text("file_graph, step 20,000")
+    expect(browser_page.locator(".right g.anchor .figure")).not_to_have_text("0.942")
+    browser_page.mouse.move(5, 5)
+    expect(browser_page.locator(".right g.anchor .figure")).to_have_text("0.942")
+
+    browser_page.keyboard.press("j")
+    browser_page.keyboard.press("j")
+    assert browser_page.url.endswith("#file_graph")
+    expect(browser_page.locator("article.on")).to_be_in_viewport()
+    expect(browser_page.locator(".phases tr.on th")).to_have_text("file_graph")
+    browser_page.keyboard.press("o")
+    expect(browser_page.locator("article").nth(1).get_by_text("testing").first).to_be_visible()
+    browser_page.reload()
+    expect(browser_page.locator("article.on h2")).to_contain_text("file_graph")
+    for scheme in ("light", "dark"):
+        browser_page.emulate_media(color_scheme=scheme)
+        browser_page.screenshot(path=shots / f"report-{scheme}.png", full_page=True)
+
+
+@pytest.mark.browser
+def test_without_its_script_and_on_a_phone_a_report_is_whole(
+    facts: Facts, tmp_path: Path, chromium: str
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page(facts), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        context = browser.new_context(
+            java_script_enabled=False, viewport={"width": 390, "height": 844}
+        )
+        opened = context.new_page()
+        opened.goto(file.as_uri())
+        expect(opened.locator(".curves polyline")).to_have_count(4)
+        expect(opened.locator("article")).to_have_count(5)
+        opened.locator("summary", has_text="3 domains").first.click()
+        expect(opened.get_by_text("testing").first).to_be_visible()
+        expect(opened.locator("footer")).to_be_hidden()
+        browser.close()
