@@ -9,6 +9,8 @@ import pytest
 from curriculum.store import Store
 from curriculum.train.directory import read_report
 
+pytestmark = pytest.mark.timeout(2400)
+
 BUILT = 0.35
 """Of all that is counted of a course, what lies before its first step."""
 

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from curriculum.store import Store
 from flows.cli import app
 
+pytestmark = pytest.mark.timeout(2400)
+
 SPARE = "spare.bin"
 
 

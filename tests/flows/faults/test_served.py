@@ -16,6 +16,8 @@ import pytest
 from curriculum.train.slots import Slots
 from flows import settings
 
+pytestmark = pytest.mark.timeout(2400)
+
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 SPECIALIST = "faulty"
 STARTS_WITHIN_S = 240.0
@@ -142,7 +144,6 @@ def served(course: Any) -> Iterator[Served]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_server_that_dies_under_a_run_comes_back_and_the_run_completes(
     served: Served, uninterrupted: Any, dice: random.Random, seed: int
@@ -156,7 +157,6 @@ def test_a_server_that_dies_under_a_run_comes_back_and_the_run_completes(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_a_run_can_be_cancelled_after_its_server_died_and_came_back(
     served: Served, uninterrupted: Any, dice: random.Random
 ) -> None:
@@ -175,7 +175,6 @@ def test_a_run_can_be_cancelled_after_its_server_died_and_came_back(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_trainer_that_is_killed_is_started_again_by_its_run(
     served: Served, uninterrupted: Any, dice: random.Random, seed: int
@@ -188,7 +187,6 @@ def test_a_trainer_that_is_killed_is_started_again_by_its_run(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("role", ["flow", "flow in the middle", "worker", "serve"])
 def test_a_run_whose_process_worker_or_machine_was_killed_goes_on_by_retry_with_the_diet_it_began_with(
     served: Served, uninterrupted: Any, dice: random.Random, role: str
@@ -211,7 +209,6 @@ def test_a_run_whose_process_worker_or_machine_was_killed_goes_on_by_retry_with_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_parameters_that_name_nothing_are_refused_or_fail_in_a_sentence(served: Served) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         served.run(specialist="nobody")

@@ -13,6 +13,8 @@ from schemas.job import RunState, SlotState
 
 JUMPING = """
 import itertools, time
+
+pytestmark = pytest.mark.timeout(2400)
 told, hours = time.time, itertools.cycle((0, 30, -30))
 def jumping():
     return told() + 3600 * next(hours)
