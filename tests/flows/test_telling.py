@@ -1,0 +1,193 @@
+"""What is told of a run, in which words, and that nothing is told twice."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import Recipe
+from flows import telling
+from flows.course import Course, Order, course
+from flows.gates import Verdict
+from flows.notify import Whose
+from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
+from schemas.event import Event
+from schemas.job import Report, Stopped, TokenCounts
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
+    """The events that a command was given so far."""
+    box = tmp_path / "box.jsonl"
+    monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")
+
+    def read() -> list[Event]:
+        lines = box.read_text().splitlines() if box.is_file() else []
+        return [Event.model_validate(json.loads(line)) for line in lines]
+
+    return read
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Course:
+    """The demo's course in a workspace of its own."""
+    return course(Order(specialist="templates.demo", home=tmp_path / "lab"))
+
+
+def _report(phase: str, stopped: Stopped = "budget") -> Report:
+    return Report(
+        specialist="templates",
+        phase=phase,
+        attempt=1,
+        stopped=stopped,
+        reason="3 steps",
+        steps=3,
+        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        before=(),
+        after=(),
+        history=(),
+        tokens_per_second=4.0,
+        seconds=3.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="x",
+    )
+
+
+def _run(plan: Course, phase: str, stopped: Stopped = "budget", seed: int = 0) -> Artefact:
+    recipe = Recipe(
+        stage="runs",
+        labels=(("specialist", "templates"), ("branch", "demo"), ("phase", phase)),
+        revision=seed,
+    )
+
+    def make(drafts: object) -> None:
+        for draft in drafts:  # type: ignore[attr-defined]
+            (draft.path / "report.json").write_text(_report(phase, stopped).model_dump_json())
+
+    return Store(plan.store.root).produce([recipe], make)[0]
+
+
+def test_a_gate_that_waits_is_told_once_for_each_run(
+    plan: Course, told: Callable[[], list[Event]]
+) -> None:
+    run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
+    for _ in range(3):
+        telling.at_gate(plan, run, gate)
+    (event,) = told()
+    assert (event.event, event.text, event.phase) == ("gate_waiting", "approve it", "syntax")
+    assert (event.specialist, event.branch, event.workspace) == ("templates", "demo", "lab")
+    assert event.run == run.path.relative_to(plan.store.root).as_posix()
+    telling.at_gate(plan, _run(plan, "syntax", seed=1), gate)
+    assert len(told()) == 2, "other weights wait for an approval of their own"
+
+
+def test_a_gate_that_wasnt_met_is_told_and_an_open_one_isnt(
+    plan: Course, told: Callable[[], list[Event]]
+) -> None:
+    run = _run(plan, "syntax")
+    telling.at_gate(plan, run, Verdict(kind="open", phase="syntax"))
+    telling.at_gate(plan, run, Verdict(kind="cancelled", phase="syntax", why="stopped"))
+    assert told() == []
+    telling.at_gate(plan, run, Verdict(kind="holds", phase="syntax", why="raise the budget"))
+    assert [each.event for each in told()] == ["gate_not_met"]
+
+
+def test_what_couldnt_be_sent_is_told_the_next_time(
+    plan: Course, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
+    with monkeypatch.context() as broken:
+        broken.setenv("CURRICULUM_NOTIFY", "false")
+        said: list[str] = []
+        telling.at_gate(plan, run, gate, said.append)
+        assert len(said) == 1
+    with monkeypatch.context() as silent:
+        silent.delenv("CURRICULUM_NOTIFY")
+        telling.at_gate(plan, run, gate)
+    telling.at_gate(plan, run, gate)
+    assert len(told()) == 1
+
+
+def test_a_curriculum_is_done_when_its_last_phase_is(
+    plan: Course, told: Callable[[], list[Event]]
+) -> None:
+    runs = [_run(plan, each.name) for each in plan.phases]
+    telling.at_end(plan, [])
+    telling.at_end(plan, runs[:1])
+    assert told() == []
+    for _ in range(2):
+        telling.at_end(plan, runs)
+    (event,) = told()
+    assert (event.event, event.phase) == ("done", "anneal")
+    assert event.text == "templates (demo) is done: after 9 tokens (budget)."
+
+
+def test_a_last_phase_whose_gate_is_closed_isnt_done(
+    plan: Course, told: Callable[[], list[Event]]
+) -> None:
+    phases = (*plan.phases[:-1], replace(plan.phases[-1], require=("approval",)))
+    telling.at_end(replace(plan, phases=phases), [_run(plan, "anneal")])
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "event"),
+    [
+        (NotFiniteError, "not_finite"),
+        (JobMemoryError, "out_of_memory"),
+        (JobKilledError, "crashed"),
+    ],
+)
+def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
+    plan: Course, told: Callable[[], list[Event]], kind: type[JobError], event: str
+) -> None:
+    run = plan.store.root / "runs" / "attempt=1"
+    cause = "training ended with:\nstep 3\nsomething broke\n"
+    failed = kind(str(run), "exit code 1", cause=cause, cure="Try again")
+    with pytest.raises(kind), telling.training(plan, "syntax"):
+        raise failed
+    (sent,) = told()
+    assert (sent.event, sent.phase, sent.run) == (event, "syntax", "runs/attempt=1")
+    assert sent.text == (
+        "syntax of templates (demo) ended with exit code 1. Its log ends: something broke. Try again."
+    )
+
+
+def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
+    plan: Course, told: Callable[[], list[Event]]
+) -> None:
+    run = plan.store.root / "runs" / "attempt=1"
+    run.mkdir(parents=True)
+    refused = JobError(str(run), "process 7 on x", cause="it trains this run now", cure="Wait")
+    with pytest.raises(JobError), telling.training(plan, "syntax"):
+        raise refused
+    assert told() == [], "who asked sees it"
+    (run / "report.json").write_text(_report("syntax", "failed").model_dump_json())
+    with pytest.raises(JobError), telling.training(plan, "syntax"):
+        raise JobError(str(run), "exit code 1", cause="training ended with:\nx\n", cure="Mend it")
+    assert [each.event for each in told()] == ["crashed"]
+
+
+def test_a_stall_is_told_and_said(plan: Course, told: Callable[[], list[Event]]) -> None:
+    said: list[str] = []
+    telling.stalled(plan, "syntax", said.append)("no step for 12 min")
+    assert said == ["no step for 12 min"]
+    (event,) = told()
+    assert (event.event, event.text) == (
+        "stalled",
+        "syntax of templates (demo): no step for 12 min",
+    )
+
+
+def test_a_flow_run_that_broke_down_is_told(
+    told: Callable[[], list[Event]], tmp_path: Path
+) -> None:
+    telling.broken_down(Whose(home=tmp_path, specialist="x"), "run x all", "its process was killed")
+    (event,) = told()
+    assert (event.event, event.text) == ("crashed", "run x all broke down: its process was killed")
