@@ -167,7 +167,7 @@ def _train(
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
     from curriculum.train.machine import Machine
-    from curriculum.train.recipe import finished, run_recipe
+    from curriculum.train.recipe import finished, goes_on, run_recipe
     from curriculum.train.run import train
 
     processes, recompute = course.order.processes, course.order.recompute
@@ -177,7 +177,7 @@ def _train(
         machine = Machine.here(processes, recompute=recompute, slots=settings.gpu_slots())
     store, job = course.store, job_of(course, resolved, built, mixture, previous, machine)
     if store.dry:
-        there = None if again else finished(store, job)
+        there = None if again or goes_on(store, job) else finished(store, job)
         return there or _planned(course, resolved, run_recipe(job))
     launch.watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
     run = train(store, job, again=again, launch=launch)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
@@ -18,34 +18,29 @@ Way = tuple[str, str | None]
 _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Diets:
-    """Which diet a specialist's name and branch are of."""
+def diet_of(home: Path, way: Way, recorded: Mapping[str, str]) -> str:
+    """The diet that a run was made with: the file that was named, else by specialist and branch.
 
-    by_way: Mapping[Way, str]
-
-    @staticmethod
-    def of(home: Path) -> "Diets":
-        """Those of a workspace and of the package; one that can't be read is nobody's."""
-        return Diets(by_way=dict(_diets(home)))
-
-    def name(self, way: Way, recorded: Mapping[str, str]) -> str:
-        """The diet that a run was made with: the file that was named, else by specialist and branch.
-
-        Raises:
-            DietError: where there is none any more.
-        """
-        found = recorded.get("diet") or self.by_way.get(way)
-        if found is None:
-            raise DietError(
-                "/".join(filter(None, way)),
-                cause="no diet of that name is in the workspace or the package",
-                cure="Put its file into the workspace's folder diets",
-            )
-        return found
+    Raises:
+        DietError: where there is none any more.
+    """
+    if "diet" in recorded:
+        return recorded["diet"]
+    likely = ".".join(filter(None, way))
+    names = diet_names(home)
+    for name in sorted(names, key=lambda name: name != likely):
+        if _way_of(home, name) == way:
+            return name
+    if likely in names:
+        return likely
+    raise DietError(
+        "/".join(filter(None, way)),
+        cause="no diet of that name is in the workspace or the package",
+        cure="Put its file into the workspace's folder diets",
+    )
 
 
-def course_of(store: Store, way: Way, begun: Iterable[Begun], diets: Diets) -> Course:
+def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
     """The course of a specialist as its newest run was ordered, with the diet as it is today.
 
     Raises:
@@ -53,7 +48,7 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun], diets: Diets) -> C
     """
     mine = sorted(begun, key=lambda each: (each.path / JOB).stat().st_mtime_ns)
     recorded = mine[-1].job.overrides if mine else {}
-    order = _order(store.root, diets.name(way, recorded), recorded)
+    order = _order(store.root, diet_of(store.root, way, recorded), recorded)
     plan = replace(course(order, dry=True), store=store)
     said = {name: recorded[name] for name in _MIDDLE if name in recorded}
     if not said:
@@ -71,13 +66,13 @@ def way_of(run: Artefact) -> Way:
     return run.manifest.labels["specialist"], run.manifest.labels.get("branch")
 
 
-def _diets(home: Path) -> Iterator[tuple[Way, str]]:
-    for name in diet_names(home):
-        try:
-            diet = load_diet(name, home=home)
-        except DietError:
-            continue
-        yield (diet.specialist, diet.branch), name
+def _way_of(home: Path, name: str) -> Way | None:
+    """Whose diet it is; nobody's where it can't be read."""
+    try:
+        diet = load_diet(name, home=home)
+    except DietError:
+        return None
+    return diet.specialist, diet.branch
 
 
 def _order(home: Path, diet: str, recorded: Mapping[str, str]) -> Order:

@@ -17,7 +17,7 @@ from flows.doors import build_phases, job_of, mix_phase
 from flows.gates import verdict
 from flows.lines import report_of
 from flows.reasons import why
-from flows.recorded import Diets, Way, course_of, way_of
+from flows.recorded import Way, course_of, way_of
 from flows.runs import JOB, Begun, begun_in
 from schemas.errors import CurriculumError
 from schemas.job import Report
@@ -50,7 +50,7 @@ def standings(store: Store) -> Iterator[Standing]:
     Nothing is made, cloned or fetched for it. `store` is a dry one.
     """
     assert store.dry
-    begun, diets, line = begun_in(store), Diets.of(store.root), Line.of(store)
+    begun, line = begun_in(store), Line.of(store)
     current = _current(store)
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
@@ -58,7 +58,7 @@ def standings(store: Store) -> Iterator[Standing]:
         for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
             mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
             runs = [run for run in current if way_of(run) == way]
-            yield from _Look.at(store, way, mine, runs, line).standings(diets)
+            yield from _Look.at(store, way, mine, runs, line).standings()
 
 
 def standings_of(plan: Course) -> tuple[Standing, ...]:
@@ -117,10 +117,10 @@ class _Look:
             line=line,
         )
 
-    def standings(self, diets: Diets) -> Iterator[Standing]:
+    def standings(self) -> Iterator[Standing]:
         """The phases of its diet; of a diet that can't be read what is known without it."""
         try:
-            plan = course_of(self.store, self.way, self.begun, diets)
+            plan = course_of(self.store, self.way, self.begun)
             walk = _Walk.through(plan)
         except CurriculumError as wrong:
             yield from self._without_diet(wrong)

@@ -48,6 +48,12 @@ def finished(store: Store, job: Job) -> Artefact | None:
     return store.load(closed[-1]) if closed else None
 
 
+def goes_on(store: Store, job: Job) -> bool:
+    """Whether training a job would go on with an attempt that isn't finished."""
+    newest = attempts(store.place(run_recipe(job)))[-1:]
+    return bool(newest) and not (newest[0] / MANIFEST_NAME).is_file()
+
+
 def attempts(folder: Path) -> list[Path]:
     """The attempts of a run that were begun, in their order."""
     return sorted(folder.glob("attempt=*"), key=lambda path: int(path.name.partition("=")[2]))
