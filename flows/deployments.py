@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.flows import Flow
@@ -49,6 +49,8 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
         for declared in declared_deployments(home, suffix):
             _apply(client, declared)
         zombies.watch(client, suffix)
+        for kind in idle:
+            client.update_work_pool(f"{kind}{suffix}", WorkPoolUpdate(is_paused=False))
         if not shared:
             lost.end(client, [f"{kind}{suffix}" for kind in idle])
     return suffix
@@ -90,7 +92,7 @@ def declared_deployments(home: Path, suffix: str) -> list[Declared]:
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
     """The end of this workspace's names: who makes the pool first has the short one."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", workspace.name)
+    name = re.sub(r"[^A-Za-z0-9._]+", "-", workspace.name).strip("-") or "workspace"
     ends = (f"-{name}", f"-{name}-{workspace.uuid[:OWN_DIGITS]}", f"-{name}-{workspace.uuid}")
     return next(end for end in ends if _own(client, f"{settings.CPU}{end}", workspace))
 

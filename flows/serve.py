@@ -54,7 +54,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
             settings.apply(settings.joined(workspace, team))
             tell(f"joining {team} …")
             _await_health(f"{team}/health", None)
-        ending.callback(lambda: end_all([*served.workers.values(), *served.pages]))
+        ending.callback(served.end_workers)
         served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
         served.start_pages()
         served.announce()
@@ -74,6 +74,7 @@ class _Served:
     shared: bool
     tell: Tell
     server: Child | None = None
+    suffix: str = ""
     workers: dict[str, Child] = field(default_factory=dict)
     """By the kind of their pool."""
     pages: list[Child] = field(default_factory=list)
@@ -100,15 +101,41 @@ class _Served:
 
     def start_workers(self, limits: dict[str, int]) -> None:
         self.choices.take()
-        suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
+        self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
         for kind, limit in limits.items():
             worker = self.child(
-                f"worker-{kind}", "prefect", *_worker(f"{kind}{suffix}", limit), grace_s=RUNS_END_S
+                f"worker-{kind}",
+                "prefect",
+                *_worker(f"{kind}{self.suffix}", limit),
+                grace_s=RUNS_END_S,
             )
             # It would wait for its runs; they are told by its death, and they must not outlive us.
             worker.with_us = signal.SIGKILL
             self.workers[kind] = worker
             worker.start()
+
+    def end_workers(self) -> None:
+        """No run begins any more; those in progress end, and the server is told, before the workers do."""
+        for kind in self.workers:
+            self._pause(kind)
+        for worker in self.workers.values():
+            if worker.process is not None:
+                worker.end_own()
+        end_all([*self.workers.values(), *self.pages])
+
+    def _pause(self, kind: str) -> None:
+        """Hold back what waits for a pool until its worker is started again; a team's may have others."""
+        if self.team is not None:
+            return
+        request = urllib.request.Request(
+            f"{self.address}/api/work_pools/{kind}{self.suffix}",
+            data=b'{"is_paused": true}',
+            headers={"Content-Type": "application/json"},
+            method="PATCH",
+        )
+        # Where the server is gone too, nobody can take a run.
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=5):
+            pass
 
     def start_pages(self) -> None:
         """Reports are beside the server: links of earlier starts point at the same port."""

@@ -82,15 +82,34 @@ class Child:
         if self.process is None:
             return
         self.interrupt()
-        told: set[int] = set()
-        self.await_end(lambda: told.update(self._tell_own(told)))
+        self.await_end()
 
-    def await_end(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def end_own(self) -> None:
+        """End what it started itself, while it lives to tell of it: a worker's own are flow runs."""
+        assert self.process is not None, "it was never started"
+        deadline = time.monotonic() + self.grace_s
+        told: set[int] = set()
+        while (own := self._own()) and time.monotonic() < deadline:
+            for each in own:
+                if each.pid not in told:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        each.terminate()
+            told.update(each.pid for each in own)
+            time.sleep(0.1)
+
+    def _own(self) -> list[psutil.Process]:
+        assert self.process is not None
+        try:
+            children = psutil.Process(self.process.pid).children()
+        except psutil.NoSuchProcess:
+            return []
+        return [each for each in children if _works(each)]
+
+    def await_end(self) -> None:
         """Wait for the end of its group, and kill what is left of it when its time is over."""
         assert self.process is not None, "it was never started"
         deadline = time.monotonic() + self.grace_s
         while self._group_lives() and time.monotonic() < deadline:
-            meanwhile()
             time.sleep(0.1)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -105,19 +124,6 @@ class Child:
             return False
         return True
 
-    def _tell_own(self, told: set[int]) -> set[int]:
-        """End the processes that it started itself and waits for; a worker's are flow runs."""
-        assert self.process is not None
-        with contextlib.suppress(psutil.NoSuchProcess):
-            fresh = [
-                each for each in psutil.Process(self.process.pid).children() if each.pid not in told
-            ]
-            for each in fresh:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.terminate()
-            return {each.pid for each in fresh}
-        return set()
-
     def require_alive(self) -> None:
         """Raises: ServeError where it has ended."""
         if (code := self.died()) is not None:
@@ -128,6 +134,13 @@ class Child:
         last = self.log.read_text(errors="replace").strip().splitlines()[-3:]
         cause = " / ".join(line.strip() for line in last) or "it said nothing"
         return ServeError(self.name, found, cause=cause, cure=f"Its log is {self.log}")
+
+
+def _works(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def end_all(children: Sequence[Child]) -> None:

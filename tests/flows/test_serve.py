@@ -153,7 +153,9 @@ def test_an_end_by_ctrl_c_ends_the_runs_and_keeps_what_became_of_them(
     assert not psutil.pid_exists(pid)
     with closing(sqlite3.connect(home / "prefect/prefect.db")) as database:
         states = dict(database.execute("select id, state_name from flow_run").fetchall())
+        pools = dict(database.execute("select name, is_paused from work_pool").fetchall())
     assert states == {str(run): "Crashed"}
+    assert pools == {"cpu": 1, "gpu": 1}, "a run could begin while the workers end"
 
 
 @pytest.mark.slow
