@@ -52,10 +52,10 @@ def _trained(
     ranks: Ranks,
 ) -> Report:
     try:
-        device = prepare(job, place.local)
-        require_installed(job.writers)
-        ranks.from_first(lambda: require_fitting(job, store.root))
         with enough_memory(job, f"phase {job.phase}"):
+            device = prepare(job, place.local)
+            require_installed(job.writers)
+            ranks.from_first(lambda: require_fitting(job, store.root))
             leakcheck = ranks.from_first(lambda: _leakcheck(job, device))
             cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
             outcome = train_loop(job, store.root, directory, device, stop, ranks)

@@ -359,11 +359,12 @@ def test_memory_that_is_full_is_said_as_such(world: Any, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_job_that_needs_more_memory_than_it_may_have_ends_with_71(world: Any) -> None:
-    directory = open_run(world, micro_positions=512)
+    wide = world.job().model.model_copy(update={"mlp_width": 16_000_000})
+    directory = open_run(world, model=wide)
     code = (
-        "import resource, runpy, sys, torch\n"
+        "import resource, runpy, sys, curriculum.train.session\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (3 << 30),) * 2)\n"
         "sys.argv = ['curriculum.train', sys.argv[1]]\n"
         "runpy.run_module('curriculum.train', run_name='__main__')\n"
     )
