@@ -76,8 +76,8 @@ _RUNS = _schema("""
     key specialist branch phase attempt:int64 stopped reason
     phase_bpb_before:double phase_bpb_after:double anchor_bpb_before:double anchor_bpb_after:double
     steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
-    seconds:double tokens_per_second:double gpu_seconds:double masked_mfu:double mean_context:double
-    attention_density:double masking_cost:double device backend checkpoint path
+    seconds:double tokens_per_second:double gpu_seconds:double cost:double masked_mfu:double
+    mean_context:double attention_density:double masking_cost:double device backend checkpoint path
 """)
 _FIGURES = _schema("""
     key specialist run_phase attempt:int64 moment kind phase family domain step:int64
@@ -328,6 +328,7 @@ def _run(artefact: Artefact, report: Report) -> dict[str, Any]:
         "seconds": report.seconds,
         "tokens_per_second": report.tokens_per_second,
         "gpu_seconds": report.gpu_seconds,
+        "cost": report.cost,
         "masked_mfu": report.masked_mfu,
         "mean_context": report.mean_context,
         "attention_density": report.attention_density,

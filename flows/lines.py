@@ -171,10 +171,12 @@ def run_line(report: Report) -> Line:
 
 
 def machine_line(report: Report) -> Line:
-    """What the rows asked of the machine, and how well it did; empty where it wasn't measured."""
+    """What the rows asked of the machine, how well it did and what it cost; empty where that isn't known."""
     density, context, mfu = report.attention_density, report.mean_context, report.masked_mfu
     return {
         "device": f"{report.device}, {report.backend}",
+        "GPU hours": f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
+        "cost": "" if report.cost is None else f"{report.cost:,.2f}",
         "mean context": "" if context is None else f"{context:,.0f} tokens",
         "attention density": "" if density is None else percent(density),
         "masked MFU": "" if mfu is None else percent(mfu),

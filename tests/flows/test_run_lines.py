@@ -37,10 +37,17 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
         unmasked_seconds=1.3,
     )
     measured = report(
-        masked_mfu=0.414, mean_context=1234.5, attention_density=0.171, masking_cost=cost
+        masked_mfu=0.414,
+        mean_context=1234.5,
+        attention_density=0.171,
+        masking_cost=cost,
+        gpu_seconds=5400.0,
+        cost=3.75,
     )
     assert machine_line(measured) == {
         "device": "cuda, flex",
+        "GPU hours": "1.50",
+        "cost": "3.75",
         "mean context": "1,234 tokens",
         "attention density": "17.1%",
         "masked MFU": "41.4%",
@@ -51,5 +58,5 @@ def test_what_a_run_measured_of_its_machine_is_a_line() -> None:
 
 def test_what_was_not_measured_is_left_empty() -> None:
     older = Report.model_validate_json(report().model_dump_json(exclude_none=True))
-    assert [*machine_line(older).values()][1:] == [""] * 4
+    assert [*machine_line(older).values()][1:] == [""] * 6
     assert run_line(older)["context"] == ""
