@@ -1,0 +1,239 @@
+"""The pages of `curriculum serve` as a person uses them: a form, its run, a gate, one phase anew."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PageTimeout
+
+from curriculum.corpus.sample import unpack_samples
+from curriculum.store import Store
+from flows.lines import report_of
+from schemas.approval import Approval
+from tests.flows.serving import Served, serving
+
+SHOTS = Path(__file__).parents[2] / "test-output"
+"""Where screenshots are kept, to be looked at."""
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 900_000
+TRIES, TRY_MS = 10, 10_000
+CREATED, BUSY = 201, 503
+ENDS = re.compile("^(Completed|Failed|Crashed|Cancelled|Suspended)$")
+DIET = """\
+specialist: templates
+branch: ours
+why: two short phases, the first of which somebody approves
+phases_file: short
+corpus: small
+model: tiny
+tokenizer: corpus
+vocab_size: 512
+token_budget: 12K
+phases:
+  - phase: first
+    portion: 0.5
+    servings: [{family: v3_simple, share: 1.0}]
+    require: [approval]
+  - phase: second
+    portion: 0.5
+    servings: [{family: v2_simple, share: 1.0}]
+"""
+PHASES = """\
+first: {row_length: 256, families: [v3_simple]}
+second: {row_length: 256, families: [v2_simple]}
+"""
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A workspace with a diet, a corpus and phases of its own, served."""
+    home = tmp_path_factory.mktemp("homes") / "home"
+    clone = unpack_samples(tmp_path_factory.mktemp("samples"))[0]
+    corpus = f"name: small\nrepositories: [{{name: nearby, path: {clone}, max_commits: 8}}]\n"
+    for name, text in (("diets/ours", DIET), ("phases/short", PHASES), ("corpora/small", corpus)):
+        file = home / f"{name}.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    with serving(home) as served:
+        yield served
+
+
+@pytest.fixture
+def page(served: Served, chromium: str) -> Iterator[Page]:
+    """A page of a browser, which must talk to the server alone."""
+    SHOTS.mkdir(exist_ok=True)
+    outside: list[str] = []
+
+    def note(request: Request) -> None:
+        if not request.url.startswith((served.address, f"blob:{served.address}", "data:")):
+            outside.append(request.url)
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.set_default_timeout(120_000)
+        page.on("requestfinished", note)
+        yield page
+        browser.close()
+    assert outside == [], "the pages talked to somebody else"
+
+
+def test_a_curriculum_is_run_from_a_form_its_gate_approved_and_one_phase_trained_anew(
+    served: Served, page: Page
+) -> None:
+    _open_form(page, served, "run")
+    _choose(page, "Specialist", "ours", shot="specialists")
+    _shoot(page, "form")
+    _submit(page)
+    assert _ended(page) == "Suspended", "the first phase asks for approval"
+    _shoot(page, "suspended")
+    _resume(page, who="Ada", comment="It reads well.")
+    assert _ended(page, "Suspended") == "Completed"
+    assert _approval(served).who == "Ada"
+    assert _approval(served).comment == "It reads well."
+    _look_at_artifacts(page)
+
+    _open_form(page, served, "run")
+    _choose(page, "Specialist", "ours")
+    _choose(page, "Phase", "second", shot="phases")
+    _submit(page)
+    assert _ended(page) == "Completed"
+    expect(page.get_by_text("run ours second").first).to_be_visible()
+    _shoot(page, "rerun")
+    assert _attempts(served) == {"first": [1], "second": [1, 2]}
+    page.goto(f"{served.address}/v2/runs")
+    page.get_by_text("run ours second").first.wait_for()
+    _shoot(page, "runs")
+
+
+def test_the_form_of_a_build_refuses_what_cannot_be(served: Served, page: Page) -> None:
+    _open_form(page, served, "build")
+    _choose(page, "Specialist", "ours")
+    page.get_by_label("Newest commits (Optional)").fill("0")
+    _shoot(page, "build")
+    page.get_by_role("button", name="Submit").click()
+    page.get_by_text(re.compile("0 is less than|greater than or equal to 1")).first.wait_for()
+    _shoot(page, "refused")
+    assert "View run" not in page.content()
+
+
+def _open_form(page: Page, served: Served, flow: str) -> None:
+    page.goto(f"{served.address}/v2/deployments")
+    page.get_by_role("link", name=flow, exact=True).first.click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("Custom run")).click()
+
+
+def _choose(page: Page, field: str, name: str, shot: str = "") -> None:
+    """Choose from a dropdown; the page may draw itself anew and close it, and a person opens it again."""
+    button = page.get_by_role("button", name=f"Select {field}", exact=True)
+    option = page.get_by_role("option", name=name, exact=True)
+    button.wait_for()
+    for _ in range(TRIES):
+        if name in button.inner_text():
+            return
+        with contextlib.suppress(PageTimeout):
+            if not option.is_visible():
+                button.click(timeout=TRY_MS)
+            option.wait_for(timeout=TRY_MS)
+            if shot:
+                page.screenshot(path=SHOTS / f"{shot}.png")
+            option.click(timeout=TRY_MS)
+            option.wait_for(state="hidden", timeout=TRY_MS)
+    raise AssertionError(f"{name} can't be chosen as {field}")
+
+
+def _submit(page: Page) -> None:
+    """Press Submit and look at the run; a server that is too busy is asked again, as a person would."""
+    for _ in range(TRIES):
+        with page.expect_response("**/create_flow_run", timeout=PATIENCE_MS) as answer:
+            page.get_by_role("button", name="Submit").click()
+        if answer.value.status != BUSY:
+            break
+    assert answer.value.status == CREATED, answer.value.text()
+    run = answer.value.json()["id"]
+    try:
+        page.get_by_role("link", name="View run").first.click(timeout=TRY_MS)
+    except PageTimeout:  # The note with the link has faded away.
+        page.goto(f"{page.url.partition('/v2/')[0]}/v2/runs/flow-run/{run}")
+    page.wait_for_url(f"**/runs/flow-run/{run}*")
+
+
+def _badge(page: Page) -> Locator:
+    return page.get_by_text(ENDS).first
+
+
+def _ended(page: Page, before: str = "") -> str:
+    """The state in which a run came to rest."""
+    if before:
+        page.get_by_text(before, exact=True).first.wait_for(state="hidden", timeout=PATIENCE_MS)
+    _badge(page).wait_for(timeout=PATIENCE_MS)
+    return _badge(page).inner_text()
+
+
+def _resume(page: Page, who: str, comment: str) -> None:
+    page.get_by_role("button", name="Open menu").first.click()
+    page.get_by_role("menuitem", name="Resume").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label(re.compile("^Who")).fill(who)
+    dialog.get_by_label(re.compile("^Comment")).fill(comment)
+    _shoot(page, "resume")
+    dialog.get_by_role("button", name="Resume").click()
+
+
+def _look_at_artifacts(page: Page) -> None:
+    """Each table is reached with two clicks from the run, and shows what it promises."""
+    run = page.url.partition("?")[0]
+    for name, column in (
+        ("yield", "yield"),
+        ("losses", "reason"),
+        ("mixture", "realised"),
+        ("val-bpb", "after"),
+    ):
+        page.goto(f"{run}?tab=Artifacts")
+        page.get_by_text(f"{name}-templates-ours-second").first.wait_for()
+        if name == "yield":
+            _shoot(page, "artifacts")
+        page.get_by_text(f"{name}-templates-ours-second").first.click()
+        page.get_by_role("link", name=re.compile("^[0-9a-f]{8}$")).first.click()
+        expect(page.get_by_role("columnheader", name=column, exact=True)).to_be_visible()
+        _shoot(page, name)
+
+
+def _shoot(page: Page, name: str) -> None:
+    """A picture of the whole page; the page scrolls inside its window, so that is made tall enough."""
+    page.wait_for_timeout(500)
+    height = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('*')].map(each => each.scrollHeight))"
+    )
+    page.set_viewport_size({"width": 1280, "height": min(max(1000, height), 4000)})
+    page.wait_for_timeout(300)
+    page.screenshot(path=SHOTS / f"{name}.png")
+    page.set_viewport_size({"width": 1280, "height": 1000})
+
+
+def _approval(served: Served) -> Approval:
+    (file,) = (served.home / "approvals").glob("*.json")
+    return Approval.model_validate_json(file.read_text())
+
+
+def _attempts(served: Served) -> dict[str, list[int]]:
+    """The attempts at each phase."""
+    found: dict[str, list[int]] = {}
+    for run in Store(served.home).artefacts("runs"):
+        report = report_of(run)
+        found.setdefault(report.phase, []).append(report.attempt)
+    return {phase: sorted(attempts) for phase, attempts in found.items()}
