@@ -19,7 +19,7 @@ from flows.serving.children import Child, ServeError, end_all
 from flows.serving.deploying import Choices, deploy
 from flows.serving.pages import confine
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """How long a server may take to start."""
 TEAM_PATIENCE_S = 15.0
 """How long a server of others may take to answer."""

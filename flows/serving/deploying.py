@@ -14,7 +14,7 @@ FOLDERS = ("diets", "corpora", "phases")
 """Of a workspace; what lies in them is chosen from in the forms."""
 BRANCHES = "*/specialist=*/branch=*"
 """Of a workspace; forms offer their names too."""
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 
 State = tuple[tuple[str, int, int], ...]
 
@@ -58,25 +58,26 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
     """
     log = settings.prefect_folder(workspace) / "deployments.log"
     flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
-    with log.open("wb") as errors:
-        done = subprocess.run(
-            [sys.executable, "-m", "flows.deployments", *flags],
-            env=settings.environment({}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-            timeout=PATIENCE_S,
-            text=True,
-            check=False,
-            preexec_fn=dying_with_parent(),
-        )
-    if done.returncode == 0:
-        return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
-    last = log.read_text(errors="replace").strip().splitlines()[-1:]
-    raise ServeError(
-        "deployments",
-        f"exit code {done.returncode}",
-        cause="".join(last) or "it said nothing",
-        cure=f"Its log is {log}",
-    )
+    try:
+        with log.open("wb") as errors:
+            done = subprocess.run(
+                [sys.executable, "-m", "flows.deployments", *flags],
+                env=settings.environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                timeout=PATIENCE_S,
+                text=True,
+                check=True,
+                preexec_fn=dying_with_parent(),
+            )
+    except subprocess.SubprocessError as failed:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:]
+        raise ServeError(
+            "deployments",
+            str(failed).rpartition("' ")[2],
+            cause="".join(last) or "it said nothing",
+            cure=f"Its log is {log}",
+        ) from None
+    return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
