@@ -19,15 +19,16 @@ def specialists() -> tuple[str, ...]:
 
 
 def phases() -> tuple[str, ...]:
-    """All, then every phase of every phases file, in the order of the curriculum."""
+    """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
     from curriculum.diets.load import phase_names
+    from curriculum.diets.resolve import ANNEAL
 
     names = [ALL_PHASES]
     for file in phases_files():
         # A file with a fault must not take the others' names away; who uses it is told.
         with contextlib.suppress(CurriculumError):
             names += phase_names(file, settings.home())
-    return _distinct(names)
+    return _distinct([*names, ANNEAL])
 
 
 def phases_files() -> tuple[str, ...]:

@@ -155,7 +155,7 @@ def _run_of(plan: Course, phase: str, ended: FlowRun) -> Artefact:
     raise kind(
         f"phase {phase}",
         ended.state.name,
-        cause=ended.state.message or f"its flow run is {ended.name}",
+        cause=(ended.state.message or f"its flow run is {ended.name}").rstrip("."),
         cure="Retry goes on from its last checkpoint",
     )
 

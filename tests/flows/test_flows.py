@@ -2,18 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
 from curriculum.diets.load import DIETS
-from curriculum.store import Artefact, Recipe, Store
-from flows import doors, tracking
+from curriculum.store import Artefact, Store
+from flows import tracking
 from flows.build import build
 from flows.course import Course, Order, course
 from flows.parameters import ALL_PHASES, Changes
@@ -21,90 +20,17 @@ from flows.run import run
 from flows.train import train
 from flows.work import chosen, outcome
 from schemas.errors import DietError
-from schemas.job import Report, TokenCounts
-from schemas.progress import Progress, Watch
+from schemas.progress import Progress
+from tests.flows.stand_ins import Doors, finished, report
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-Stopped = Literal["gate", "budget", "failed", "cancelled"]
-
-
-def _report(phase: str, stopped: Stopped) -> Report:
-    return Report(
-        specialist="templates",
-        phase=phase,
-        attempt=1,
-        stopped=stopped,
-        reason="why",
-        steps=3,
-        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        before=(),
-        after=(),
-        history=(),
-        tokens_per_second=1.0,
-        seconds=2.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
-        checkpoint="",
-    )
-
-
-@dataclass
-class Doors:
-    """Stands in for build, mix and train; notes in which order they were opened."""
-
-    opened: list[str] = field(default_factory=list)
-    anew: list[bool] = field(default_factory=list)
-    stops: dict[str, Stopped] = field(default_factory=dict)
-    failures: list[Exception] = field(default_factory=list)
-
-    def build(self, course: Course, phase: str, watch: Watch) -> object:
-        self.opened.append(f"build {phase}")
-        watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
-        watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
-        if self.failures:
-            raise self.failures.pop()
-        return "rows"
-
-    def mix(self, course: Course, phase: str, built: object, watch: Watch) -> object:
-        assert built == "rows"
-        self.opened.append(f"mix {phase}")
-        return "mixture"
-
-    def train(
-        self,
-        course: Course,
-        phase: str,
-        built: object,
-        mixture: object,
-        *,
-        new_attempt: bool,
-        watch: Watch,
-        tell: Callable[[str], None],
-    ) -> Artefact:
-        assert (built, mixture) == ("rows", "mixture")
-        self.opened.append(f"train {phase}")
-        self.anew.append(new_attempt)
-        recipe = Recipe(stage="runs", labels=(("phase", phase),), revision=len(self.opened))
-        folder = course.store.root / recipe.directory / "attempt=1"
-        folder.mkdir(parents=True)
-        report = _report(phase, self.stops.get(phase, "budget"))
-        (folder / "report.json").write_text(report.model_dump_json())
-        return course.store.publish_run(folder, recipe, {})
 
 
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
     """The flows with doors that do nothing, in a workspace of their own."""
     stand_ins = Doors()
-    monkeypatch.setenv("CURRICULUM_HOME", str(tmp_path))
-    monkeypatch.setattr(doors, "build_phase", stand_ins.build)
-    monkeypatch.setattr(doors, "mix_phase", stand_ins.mix)
-    monkeypatch.setattr(doors, "train_phase", stand_ins.train)
-    for place in ("build.yield", "build.loss", "mix.mixture"):
-        monkeypatch.setattr(f"flows.{place}_lines", lambda _: [])
-        monkeypatch.setattr(f"flows.{place}_words", lambda _: "")
+    stand_ins.stand_in(monkeypatch, tmp_path)
     return stand_ins
 
 
@@ -214,12 +140,7 @@ class TestOutcome:
     """What a walk says at its end."""
 
     def _runs(self, tmp_path: Path, *, made: bool, phase: str = "syntax") -> list[Artefact]:
-        store = Store(tmp_path / "runs")
-        recipe = Recipe(stage="runs", labels=(), revision=1)
-        folder = store.root / recipe.directory / "attempt=1"
-        folder.mkdir(parents=True)
-        (folder / "report.json").write_text(_report(phase, "budget").model_dump_json())
-        return [replace(store.publish_run(folder, recipe, {}), made=made)]
+        return [replace(finished(Store(tmp_path / "runs"), report(phase=phase)), made=made)]
 
     def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
         said = outcome(_plan(tmp_path), ALL_PHASES, self._runs(tmp_path, made=False))

@@ -6,48 +6,14 @@ from typing import Literal
 
 import pytest
 
-from curriculum.store import Artefact, Recipe, Store
+from curriculum.store import Store
 from flows import approvals
 from flows.course import Course, Order, course
 from flows.gates import Kind, verdict
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
-from schemas.job import Report, Stopped, TokenCounts
-
-
-def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
-    """What a run of three steps leaves."""
-    return Report(
-        specialist="templates",
-        phase=phase,
-        attempt=attempt,
-        stopped=stopped,
-        reason="why",
-        steps=3,
-        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        before=(),
-        after=(),
-        history=(),
-        tokens_per_second=1.0,
-        seconds=2.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
-        checkpoint="",
-    )
-
-
-def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:
-    """A run that left this report, with these weights."""
-    labels = (("specialist", "templates"), ("branch", "demo"), ("phase", said.phase))
-    recipe = Recipe(stage="runs", labels=labels, revision=1)
-    folder = store.root / recipe.directory / f"attempt={said.attempt}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(said.model_dump_json())
-    (folder / "weights").write_text(weights)
-    store.mark("begun", [])
-    return store.publish_run(folder, recipe, {}, content="weights")
+from schemas.job import Stopped
+from tests.flows.stand_ins import finished, report
 
 
 @pytest.fixture

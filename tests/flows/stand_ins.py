@@ -1,0 +1,105 @@
+"""Build, mix and train stood in for by doors that do nothing: what is left is order, gates and dispatch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from curriculum.store import Artefact, Recipe, Store
+from flows import doors
+from flows.course import Course
+from schemas.job import Report, Stopped, TokenCounts
+from schemas.progress import Progress, Watch
+
+
+def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
+    """What a run of three steps leaves."""
+    return Report(
+        specialist="templates",
+        phase=phase,
+        attempt=attempt,
+        stopped=stopped,
+        reason="why",
+        steps=3,
+        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        before=(),
+        after=(),
+        history=(),
+        tokens_per_second=1.0,
+        seconds=2.0,
+        gpu_seconds=0.0,
+        device="cpu",
+        backend="documents",
+        leakcheck="passed",
+        checkpoint="",
+    )
+
+
+def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:
+    """A run that left this report, with these weights."""
+    labels = (("specialist", "templates"), ("branch", "demo"), ("phase", said.phase))
+    recipe = Recipe(stage="runs", labels=labels, revision=1, config={"phase": said.phase})
+    folder = store.root / recipe.directory / f"attempt={said.attempt}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(said.model_dump_json())
+    (folder / "weights").write_text(weights)
+    store.open()
+    return store.publish_run(folder, recipe, {}, content="weights")
+
+
+@dataclass
+class Doors:
+    """Stands in for build, mix and train; notes in which order they were opened."""
+
+    opened: list[str] = field(default_factory=list)
+    anew: list[bool] = field(default_factory=list)
+    stops: dict[str, Stopped] = field(default_factory=dict)
+    failures: list[Exception] = field(default_factory=list)
+    attempts: dict[str, list[Artefact]] = field(default_factory=dict)
+    """Of each phase: one that is trained is found, unless it is trained anew."""
+
+    def build(self, course: Course, phase: str, watch: Watch) -> object:
+        self.opened.append(f"build {phase}")
+        watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
+        watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
+        if self.failures:
+            raise self.failures.pop()
+        return "rows"
+
+    def mix(self, course: Course, phase: str, built: object, watch: Watch) -> object:
+        assert built == "rows"
+        self.opened.append(f"mix {phase}")
+        return "mixture"
+
+    def train(
+        self,
+        course: Course,
+        phase: str,
+        built: object,
+        mixture: object,
+        *,
+        new_attempt: bool,
+        watch: Watch,
+        tell: Callable[[str], None],
+    ) -> Artefact:
+        assert (built, mixture) == ("rows", "mixture")
+        self.opened.append(f"train {phase}")
+        self.anew.append(new_attempt)
+        attempt = 1 + len(self.attempts.get(phase, ()))
+        if attempt > 1 and not new_attempt:
+            return self.attempts[phase][-1]
+        said = report(phase=phase, stopped=self.stops.get(phase, "budget"), attempt=attempt)
+        run = finished(course.store, said, weights=f"{phase} {attempt}")
+        self.attempts.setdefault(phase, []).append(run)
+        return run
+
+    def stand_in(self, patch: pytest.MonkeyPatch, home: Path) -> None:
+        """Take the doors' places, in a workspace."""
+        patch.setenv("CURRICULUM_HOME", str(home))
+        patch.setattr(doors, "build_phase", self.build)
+        patch.setattr(doors, "mix_phase", self.mix)
+        patch.setattr(doors, "train_phase", self.train)
+        for place in ("build.yield", "build.loss", "mix.mixture"):
+            patch.setattr(f"flows.{place}_lines", lambda _: [])
+            patch.setattr(f"flows.{place}_words", lambda _: "")

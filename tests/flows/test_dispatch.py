@@ -1,0 +1,282 @@
+"""Runs of deployments: training in flow runs of their own, what a restart finds, approval, cancelling.
+
+The doors are stood in for, and this process is the worker of both pools.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect import Flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import Pause
+from prefect.flow_engine import run_flow
+from prefect.flow_runs import resume_flow_run
+from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
+
+from curriculum.diets.load import DIETS
+from curriculum.store import Store
+from flows import approvals, pools, suspension
+from flows.run import run
+from flows.train import train
+from tests.flows.stand_ins import Doors
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+DIET = "asking"
+PHASES = ["syntax", "file_graph", "repository_graph", "structure", "anneal"]
+
+
+class _StoppedError(BaseException):
+    """Stands for the signal that ends a process."""
+
+
+@dataclass
+class Workers:
+    """Flow runs of deployments on the tests' server, run when the test says so."""
+
+    client: SyncPrefectClient
+    doors: Doors
+    begun: set[UUID] = field(default_factory=set)
+
+    def ask(self, flow: Flow[..., Any], **parameters: Any) -> UUID:
+        """What pressing Run does."""
+        there = self.client.read_deployment_by_name(f"{flow.name}/{flow.name}")
+        return self.client.create_flow_run_from_deployment(there.id, parameters=parameters).id
+
+    def work(self, flow: Flow[..., Any], asked: UUID) -> FlowRun:
+        """Take a flow run through to its end, or to where it waits for somebody."""
+        with contextlib.suppress(Pause, Exception):
+            run_flow(flow, flow_run=self.client.read_flow_run(asked))
+        return self.client.read_flow_run(asked)
+
+    def children(self, parent: UUID) -> list[FlowRun]:
+        """The trainings that it asked for."""
+        return self.client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(
+                parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent])
+            ),
+            sort=FlowRunSort.EXPECTED_START_TIME_ASC,
+        )
+
+    @contextlib.contextmanager
+    def gpu(self, train: Callable[[UUID], object]) -> Iterator[None]:
+        """A worker of the gpu pool while the block lasts: it takes what is scheduled."""
+        ends = threading.Event()
+
+        def take() -> None:
+            while not ends.is_set():
+                for each in self.waiting():
+                    self.begun.add(each)
+                    train(each)
+                time.sleep(0.05)
+
+        with ThreadPoolExecutor(1) as pool:
+            taking = pool.submit(take)
+            try:
+                yield
+            finally:
+                ends.set()
+        taking.result()
+
+    def waiting(self) -> list[UUID]:
+        """The trainings that nobody took yet."""
+        scheduled = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.SCHEDULED]))
+        with get_client(sync_client=True) as client:
+            found = client.read_flow_runs(
+                flow_filter=FlowFilter(name=FlowFilterName(any_=["train"])),
+                flow_run_filter=FlowRunFilter(state=scheduled),
+            )
+        return [each.id for each in found if each.id not in self.begun]
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Workers]:
+    """A workspace whose first phase asks for approval, and its deployments."""
+    stand_ins = Doors()
+    stand_ins.stand_in(monkeypatch, tmp_path)
+    monkeypatch.setattr(pools, "POLL_S", 0.05)
+    monkeypatch.setattr(pools.train_phase, "retry_delay_seconds", 0)
+    text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
+    assert text.count("require: [leakcheck]") == 4
+    (tmp_path / "diets").mkdir()
+    asking = text.replace("require: [leakcheck]", "require: [leakcheck, approval]", 1)
+    (tmp_path / "diets" / f"{DIET}.yaml").write_text(asking)
+    for flow in (run, train):
+        RunnerDeployment.from_flow(flow, name=flow.name).apply()
+    with get_client(sync_client=True) as client:
+        yield Workers(client, stand_ins)
+
+
+def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> None:
+    asked = workers.ask(run, specialist="templates.demo", changes={"max_commits": 4})
+    with workers.gpu(lambda each: workers.work(train, each)):
+        ended = workers.work(run, asked)
+    assert ended.state_name == "Completed"
+    children = workers.children(asked)
+    assert [each.parameters["phase"] for each in children] == PHASES
+    assert {each.state_name for each in children} == {"Completed"}
+    assert children[0].parameters["changes"] == {"max_commits": 4}
+    assert workers.doors.anew == [False] * 5
+    trained = [workers.doors.attempts[name][0].path for name in PHASES]
+    assert [each.labels[pools.RUN] for each in children] == [
+        each.relative_to(Store.containing(each).root).as_posix() for each in trained
+    ]
+
+
+def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
+    workers: Workers,
+) -> None:
+    asked = workers.ask(run, specialist="templates.demo", phase="structure", onwards=True)
+    with workers.gpu(lambda each: workers.work(train, each)):
+        workers.work(run, asked)
+    found = [
+        (each.parameters["phase"], each.parameters["again"]) for each in workers.children(asked)
+    ]
+    assert found == [("structure", True), ("anneal", False)]
+
+
+def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
+    workers: Workers, tmp_path: Path
+) -> None:
+    asked = workers.ask(run, specialist=DIET)
+    with workers.gpu(lambda each: workers.work(train, each)):
+        assert workers.work(run, asked).state_name == "Suspended"
+        assert workers.doors.opened.count("train syntax") == 1
+        with pytest.raises(RuntimeError, match="Cannot resume"):
+            resume_flow_run(asked, run_input={"comment": "by nobody"})
+        resume_flow_run(asked, run_input={"who": "ada", "comment": "it fell"})
+        assert workers.work(run, asked).state_name == "Completed"
+    said = approvals.find(Store(tmp_path), workers.doors.attempts["syntax"][0])
+    assert said is not None
+    assert (said.who, said.comment) == ("ada", "it fell")
+    assert workers.doors.opened.count("train syntax") == 1
+    assert [each.parameters["phase"] for each in workers.children(asked)] == PHASES
+
+
+def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
+    workers: Workers, tmp_path: Path
+) -> None:
+    asked = workers.ask(run, specialist=DIET, phase="syntax")
+    said: list[str] = []
+    with workers.gpu(lambda each: workers.work(train, each)):
+        assert workers.work(run, asked).state_name == "Suspended"
+        trained, store = workers.doors.attempts["syntax"][0], Store(tmp_path)
+        approvals.write(store, trained, who="ada")
+        ticket = approvals.ticket(store, trained)
+        assert suspension.resume("another", who="ada", comment="", say=said.append) == ""
+        words = suspension.resume(ticket, who="ada", comment="", say=said.append)
+        assert "goes on on the server" in words
+        assert workers.work(run, asked).state_name == "Completed"
+    assert said == []
+    assert workers.doors.anew == [True], "trained anew once, not again after the approval"
+
+
+def test_a_run_that_is_retried_unanswered_asks_again(workers: Workers) -> None:
+    asked = workers.ask(run, specialist=DIET)
+    with workers.gpu(lambda each: workers.work(train, each)):
+        assert workers.work(run, asked).state_name == "Suspended"
+        workers.client.set_flow_run_state(asked, Scheduled(name="AwaitingRetry"), force=True)
+        assert workers.work(run, asked).state_name == "Suspended"
+
+
+def test_a_restart_goes_by_the_diet_that_the_run_began_with(
+    workers: Workers, tmp_path: Path
+) -> None:
+    file = tmp_path / "diets" / f"{DIET}.yaml"
+    asked = workers.ask(run, specialist=DIET)
+    with workers.gpu(lambda each: workers.work(train, each)):
+        assert workers.work(run, asked).state_name == "Suspended"
+        before, _, _ = file.read_text().partition("  - phase: file_graph")
+        file.write_text(before.replace("portion: 0.4", "portion: 1.0"))
+        resume_flow_run(asked, run_input={"who": "ada"})
+        workers.work(run, asked)
+        later = workers.ask(run, specialist=DIET)
+        workers.work(run, later)
+    assert [each.parameters["phase"] for each in workers.children(asked)] == PHASES
+    assert [each.parameters["phase"] for each in workers.children(later)] == ["syntax"]
+
+
+def test_training_that_broke_down_is_asked_for_again(workers: Workers) -> None:
+    fates: Iterator[State[None]] = iter([Crashed(message="its process was killed.")])
+
+    def crash_once(child: UUID) -> None:
+        fate = next(fates, None)
+        if fate is None:
+            workers.work(train, child)
+        else:
+            workers.client.set_flow_run_state(child, fate, force=True)
+
+    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    with workers.gpu(crash_once):
+        assert workers.work(run, asked).state_name == "Completed"
+    assert [each.state_name for each in workers.children(asked)] == ["Crashed", "Completed"]
+
+
+def test_training_that_failed_fails_the_run_with_its_words(workers: Workers) -> None:
+    workers.doors.stops["syntax"] = "failed"
+    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    with workers.gpu(lambda each: workers.work(train, each)):
+        ended = workers.work(run, asked)
+    assert ended.state_name == "Failed"
+    assert ended.state is not None
+    assert "training failed" in str(ended.state.message)
+    assert len(workers.children(asked)) == 1
+
+
+def test_a_restarted_run_waits_for_the_training_that_it_started(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    with monkeypatch.context() as patch:
+        patch.setattr(pools, "_ended", _killed)
+        with pytest.raises(_StoppedError):
+            workers.work(run, asked)
+    assert workers.client.read_flow_run(asked).state_name == "Crashed"
+    [child] = workers.children(asked)
+    assert child.state_name == "Scheduled", "a run that crashed lets its training go on"
+    workers.client.set_flow_run_state(asked, Scheduled(name="AwaitingRetry"), force=True)
+    with workers.gpu(lambda each: workers.work(train, each)):
+        assert workers.work(run, asked).state_name == "Completed"
+    assert [each.id for each in workers.children(asked)] == [child.id]
+    assert workers.doors.anew == [True]
+
+
+def test_who_cancels_a_run_cancels_its_training(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+
+    def cancelled(child: UUID, _: object) -> FlowRun:
+        states: tuple[State[None], ...] = (Pending(), Running())
+        for state in states:
+            workers.client.set_flow_run_state(child, state, force=True)
+        workers.client.set_flow_run_state(asked, Cancelling(), force=True)
+        return _killed(child, _)
+
+    monkeypatch.setattr(pools, "_ended", cancelled)
+    with pytest.raises(_StoppedError):
+        workers.work(run, asked)
+    [child] = workers.children(asked)
+    assert child.state_name == "Cancelling"
+
+
+def _killed(child: UUID, _: object) -> FlowRun:
+    raise _StoppedError

@@ -1,0 +1,91 @@
+"""Orders that a flow run keeps: what was read first holds, whatever becomes of the files since."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from curriculum.corpus.domains import load_domains
+from curriculum.corpus.load import load_corpus
+from curriculum.diets.load import DIETS, diet_names
+from curriculum.store import Store
+from flows.course import Course, Order, course
+from flows.leaving_out import LeavingOut
+from flows.orders import freeze, frozen_course, place_of, thaw
+from schemas.errors import DietError, StoreError
+
+RUN = "5b0c7a52-0000-0000-0000-000000000001"
+
+
+def _same(one: Course, other: Course) -> bool:
+    """But for the mapping of specs, which is read-only in one of them."""
+    return (
+        replace(one, specs={}, store=other.store) == replace(other, specs={})
+        and dict(one.specs) == dict(other.specs)
+        and list(one.specs) == list(other.specs)
+    )
+
+
+@pytest.mark.parametrize("diet", diet_names())
+def test_what_is_read_back_is_what_was_laid_down(diet: str, tmp_path: Path) -> None:
+    plan = course(Order(specialist=diet, home=tmp_path, token_budget="10M", max_commits=7))
+    freeze(plan, RUN)
+    assert _same(thaw(Store(tmp_path), RUN), plan)
+
+
+def test_rows_that_are_left_out_are_kept(tmp_path: Path) -> None:
+    plan = course(Order(specialist="templates.demo", home=tmp_path))
+    without = LeavingOut(packs=frozenset({"b", "a"}), repositories=frozenset({"fmt"}))
+    freeze(replace(plan, without=without), RUN)
+    assert thaw(Store(tmp_path), RUN).without == without
+
+
+def test_a_diet_that_is_edited_changes_only_runs_that_begin_later(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    text = (DIETS / "templates.demo.yaml").read_text()
+    file.write_text(text)
+    order = Order(specialist=str(file), home=tmp_path / "home")
+    first = frozen_course(order, RUN)
+    assert "token_budget: 400K" in text
+    file.write_text(text.replace("token_budget: 400K", "token_budget: 900K"))
+    assert frozen_course(order, RUN).diet == first.diet
+    assert frozen_course(order, RUN[:-1] + "2").diet.token_budget == 900_000
+    file.unlink()
+    assert frozen_course(order, RUN).diet == first.diet
+
+
+def test_rules_of_domains_that_are_edited_change_only_runs_that_begin_later(
+    tmp_path: Path,
+) -> None:
+    rules = tmp_path / "domains.yaml"
+    shutil.copyfile(DIETS.parent / "domains.yaml", rules)
+    said = load_corpus("sample").model_copy(update={"domains": str(rules)})
+    corpus = tmp_path / "mine.yaml"
+    corpus.write_text(said.model_dump_json(exclude_defaults=True))
+    order = Order(specialist="templates.demo", corpus=str(corpus), home=tmp_path / "home")
+    first = load_domains(frozen_course(order, RUN).corpus.domains)
+    rules.unlink()
+    assert load_domains(frozen_course(order, RUN).corpus.domains) == first
+
+
+def test_an_order_moves_with_its_workspace(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    freeze(course(Order(specialist="templates.demo", home=before)), RUN)
+    before.rename(after)
+    plan = thaw(Store(after), RUN)
+    assert plan.order.home == plan.store.root == after
+
+
+def test_a_mistake_lays_nothing_down(tmp_path: Path) -> None:
+    with pytest.raises(DietError):
+        frozen_course(Order(specialist="templtes", home=tmp_path / "home"), RUN)
+    assert not (tmp_path / "home").exists()
+
+
+def test_an_order_of_another_version_is_named(tmp_path: Path) -> None:
+    file = place_of(Store(tmp_path), RUN)
+    file.parent.mkdir(parents=True)
+    file.write_text('{"order": {}}')
+    with pytest.raises(StoreError, match=f"{RUN}.*no order of this version"):
+        thaw(Store(tmp_path), RUN)
