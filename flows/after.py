@@ -12,7 +12,7 @@ from flows import settings, telling, tracking
 from flows.course import Course
 from flows.gates import Verdict
 from flows.notify import Whose
-from flows.page.write import rewritten
+from flows.page.write import is_newer, rewritten
 from schemas.errors import CurriculumError, JobError
 
 
@@ -20,7 +20,8 @@ def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
     """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
     say = get_run_logger().warning
     telling.at_gate(plan, run, gate, say)
-    drawn(plan)
+    if not (gate.is_open and is_newer(plan, run)):
+        drawn(plan)
 
 
 def drawn(plan: Course) -> None:
@@ -32,7 +33,8 @@ def drawn(plan: Course) -> None:
 
 
 def walked(plan: Course, runs: Sequence[Artefact]) -> None:
-    """All phases were gone through."""
+    """All phases were gone through, as far as their gates let them."""
+    drawn(plan)
     telling.at_end(plan, runs, get_run_logger().warning)
 
 

@@ -57,4 +57,5 @@ def train(
         if not gate.is_open:
             get_run_logger().warning(gate.why)
             break
+    after.walked(plan, runs)
     return tuple(runs)

@@ -29,7 +29,7 @@ from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
-from flows.page.write import rewritten
+from flows.page.write import is_newer, rewritten
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, err, out, table, watching
@@ -192,7 +192,9 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     _whence(plan, made)
     _account(plan.store, made)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
-    telling.at_end(plan, runs)
+    if not dry:
+        rewritten(plan)
+        telling.at_end(plan, runs)
     out.print(table(run_line(report_of(run)) for run in runs))
     return _open(plan, runs)
 
@@ -233,7 +235,8 @@ def _train(
             continue
         gate = verdict(plan, name, run)
         telling.at_gate(plan, run, gate)
-        rewritten(plan)
+        if not is_newer(plan, run):
+            rewritten(plan)
         if not gate.is_open:
             return
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts
-from flows.page.way import NAMED_FROM
+from flows.page.way import named
 from flows.page.words import bits
 from flows.template import escaped
 from schemas.job import Figure
@@ -188,10 +188,7 @@ def apart(places: Sequence[float], gap: float, end: float) -> list[float]:
 
 def _below(plot: Plot) -> Iterator[str]:
     for each, first, last in plot.bands:
-        width = plot.x(last - first)
-        name = f"{each.number} {each.name}" if width >= NAMED_FROM else f"{each.number}"
-        at = 100 * plot.x((first + last) / 2)
-        yield f'<text x="{at:.2f}%" y="14">{escaped(name)}</text>'
+        yield named(each, plot.x((first + last) / 2), plot.x(last - first), 14)
 
 
 def _ticks(low: float, high: float) -> Iterator[tuple[float, str]]:

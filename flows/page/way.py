@@ -30,14 +30,19 @@ def bands(facts: Facts) -> str:
             f'<rect class="fill" x="{100 * at:.3f}%" {filled} height="100%"/>'
             f'<line x1="{100 * (at + width):.3f}%" x2="{100 * (at + width):.3f}%" y1="0" y2="100%"/></g>'
         )
-        named = f"{each.number} {each.name}" if width >= NAMED_FROM else f"{each.number}"
-        names += f'<text x="{100 * (at + width / 2):.3f}%" y="13">{escaped(named)}</text>'
+        names += named(each, at + width / 2, width, 13)
         at += width
     label = quoted(f"{facts.specialist}: {len(facts.phases)} phases by their share of the budget")
     return (
         f'<svg class="way" role="img" aria-label="{label}">{drawn}</svg>'
         f'<svg class="numbers" aria-hidden="true">{names}</svg>'
     )
+
+
+def named(each: PhaseFacts, at: float, width: float, y: int) -> str:
+    """A phase's number in the middle of its share of a width, with its name where there is room."""
+    name = f'<tspan class="name"> {escaped(each.name)}</tspan>' if width >= NAMED_FROM else ""
+    return f'<text x="{100 * at:.3f}%" y="{y}">{each.number}{name}</text>'
 
 
 def trained(each: PhaseFacts) -> float:

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from curriculum.store import Artefact
 from curriculum.train.disk import replace_whole
 from flows.course import Course
 from flows.notify import Say, warn
 from flows.page.facts import place, read
 from flows.page.page import page
 from schemas.errors import CurriculumError
+from schemas.manifest import MANIFEST_NAME
 
 
 def write(plan: Course) -> Path:
@@ -32,3 +34,12 @@ def rewritten(plan: Course, say: Say = warn) -> Path | None:
     except (CurriculumError, OSError) as failed:
         say(f"the report of {plan.diet.specialist} isn't written: {failed}")
         return None
+
+
+def is_newer(plan: Course, run: Artefact) -> bool:
+    """Whether the report was written after a run ended, and so tells of it."""
+    file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    ended = run.path / MANIFEST_NAME
+    if not (file.is_file() and ended.is_file()):
+        return False
+    return file.stat().st_mtime_ns > ended.stat().st_mtime_ns
