@@ -164,6 +164,8 @@ def _connect(ray: "ModuleType", address: str) -> None:
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as refused:
+        if "AuthenticationError" in f"{refused.__cause__!r} {refused.__cause__}":
+            raise _unanswered(address, "it asks for a token: set RAY_AUTH_TOKEN") from refused
         raise _unanswered(address, str(refused).splitlines()[0]) from refused
     if ray.cluster_resources().get("CPU", 0) < 1:
         ray.shutdown()

@@ -1,0 +1,247 @@
+"""A build over Ray's workers leaves what a build by one process leaves, whatever becomes of a worker."""
+
+import dataclasses
+import importlib.util
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from curriculum.build import Built, Shard, Spread
+from curriculum.build.processes import TRIES
+from curriculum.build.ray_workers import each, make_elsewhere, require_same
+from curriculum.store import Recipe, Store
+from flows import settings
+from flows.course import Order
+from flows.spread import spread_of
+from schemas.errors import DietError, WorkerError
+
+# Where cores are shared a cluster takes a minute to start.
+pytestmark = pytest.mark.timeout(600)
+
+# A cluster of one node with room for two tasks; it ends with its standard input, or with us.
+CLUSTER = """
+import sys, ray
+found = ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80_000_000,
+                 _node_ip_address="127.0.0.1", _temp_dir=sys.argv[1], logging_level="ERROR")
+print(found.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
+OWN = settings.ray("127.0.0.1:0")
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+# Half a minute isn't enough where cores are shared.
+PATIENT = {"RAY_raylet_start_wait_time_s": "240"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a Ray cluster with two workers, on 127.0.0.1 only."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("needs ray")
+    # Sockets lie under it, whose names can't be long.
+    with (
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,
+        subprocess.Popen(
+            [sys.executable, "-c", CLUSTER, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **OWN, **TOKEN, **PATIENT},
+        ) as process,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        assert address.startswith("127.0.0.1:")
+        for name, value in {**OWN, **TOKEN}.items():
+            patch.setenv(name, value)
+        yield address
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.communicate()
+        psutil.wait_procs(children, timeout=30)
+
+
+def contents(built: Built) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Of each artefact in order key, content and the digest of every file."""
+    return [
+        (one.key, one.content, tuple(record.sha256 for record in one.manifest.files))
+        for one in built.artefacts()
+    ]
+
+
+def ray_workers() -> list[psutil.Process]:
+    """The processes that run tasks of ours now."""
+    return [
+        process
+        for process in psutil.process_iter(["name", "cmdline"])
+        if " ".join(process.info["cmdline"] or ()).startswith("ray::attempt")
+    ]
+
+
+def test_a_build_over_two_workers_leaves_the_same_bytes(
+    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, cluster: str
+) -> None:
+    seen: set[int] = set()
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            seen.update(process.pid for process in ray_workers())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        built = make_tiny(Store(tmp_path), spread=Spread(ray=cluster))
+    finally:
+        over.set()
+        watcher.join()
+    assert contents(built) == contents(tiny)
+    assert len(seen) >= 2
+    for artefact in built.artefacts():
+        Store(tmp_path).verify(artefact)
+
+
+def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
+    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, cluster: str
+) -> None:
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill_one() -> None:
+        """Kill a worker that has something in the making, once something else is published."""
+        while not (killed or over.wait(0.005)):
+            published = (tmp_path / "documents").exists()
+            if published and any((tmp_path / ".drafts").iterdir()):
+                for process in ray_workers():
+                    process.kill()
+                    killed.append(process.pid)
+
+    watcher = threading.Thread(target=kill_one)
+    watcher.start()
+    try:
+        built = make_tiny(Store(tmp_path), spread=Spread(ray=cluster))
+    finally:
+        over.set()
+        watcher.join()
+    assert killed
+    assert contents(built) == contents(tiny)
+    assert not any((tmp_path / ".drafts").iterdir())
+
+
+def test_shards_over_ray_leave_the_same_bytes(
+    tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, cluster: str
+) -> None:
+    first = make_tiny(Store(tmp_path), spread=Spread(ray=cluster, shard=Shard.parse("1/2")))
+    assert first.missing
+    built = make_tiny(Store(tmp_path), spread=Spread(ray=cluster, at_once=1))
+    assert contents(built) == contents(tiny)
+
+
+def results(address: str, work: Callable[..., object], tasks: list[object]) -> dict[int, object]:
+    with closing(each(work, tasks, address=address, size=2, name=str)) as found:
+        return dict(found)
+
+
+def test_a_task_whose_worker_is_killed_at_each_try_is_named(cluster: str, tmp_path: Path) -> None:
+    killing = f"echo x >> {tmp_path}/tries; kill -9 $PPID"
+    with pytest.raises(WorkerError, match=r"echo x.*lost 3 times"):
+        results(cluster, os.system, [killing])
+    assert (tmp_path / "tries").read_text().count("x") == TRIES
+
+
+def test_a_task_that_fails_says_so_with_all_parts_of_its_error(cluster: str) -> None:
+    with pytest.raises(DietError) as caught:
+        results(cluster, Shard.parse, ["1/2", "3/2"])
+    assert caught.value.value == "3/2"
+    assert "in a worker" in caught.value.__notes__[0]
+
+
+def test_whoever_builds_keeps_its_handler_of_sigterm(cluster: str) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert results(cluster, len, ["a", "bb", "ccc"]) == {0: 1, 1: 2, 2: 3}
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_nothing_of_ray_listens_beyond_this_machine(cluster: str) -> None:
+    listening = [
+        (connection.pid, *connection.laddr)
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    owner = next(pid for pid, _, port in listening if port == int(cluster.rpartition(":")[2]))
+    family = psutil.Process(psutil.Process(owner).ppid()).children(recursive=True)
+    pids = {process.pid for process in family}
+    found = {ip for pid, ip, _ in listening if pid in pids}
+    assert found
+    assert found <= {"127.0.0.1", "::ffff:127.0.0.1"}
+
+
+@pytest.mark.parametrize("address", ["local", "ray://127.0.0.1:1", "127.0.0.1", ":6379", "a:b"])
+def test_what_is_no_address_is_refused_by_name(address: str) -> None:
+    with pytest.raises(WorkerError, match=r"CURRICULUM_RAY_ADDRESS.*it isn't host:port or auto"):
+        results(address, len, ["a"])
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        before = time.monotonic()
+        with pytest.raises(WorkerError, match="no Ray cluster answers there"):
+            results(address, len, ["a"])
+    assert time.monotonic() - before < 60
+
+
+def make(store: Store, task: str) -> tuple[object, ...]:
+    recipe = Recipe(stage="documents", labels=(("repository", task),), revision=1)
+    return tuple(store.produce([recipe], lambda drafts: None))
+
+
+def test_a_node_that_sees_another_folder_is_named(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    uuid = _opened(here)
+    with pytest.raises(WorkerError, match="another folder"):
+        make_elsewhere(make, there.root, uuid, "fmt")  # type: ignore[arg-type]
+    _opened(there)
+    with pytest.raises(WorkerError, match="storage that all nodes share"):
+        make_elsewhere(make, there.root, uuid, "fmt")  # type: ignore[arg-type]
+    assert make_elsewhere(make, here.root, uuid, "fmt")[0].made  # type: ignore[arg-type]
+
+
+def _opened(store: Store) -> str:
+    store.open()
+    return store.workspace().uuid
+
+
+def test_a_worker_with_other_tools_is_told_by_what_differs(tmp_path: Path) -> None:
+    ours = Recipe(stage="documents", labels=(), revision=1, tools={"git": "2.39.5"})
+    theirs = dataclasses.replace(ours, tools={"git": "2.47.0"})
+    dry = Store(tmp_path, dry=True)
+    (planned,), (made,) = (dry.produce([one], lambda _: None) for one in (ours, theirs))
+    require_same([planned], [planned])
+    with pytest.raises(WorkerError, match=r"tools here .*2\.39\.5.*there .*2\.47\.0"):
+        require_same([planned], [made])
+
+
+def test_the_environment_and_the_order_say_where_a_build_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = Order(specialist="templates", home=tmp_path, workers=3, shard="2/4")
+    monkeypatch.delenv("CURRICULUM_RAY_ADDRESS", raising=False)
+    assert spread_of(order) == Spread(at_once=3, shard=Shard(index=1, number=4))
+    for name in OWN:
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("CURRICULUM_RAY_ADDRESS", "127.0.0.1:6379")
+    assert spread_of(order).ray == "127.0.0.1:6379"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
