@@ -1,7 +1,7 @@
 """How long does it take to say of 1,000 artefacts what is stale?
 
-Builds, mixes and trains the demo's diet over many copies of its sample, two commits each, unless the
-folder holds that already; then asks for the status as a person does, and in a process that is warm.
+Builds the rows of the demo's diet over many copies of its sample, two commits each, unless they are there;
+then holds all of it against diet and corpus: in a process of its own, as a person does, and in a warm one.
 
     python benchmarks/status.py /tmp/status-benchmark
 """
@@ -17,12 +17,14 @@ from pathlib import Path
 from statistics import median
 
 from curriculum.corpus.sample import SAMPLES, sample_names
-from curriculum.store import Store
-from flows.status import Status, look
+from curriculum.corpus.sources import resolved_once
+from flows.course import Order, course
+from flows.doors import build_phases
+from schemas.progress import unwatched
 
 DIET = "templates.demo"
 TIMES = 5
-SMALL = ["--max-commits", "2", "--versions-per-path", "1", "--token-budget", "60K"]
+SMALL = ["--max-commits", "2", "--versions-per-path", "1"]
 
 
 def main() -> None:
@@ -31,18 +33,27 @@ def main() -> None:
     asked.add_argument("folder", type=Path)
     asked.add_argument("--repositories", type=int, default=70)
     given = asked.parse_args()
-    home = given.folder / "workspace"
-    if not home.is_dir():
-        _make(home, _corpus(given.folder, given.repositories))
-    found = look(Store(home, dry=True))
-    artefacts = sum(int(stage["artefacts"]) for stage in found.stages if stage["stage"] != "unused")
-    print(f"{artefacts:,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    _tell(
-        "curriculum status, a process of its own", lambda: _command("status", "--home", str(home))
+    home, corpus = given.folder / "workspace", _corpus(given.folder, given.repositories)
+    words = ["build", DIET, "--home", str(home), "--corpus", str(corpus), *SMALL]
+    _command(*words, quiet=False)
+    order = Order(
+        specialist=DIET, home=home, corpus=str(corpus), max_commits=2, versions_per_path=1
     )
-    _tell("the same in a warm process", lambda: look(Store(home, dry=True)))
-    _tell("curriculum --help", lambda: _command("--help"))
-    print(f"phases: {_states(found)}")
+    print(f"{_checked(order):,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    _tell("build --dry-run, a process of its own", lambda: _command(*words, "--dry-run"))
+    _tell("the same in a warm process", lambda: _checked(order))
+    _tell("status", lambda: _command("status", "--home", str(home)))
+    _tell("--help", lambda: _command("--help"))
+
+
+def _checked(order: Order) -> int:
+    """How many artefacts stand as diet and corpus want them; all must."""
+    plan = course(order, dry=True)
+    with resolved_once(may_clone=False):
+        build_phases(plan, [each.name for each in plan.phases], unwatched)
+    keys = {step.recipe.key: step.outcome for step in plan.store.steps}
+    assert {*keys.values()} == {"there"}, "something is stale"
+    return len(keys)
 
 
 def _corpus(folder: Path, number: int) -> Path:
@@ -53,15 +64,11 @@ def _corpus(folder: Path, number: int) -> Path:
     for at in range(number):
         bundle = SAMPLES / f"{names[at % len(names)]}.bundle"
         lines += [f"  - {{name: copy{at}, path: {bundle}, licence: Apache-2.0}}"]
-    lines += ["files: [cpp, c, cmake, make]", "val_fraction: 0.3"]
+    lines += ["files: [cpp, c, cmake, make]", "val_fraction: 0.05"]
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "corpus.yaml"
     file.write_text("\n".join(lines) + "\n")
     return file
-
-
-def _make(home: Path, corpus: Path) -> None:
-    _command("train", DIET, "--home", str(home), "--corpus", str(corpus), *SMALL, quiet=False)
 
 
 def _command(*words: str, quiet: bool = True) -> None:
@@ -86,10 +93,6 @@ def _cpu() -> float:
     """Seconds of a core that this process and those it waited for used."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def _states(found: Status) -> str:
-    return ", ".join(f"{each.phase} {each.state}" for each in found.phases)
 
 
 if __name__ == "__main__":
