@@ -217,7 +217,7 @@ def unseen(workspace: Path, port: int) -> dict[str, str]:
 
 def attached(workspace: Path, api: str) -> dict[str, str]:
     """Prefect with a server that runs already."""
-    return {**quiet(workspace), **SILENT, "PREFECT_API_URL": api}
+    return {**quiet(workspace), **SILENT, **WORKING, "PREFECT_API_URL": api}
 
 
 def known_api(workspace: Path) -> str | None:
