@@ -11,10 +11,9 @@ from curriculum.train.slots import Slots
 from flows import settings
 from schemas.job import RunState, SlotState
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 JUMPING = """
 import itertools, time
-
-pytestmark = pytest.mark.timeout(2400)
 told, hours = time.time, itertools.cycle((0, 30, -30))
 def jumping():
     return told() + 3600 * next(hours)
@@ -23,7 +22,6 @@ time.time = jumping
 LONG_AGO, IN_A_YEAR = -4e8, 4e7
 
 
-@pytest.mark.slow
 def test_clock_jumps_change_nothing(course: Any, uninterrupted: Any, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(JUMPING)
     course.variables = {
@@ -41,7 +39,6 @@ def test_clock_jumps_change_nothing(course: Any, uninterrupted: Any, tmp_path: P
     assert course.contents() == uninterrupted.contents()
 
 
-@pytest.mark.slow
 def test_a_diet_that_is_edited_while_it_runs_changes_the_next_run_only(
     course: Any, uninterrupted: Any
 ) -> None:
@@ -53,7 +50,6 @@ def test_a_diet_that_is_edited_while_it_runs_changes_the_next_run_only(
     assert course.contents() == uninterrupted.contents()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["rebooted", "pid given to another", "moved to another host"])
 def test_what_a_machine_that_went_down_left_of_its_owner_holds_nobody_up(
     course: Any, uninterrupted: Any, how: str
