@@ -39,7 +39,7 @@ phases:
     servings: [{family: v2_simple, share: 1.0}]
 """
 READ_LITTLE = ("--max-commits", "4", "--versions-per-path", "1", "--workers", "2")
-ORPHANS_END_WITHIN_S = 30.0
+ORPHANS_END_WITHIN_S = 90.0
 PATIENCE_S = 600.0
 MARK = "FAULTS_OF"
 ROLES = {

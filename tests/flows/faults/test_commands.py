@@ -22,7 +22,7 @@ def kill_between(course: Any, dice: random.Random, role: str, low: float, high: 
     course.await_progress(point, role, process)
     time.sleep(dice.uniform(0, 0.3))
     course.kill(role)
-    process.wait(60)
+    process.wait(300)
     course.await_quiet()
 
 

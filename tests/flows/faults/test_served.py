@@ -197,7 +197,7 @@ def test_a_run_whose_process_worker_or_machine_was_killed_goes_on_by_retry_with_
     served.course.kill(role.split()[0], newest=role == "flow in the middle")
     served.edit()
     if role == "serve":
-        served.process.wait(60)
+        served.process.wait(300)
         served.course.await_quiet()
         served.start()
     served.course.require_whole()

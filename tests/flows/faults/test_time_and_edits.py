@@ -57,7 +57,7 @@ def test_what_a_machine_that_went_down_left_of_its_owner_holds_nobody_up(
     process = course.start()
     course.await_progress(int(uninterrupted.progress() * 0.5), "trainer", process)
     course.kill("command")
-    process.wait(60)
+    process.wait(300)
     course.await_quiet()
     me = this_process()
     owner = {
