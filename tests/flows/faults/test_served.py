@@ -116,10 +116,10 @@ class Served:
         self.course.require_whole()
         assert self.course.contents() == uninterrupted.contents()
         assert "trainer" not in self.course.alive().values()
+        self.stop()
         slots = Slots(settings.slots_folder(self.course.home), 1)
         assert slots.holders() == [None]
         assert slots.line() == []
-        self.stop()
 
     def words(self) -> str:
         """What serve said and the logs of its children, for a failure's sake."""

@@ -1,6 +1,7 @@
 """What changes under a run while it goes on: the clock, its diet, the machine that it was on."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,11 @@ def test_what_a_machine_that_went_down_left_of_its_owner_holds_nobody_up(
 
 def leave_behind(slots: Slots, owner: RunState, run: Path) -> None:
     """The record of a slot, and a place in the line, of somebody who is gone."""
+    deadline = time.monotonic() + 60
+    while slots.holders() != [None]:
+        # A process that is ending gives up its memory, and with it its name, before its files.
+        assert time.monotonic() < deadline, slots.holders()
+        time.sleep(0.1)
     state = SlotState(**owner.model_dump(), run=str(run)).model_dump_json()
     (record,) = slots.folder.glob("*-0.lock")
     record.with_suffix(".json").write_text(state)
