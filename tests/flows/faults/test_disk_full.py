@@ -33,7 +33,7 @@ def on_a_small_disk(course: Any, tmp_path: Path) -> Iterator[Callable[[int], Any
 
     yield mounted
     course.end()
-    subprocess.run(["umount", str(disk)], capture_output=True, check=False)
+    subprocess.run(["umount", "--lazy", str(disk)], capture_output=True, check=False)
 
 
 def fill(disk: Path, *, but_kib: int) -> None:
