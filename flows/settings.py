@@ -68,7 +68,7 @@ def slots_folder(workspace: Path) -> Path:
 
 def sbatch_options() -> str | None:
     """$CURRICULUM_SBATCH: with it jobs are handed to Slurm, with these options of sbatch."""
-    return os.environ.get("CURRICULUM_SBATCH")
+    return os.environ.get("CURRICULUM_SBATCH") or None
 
 
 def ray_address() -> str | None:

@@ -1,6 +1,5 @@
 """How every flow begins: the order from a form's fields, the phases to go through, what is tried again."""
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,15 +33,8 @@ def chosen(plan: Course, phase: str, *, onwards: bool = False) -> Iterator[str]:
 
     What can't be built by this version is skipped, and said so.
     """
-    logger = get_run_logger()
-    if phase == ALL_PHASES:
-        yield from work.chosen(plan, None, logger.warning)
-    elif onwards:
-        first = plan.phase(phase).name
-        all_phases = work.chosen(plan, None, logger.warning)
-        yield from itertools.dropwhile(lambda each: each != first, all_phases)
-    else:
-        yield from work.chosen(plan, phase, logger.warning)
+    named = None if phase == ALL_PHASES else phase
+    yield from work.chosen(plan, named, get_run_logger().warning, onwards=onwards)
 
 
 def worth_another_try(task: Any, run: Any, state: Any) -> bool:
