@@ -23,7 +23,7 @@ from curriculum.train.learner import Learner, new_learner, whole, whole_model
 from curriculum.train.loader import Batch, PlannedRows, blank, steps_of
 from curriculum.train.saver import Saver
 from curriculum.train.start import start_ranks
-from curriculum.train.steps import cut_for, enough_memory, gradients
+from curriculum.train.steps import cut_for, gradients
 from schemas.errors import JobError
 from schemas.job import EngramSpec, ModelSpec
 
@@ -379,16 +379,3 @@ def test_matrices_decay_and_nothing_else(world: Any) -> None:
         *("table.weight", "structure.table", "relations.table"),
     }
     assert len(decayed["params"]) + len(spared["params"]) == len(names)
-
-
-def test_a_gpu_that_is_full_is_told_what_to_try(world: Any) -> None:
-    with pytest.raises(JobError, match=r"step 4: .*the memory of the GPU is full.*--recompute"):
-        run_out(world.job())
-    with pytest.raises(JobError) as told:
-        run_out(world.job(recompute=True))
-    assert "--recompute" not in told.value.cure
-
-
-def run_out(job: Any) -> None:
-    with enough_memory(job, 4):
-        raise torch.OutOfMemoryError("Tried to allocate 9 GiB. GPU 0 has less.")

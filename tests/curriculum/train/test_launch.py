@@ -338,25 +338,6 @@ def test_a_trainer_that_hangs_does_not_outlive_its_launcher(
     assert end_all(directory, 0.0) == []
 
 
-def test_memory_that_is_full_is_said_as_such(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    from curriculum.train.memory import enough_memory
-
-    job = world.job()
-    with (
-        pytest.raises(JobMemoryError, match=r"step 3: .*; the memory of this machine is full"),
-        enough_memory(job, "step 3"),
-    ):
-        torch.empty(2**50)
-    with pytest.raises(JobMemoryError, match="memory of the GPU"), enough_memory(job, "step 3"):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
-    with pytest.raises(JobMemoryError, match="MemoryError; the"), enough_memory(job, "step 3"):
-        raise MemoryError
-    with pytest.raises(RuntimeError, match="of something else"), enough_memory(job, "step 3"):
-        raise RuntimeError("of something else")
-
-
 @pytest.mark.slow
 def test_a_job_that_needs_more_memory_than_it_may_have_ends_with_71(world: Any) -> None:
     wide = world.job().model.model_copy(update={"mlp_width": 16_000_000})
