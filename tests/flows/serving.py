@@ -18,9 +18,27 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.types.entrypoint import EntrypointType
 
+from curriculum.corpus.sample import unpack_samples
 from flows import settings
 from flows.deployments import declared_deployments
 from tests.flows.napping import nap
+
+PHASES = """\
+first: {row_length: 256, families: [v3_simple]}
+second: {row_length: 256, families: [v2_simple]}
+"""
+"""The phases file `short`, for diets of the corpus `small`."""
+
+
+def furnish(home: Path, samples: Path, **diets: str) -> None:
+    """Give a workspace diets of its own, and a corpus and phases that train in seconds."""
+    clone = unpack_samples(samples)[0]
+    corpus = f"name: small\nrepositories: [{{name: nearby, path: {clone}, max_commits: 8}}]\n"
+    own = {"phases/short": PHASES, "corpora/small": corpus}
+    for name, text in (own | {f"diets/{name}": diet for name, diet in diets.items()}).items():
+        file = home / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
 
 def free_port() -> int:

@@ -9,11 +9,10 @@ import pytest
 from playwright.sync_api import Locator, Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PageTimeout
 
-from curriculum.corpus.sample import unpack_samples
 from curriculum.store import Store
 from flows.lines import report_of
 from schemas.approval import Approval
-from tests.flows.serving import Served, serving
+from tests.flows.serving import Served, furnish, serving
 
 SHOTS = Path(__file__).parents[2] / "test-output"
 """Where screenshots are kept, to be looked at."""
@@ -49,11 +48,6 @@ phases:
     portion: 0.5
     servings: [{family: v2_simple, share: 1.0}]
 """
-PHASES = """\
-first: {row_length: 256, families: [v3_simple]}
-second: {row_length: 256, families: [v2_simple]}
-"""
-
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
@@ -61,12 +55,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A workspace with a diet, a corpus and phases of its own, served."""
     home = tmp_path_factory.mktemp("homes") / "home"
-    clone = unpack_samples(tmp_path_factory.mktemp("samples"))[0]
-    corpus = f"name: small\nrepositories: [{{name: nearby, path: {clone}, max_commits: 8}}]\n"
-    for name, text in (("diets/ours", DIET), ("phases/short", PHASES), ("corpora/small", corpus)):
-        file = home / f"{name}.yaml"
-        file.parent.mkdir(parents=True)
-        file.write_text(text)
+    furnish(home, tmp_path_factory.mktemp("samples"), ours=DIET)
     with serving(home) as served:
         yield served
 
