@@ -14,7 +14,7 @@ from curriculum.diets.load import Phases
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import mix
 from curriculum.model.presets import preset
-from curriculum.store import Artefact, Recipe
+from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch import Launch, unheard
 from curriculum.train.slots import Slots
@@ -29,7 +29,7 @@ from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
 from schemas.job import Evaluation, Job
-from schemas.progress import Progress, Watch
+from schemas.progress import Progress, Watch, unwatched
 
 if TYPE_CHECKING:
     from curriculum.train.machine import Machine
@@ -152,6 +152,16 @@ def train_phase(
     with telling.training(course, phase, say):
         run = _train(course, resolved, built, mixture, previous, again=new_attempt, launch=launch)
     course.keep("runs", resolved, run)
+    return run
+
+
+def trained(course: Course, phase: str, built: Built, mixture: Artefact) -> Artefact | None:
+    """The closed run of a phase of which nothing is left to train on this machine, if there is one."""
+    dry = replace(course, store=Store(course.store.root, dry=True), planned={})
+    run = train_phase(dry, phase, built, mixture, new_attempt=False, watch=unwatched)
+    if run.planned:
+        return None
+    course.keep("runs", course.phase(phase), run)
     return run
 
 

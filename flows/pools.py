@@ -23,8 +23,9 @@ from prefect.deployments import run_deployment
 from prefect.logging import get_run_logger
 from prefect.states import Cancelling
 
+from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import settings, tracking
+from flows import doors, settings, tracking
 from flows.course import Course
 from flows.lines import figure_lines, report_of, run_words
 from flows.parameters import Changes
@@ -51,18 +52,27 @@ def leave(plan: Course, run: Artefact) -> None:
 
 @task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
       retry_condition_fn=worth_another_try)  # fmt: skip
-def train_phase(plan: Course, phase: str, changes: Changes, *, again: bool) -> Artefact:
-    """The closed run of a phase, trained in the gpu pool; if that breaks down it is asked for again."""
-    try:
-        child = _child(plan, phase, changes, again=again)
-        ended = _ended(child.id, get_run_logger().info)
-    except BaseException:
-        cancel_with_us()
-        raise
-    run = _run_of(plan, phase, ended)
+def train_phase(
+    plan: Course, phase: str, built: Built, mixture: Artefact, changes: Changes, *, again: bool
+) -> Artefact:
+    """The closed run of a phase, trained in the gpu pool; if that breaks down it is asked for again.
+
+    What is trained already waits for no slot.
+    """
+    there = None if again else doors.trained(plan, phase, built, mixture)
+    run = there or _trained_there(plan, phase, changes, again=again)
     report = report_of(run)
     tracking.show(plan.mark_of("val-bpb", phase), run_words(report), figure_lines(report))
     return run
+
+
+def _trained_there(plan: Course, phase: str, changes: Changes, *, again: bool) -> Artefact:
+    try:
+        child = _child(plan, phase, changes, again=again)
+        return _run_of(plan, phase, _ended(child.id, get_run_logger().info))
+    except BaseException:
+        cancel_with_us()
+        raise
 
 
 def cancel_with_us() -> None:

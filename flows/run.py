@@ -31,7 +31,7 @@ def run(
         built = build_phase(plan, each)
         mixture = mix_phase(plan, each, built)
         if pools.here():
-            trained = pools.train_phase(plan, each, changes, again=each == phase)
+            trained = pools.train_phase(plan, each, built, mixture, changes, again=each == phase)
         else:
             trained = train_phase(plan, each, built, mixture, again=each == phase)
         runs.append(trained)

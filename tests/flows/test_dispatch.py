@@ -141,6 +141,15 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
     ]
 
 
+def test_what_is_trained_already_waits_for_no_slot(workers: Workers) -> None:
+    with workers.gpu(lambda each: workers.work(train, each)):
+        workers.work(run, workers.ask(run, specialist="templates.demo"))
+    again = workers.ask(run, specialist="templates.demo")
+    assert workers.work(run, again).state_name == "Completed"
+    assert workers.children(again) == []
+    assert workers.doors.anew == [False] * 5
+
+
 def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
     workers: Workers,
 ) -> None:
@@ -208,10 +217,10 @@ def test_a_restart_goes_by_the_diet_that_the_run_began_with(
         file.write_text(before.replace("portion: 0.4", "portion: 1.0"))
         resume_flow_run(asked, run_input={"who": "ada"})
         workers.work(run, asked)
-        later = workers.ask(run, specialist=DIET)
-        workers.work(run, later)
+        before_later = len(workers.doors.opened)
+        workers.work(run, workers.ask(run, specialist=DIET))
     assert [each.parameters["phase"] for each in workers.children(asked)] == PHASES
-    assert [each.parameters["phase"] for each in workers.children(later)] == ["syntax"]
+    assert workers.doors.opened[before_later:] == ["build syntax", "mix syntax"]
 
 
 def test_training_that_broke_down_is_asked_for_again(workers: Workers) -> None:
