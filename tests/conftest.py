@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write generated parts anew")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """Skip, with the reason, what this machine can't run; share the rest out among processes."""
+    # Before xdist, which reads the groups, has its turn.
     _share_out(items)
+    _skip_what_lacks(items)
+    yield
+
+
+def _skip_what_lacks(items: list[pytest.Item]) -> None:
     for item in items:
         if "demo" in getattr(item, "fixturenames", ()):
             # Whichever test comes first waits for the demo: minutes where the cores are shared.

@@ -169,8 +169,8 @@ def test_a_dry_build_writes_nothing_and_says_what_it_would_make(tmp_path: Path) 
     home = tmp_path / "home"
     answer = curriculum("mix", "templates.demo", "--explain", "--phase", "syntax", home=home)
     assert answer.returncode == 0, answer.stderr
-    assert "rows/family=v3_doxygen" in answer.stdout
-    assert "first version" in answer.stdout
+    assert "rows: 7 artefacts  first version" in answer.stdout
+    assert "phase=syntax  first version" in answer.stdout
     assert not list(home.glob("*/*/**/manifest.json"))
 
 

@@ -19,6 +19,7 @@ from curriculum.train import checkpoint, restore, sharded
 from curriculum.train.checkpoint import SHARDS, TrainerState
 from curriculum.train.counts import counts_of_step
 from curriculum.train.distributed import ALONE, Place, Ranks, joined
+from curriculum.train.exits import KILLED
 from curriculum.train.learner import Learner, new_learner, whole, whole_model
 from curriculum.train.loader import Batch, PlannedRows, blank, steps_of
 from curriculum.train.saver import Saver
@@ -335,8 +336,8 @@ def test_ranks_agree_on_values_and_on_errors() -> None:
         ),
         (
             "import os, sys, time\nif int(sys.argv[2]): os.kill(os.getpid(), 9)\ntime.sleep(60)",
-            1,
-            "ranks ended: rank 0 by SIGKILL, rank 1 by SIGKILL\n",
+            KILLED,
+            "ranks ended: rank 0 by signal SIGKILL, rank 1 by signal SIGKILL\n",
         ),
     ],
 )
