@@ -21,6 +21,7 @@ model: tiny
 tokenizer: corpus
 vocab_size: 512
 token_budget: 12K
+seed: {seed}
 phases:
   - phase: first
     portion: 1.0
@@ -54,7 +55,11 @@ def test_three_specialists_train_one_at_a_time_in_order_of_arrival(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     home = tmp_path_factory.mktemp("homes") / "home"
-    diets = {f"{each}_queue": DIET.format(specialist=each) for each in SPECIALISTS}
+    # With one seed it would be one run, which serves all three.
+    diets = {
+        f"{each}_queue": DIET.format(specialist=each, seed=seed)
+        for seed, each in enumerate(SPECIALISTS)
+    }
     furnish(home, tmp_path_factory.mktemp("samples"), **diets)
     with serving(home) as served:
         with served.client() as client:
