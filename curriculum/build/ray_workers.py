@@ -165,7 +165,7 @@ def _connect(ray: "ModuleType", address: str) -> None:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as refused:
         if "AuthenticationError" in f"{refused.__cause__!r} {refused.__cause__}":
-            words = "it asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN where it isn't in ~/.ray"
+            words = "it asks for a token: set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN if it isn't in ~/.ray"
             raise _unanswered(address, words) from refused
         raise _unanswered(address, str(refused).splitlines()[0]) from refused
     if ray.cluster_resources().get("CPU", 0) < 1:
