@@ -5,12 +5,16 @@ import ctypes
 import os
 import runpy
 import signal
+import threading
+import time
 from collections.abc import Iterator
 
 from flows import settings
 
 ENDED = "curriculum.flow-run.ended"
 """The event that a process sends last, after all of its heartbeats."""
+END_WITHIN_S = 40.0
+"""After the worker's end: Prefect would ask a server that went with it again and again."""
 _PR_SET_PDEATHSIG = 1
 _INIT = 1
 
@@ -25,11 +29,22 @@ def main() -> None:
 def end_with_parent(number: signal.Signals) -> None:
     """Be signalled when the parent is gone, however it went; at once, where it is gone already.
 
-    Without a worker nobody could cancel a run any more or tell the server how it ended.
+    Without a worker nobody could cancel a run any more or tell the server how it ended. What doesn't heed
+    the signal in time is killed.
     """
+    parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
     if os.getppid() == _INIT:
         os.kill(os.getpid(), number)
+
+
+def _outlive(parent: int) -> None:
+    """See the parent go, and this process after it."""
+    while os.getppid() == parent != _INIT:
+        time.sleep(0.5)
+    time.sleep(END_WITHIN_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @contextlib.contextmanager

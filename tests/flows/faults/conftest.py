@@ -39,6 +39,7 @@ phases:
     servings: [{family: v2_simple, share: 1.0}]
 """
 READ_LITTLE = ("--max-commits", "4", "--versions-per-path", "1", "--workers", "2")
+STAGES = ("documents", "selections", "tokenizers", "tokens", "rows", "mixtures")
 ORPHANS_END_WITHIN_S = 90.0
 PATIENCE_S = 600.0
 MARK = "FAULTS_OF"
@@ -126,9 +127,8 @@ class Course:
 
     def progress(self) -> int:
         """How far it is: artefacts that stand, and steps that were told."""
-        if not self.home.is_dir():
-            return 0
-        manifests = sum(1 for _ in self.home.glob(f"[a-z]*/**/{MANIFEST_NAME}"))
+        folders = (self.home / stage for stage in (*STAGES, "runs"))
+        manifests = sum(len(list(each.rglob(MANIFEST_NAME))) for each in folders)
         logs = self.home.glob("runs/**/train.log")
         return manifests + sum(log.read_text(errors="replace").count("  loss ") for log in logs)
 
@@ -166,8 +166,7 @@ class Course:
         store = Store(self.home)
         for artefact in store.artefacts():
             store.verify(artefact)
-        stages = ("documents", "selections", "tokenizers", "tokens", "rows", "mixtures")
-        files = [each for stage in stages for each in (self.home / stage).rglob("*.*")]
+        files = [each for stage in STAGES for each in (self.home / stage).rglob("*.*")]
         for file in files:
             assert any((above / MANIFEST_NAME).is_file() for above in file.parents), file
         for checkpoint in self.home.glob("runs/**/checkpoints/step=*"):
