@@ -127,7 +127,13 @@ class Course:
 
     def progress(self) -> int:
         """How far it is: artefacts that stand, and steps that were told."""
-        folders = (self.home / stage for stage in (*STAGES, "runs"))
+        while True:
+            # A draft may go while it is looked into.
+            with contextlib.suppress(FileNotFoundError):
+                return self._progress()
+
+    def _progress(self) -> int:
+        folders = [self.home / stage for stage in (*STAGES, "runs")]
         manifests = sum(len(list(each.rglob(MANIFEST_NAME))) for each in folders)
         logs = self.home.glob("runs/**/train.log")
         return manifests + sum(log.read_text(errors="replace").count("  loss ") for log in logs)
