@@ -7,8 +7,7 @@ from flows import approvals, settings
 from flows.course import Order, course
 from flows.gates import APPROVAL
 from flows.lines import change, report_of
-from flows.show import out
-from flows.work import warn
+from flows.show import out, warn
 from schemas.errors import JobError
 
 

@@ -25,10 +25,9 @@ from curriculum.supply import ALL, Estimate, Kind
 from flows.course import Course, Order, course
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
 from flows.lines import Line, count
-from flows.show import ACCENT, MUTED, out, table, watching
+from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of
-from flows.work import warn
 from schemas.errors import DietError
 from schemas.progress import unwatched
 

@@ -23,7 +23,7 @@ from flows import settings, telling
 from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.leaving_out import OPTION
-from flows.notify import warn
+from flows.show import warn
 from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY

@@ -20,9 +20,9 @@ from flows.doors import UNKNOWN, build_phase, mix_phase, tokens_per_step, train_
 from flows.gates import verdict
 from flows.lines import Line, count
 from flows.runs import checkpoints
-from flows.show import MUTED, out, table
+from flows.show import MUTED, out, table, warn
 from flows.speed import Speed, duration, expected, last_speed, money
-from flows.work import chosen, warn
+from flows.work import chosen
 from schemas.manifest import MANIFEST_NAME
 from schemas.progress import unwatched
 

@@ -22,12 +22,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from rich.text import Text
 
 from curriculum.store import Store
 from flows import settings
 from flows.course import Course
-from flows.show import err
+from flows.show import warn
 from schemas.event import Event, EventKind
 
 POST_S = 10.0
@@ -56,11 +55,6 @@ class _Fault:
     why: str
     passes: bool = False
     """Whether another try may succeed."""
-
-
-def warn(line: str) -> None:
-    """Say something on stderr."""
-    err.print(Text(line, "yellow"), soft_wrap=True)
 
 
 def notify(

@@ -38,6 +38,11 @@ out = Console(width=None if sys.stdout.isatty() else WIDTH)
 err = Console(stderr=True)
 
 
+def warn(line: str) -> None:
+    """A line that a person should not miss, on stderr."""
+    err.print(Text(line, "yellow"), soft_wrap=True)
+
+
 def colour(index: int) -> str:
     """The colour of a row's index-th document; neighbours differ."""
     return DOCUMENT_COLOURS[index % len(DOCUMENT_COLOURS)]

@@ -18,7 +18,8 @@ from curriculum.train.directory import REPORT
 from flows.course import Course
 from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
-from flows.notify import Say, Whose, notify, warn
+from flows.notify import Say, Whose, notify
+from flows.show import warn
 from schemas.errors import (
     JobError,
     JobKilledError,

@@ -32,7 +32,7 @@ from flows.lines import branch_lines, number, report_of, run_line, yield_lines
 from flows.page.write import is_newer, rewritten
 from flows.reasons import why_lines
 from flows.serve import api_for
-from flows.show import ACCENT, MUTED, err, out, table, watching
+from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
@@ -248,11 +248,6 @@ def _open(plan: Course, runs: Sequence[Artefact]) -> bool:
         return True
     warn(gate.why)
     return False
-
-
-def warn(line: str) -> None:
-    """A line that a person should not miss, on stderr."""
-    err.print(Text(line, "yellow"), soft_wrap=True)
 
 
 def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 from curriculum.store import Artefact
 from curriculum.train.disk import replace_whole
 from flows.course import Course
-from flows.notify import Say, warn
+from flows.notify import Say
 from flows.page.facts import place, read
 from flows.page.page import page
+from flows.show import warn
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
 
