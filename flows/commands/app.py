@@ -1,0 +1,66 @@
+"""The command line itself: its name, its panels, and how every command ends."""
+
+import signal
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from schemas.errors import CurriculumError
+
+LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
+WORK, LOOK, KEEP = "Make", "Look", "Keep"
+
+
+class _Commands(TyperGroup):
+    """All commands end in the same ways: a mistake in a line and 2, an interruption in 130."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, panel by panel."""
+        panels = (WORK, LOOK, KEEP)
+        named = super().list_commands(ctx)
+        return sorted(named, key=lambda name: panels.index(_panel(self.commands[name])))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CurriculumError as mistake:
+            _end(f"error: {mistake}", WRONG)
+        except OSError as failed:
+            from curriculum.store import no_room
+
+            if (full := no_room(failed)) is None:
+                raise
+            _end(f"error: {full}", WRONG)
+        except KeyboardInterrupt:
+            _end(
+                "\ninterrupted. What is finished is kept; the same command goes on from there.",
+                INTERRUPTED,
+            )
+
+
+def _panel(command: Any) -> str:
+    return str(command.rich_help_panel)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.write(f"{message}\n")
+    raise typer.Exit(code)
+
+
+app = typer.Typer(
+    name="curriculum",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Curriculum training for code models: build packed rows, mix them by a diet, train, look.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+tokenizer_app = typer.Typer(no_args_is_help=True, help="Train a tokenizer.")
+app.add_typer(tokenizer_app, name="tokenizer", rich_help_panel=WORK)
+diet_app = typer.Typer(no_args_is_help=True, help="Check a diet, or compare two.")
+app.add_typer(diet_app, name="diet", rich_help_panel=LOOK)

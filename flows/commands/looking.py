@@ -1,0 +1,61 @@
+"""Commands that show what a workspace holds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows import settings
+from flows.commands.app import LOOK, app
+from flows.options import Home, Json
+
+
+@app.command(rich_help_panel=LOOK)
+def status(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also runs that others have taken the place of.")
+    ] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """What the workspace holds, how each phase of each specialist stands, and why."""
+    from flows import status as state
+
+    state.status(settings.home(home), as_json=as_json, everything=everything)
+
+
+@app.command(rich_help_panel=LOOK)
+def inspect(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A path in the workspace, or the first digits of a key or of a document's id."
+        ),
+    ],
+    rows: Annotated[int, typer.Option(min=1, help="How many rows or documents.")] = 1,
+    pack_id: Annotated[str | None, typer.Option(help="The row with this pack_id.")] = None,
+    document: Annotated[
+        str | None, typer.Option(help="The document of that artefact whose id begins so.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts and trees.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write rows or documents as a page to this file.")
+    ] = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Show an artefact: packed rows down to the commit, documents, plans, runs."""
+    from flows import look
+
+    wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full)
+    look.show(settings.home(home), what, wish, as_json=as_json, html=html)
+
+
+@app.command(rich_help_panel=LOOK)
+def check(
+    paths: Annotated[list[Path], typer.Argument(help="Artefacts, or folders that hold some.")],
+) -> None:
+    """Hold packed rows against their contract, and every file against its manifest."""
+    from flows import report
+
+    report.check(paths)

@@ -1,0 +1,159 @@
+"""Commands that make something: build, mix, train, run, and what they begin with."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flows import settings
+from flows.commands.app import CLOSED, WORK, app, tokenizer_app
+from flows.options import (
+    DryRun,
+    Explain,
+    FromPhase,
+    Home,
+    OnlyPhase,
+    Repositories,
+    Sample,
+    Shard,
+    Specialist,
+    ordering,
+)
+from schemas.errors import DietError
+
+if TYPE_CHECKING:
+    from flows.course import Order
+
+
+@app.command(rich_help_panel=WORK)
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to; made if it isn't there.")] = Path(),
+) -> None:
+    """Write a commented diet and corpus to begin with; nothing is overwritten."""
+    from flows import init as beginning
+
+    beginning.init(folder)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def build(
+    order: "Order",
+    phase: OnlyPhase = None,
+    dry_run: DryRun = False,
+    explain: Explain = False,
+    sample: Sample = None,
+    shard: Shard = None,
+) -> None:
+    """Read the corpus and build the packed rows that a diet asks for."""
+    from flows import forecast, work
+
+    order = dataclasses.replace(order, shard=shard)
+    if dry_run:
+        forecast.forecasted(order, phase, until="build")
+    if dry_run and not explain:
+        return
+    if sample is None:
+        work.build(order, phase, dry=explain)
+    else:
+        work.sample(order, phase, sample)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def mix(
+    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+) -> None:
+    """Build, then lay down which rows a specialist is trained on, in which order."""
+    from flows import forecast, work
+
+    if dry_run:
+        forecast.forecasted(order, phase, until="mix")
+    if explain or not dry_run:
+        work.mix(order, phase, dry=explain)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def train(
+    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+) -> None:
+    """Build, mix and train what isn't trained yet, without Prefect.
+
+    Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
+    """
+    from flows import forecast, work
+
+    if dry_run:
+        forecast.forecasted(order, phase, until="train")
+    if explain:
+        work.train(order, phase, dry=True)
+    elif not dry_run and not work.train(order, phase, dry=False):
+        raise typer.Exit(CLOSED)
+
+
+@app.command(rich_help_panel=WORK)
+@ordering
+def run(
+    order: "Order",
+    phase: OnlyPhase = None,
+    from_phase: FromPhase = None,
+    dry_run: DryRun = False,
+    explain: Explain = False,
+) -> None:
+    """Take a specialist through its curriculum, as a Prefect flow in this process.
+
+    Without --phase what is done is kept. With it that phase is trained anew, from where the phase before
+    it ended; with --from-phase those after it follow, each anew where what it goes on from has other
+    weights. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
+    isn't open, or where somebody's approval is asked for.
+    """
+    from flows import forecast, work
+
+    if phase is not None and from_phase is not None:
+        raise DietError(
+            "--from-phase", from_phase, cause="--phase is given too", cure="Give one of the two"
+        )
+    named, onwards = from_phase or phase, from_phase is not None
+    if dry_run:
+        forecast.forecasted(order, named, until="train", anew=named, onwards=onwards)
+    if explain:
+        work.explain_run(order, named, onwards=onwards)
+    elif not dry_run and not work.run(order, named, onwards=onwards):
+        raise typer.Exit(CLOSED)
+
+
+@app.command(rich_help_panel=WORK)
+def approve(
+    specialist: Specialist,
+    phase: Annotated[str, typer.Argument(help="A phase that is trained.", show_default=False)],
+    comment: Annotated[
+        str, typer.Option(help="What is to be remembered of it.", show_default=False)
+    ] = "",
+    home: Home = None,
+) -> None:
+    """Approve the run of a phase whose diet asks for it: the next phase may begin.
+
+    It holds for these weights, not for another attempt. A run on a server that waits for it goes on.
+    """
+    from flows import approving
+
+    approving.approve(settings.home(home), specialist, phase, comment)
+
+
+@app.command(rich_help_panel=WORK)
+def demo(repo: Repositories = None, home: Home = None) -> None:
+    """Train a small specialist on a sample corpus, or on your repositories, in five minutes."""
+    from flows import demo as demonstration
+
+    demonstration.demo(settings.home(home), tuple(repo or ()))
+
+
+@tokenizer_app.command("train")
+@ordering
+def tokenizer_train(order: "Order") -> None:
+    """Train a byte-level BPE on the corpus of a diet and say where it lies."""
+    from flows import work
+
+    work.tokenizer(order)
