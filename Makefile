@@ -45,7 +45,7 @@ serve: setup
 
 # What is locked stays; take a line out to let it move.
 lock: setup
-	$(BIN)/pip-compile --quiet --constraint requirements.lock --extra dev --extra train --extra clang --strip-extras --no-header --no-annotate \
+	$(BIN)/pip-compile --quiet --constraint requirements.lock --extra dev --extra dashboards --extra train --extra clang --strip-extras --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host -o - pyproject.toml \
 	    | grep -v '^\#' | sed 's/+cpu//; 1i \# The exact set that CI and the demo install; made by `make lock` from pyproject.toml.' \
 	    > requirements.lock.new && mv requirements.lock.new requirements.lock

@@ -21,12 +21,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import Line
 from schemas.progress import Progress, Watch
 
 ACCENT = "cyan"
 MUTED = "bright_black"
-DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
 LINE_EVERY_S = 10.0
 """How often a stage writes a line where there is no terminal."""
 MOST_BARS = 12

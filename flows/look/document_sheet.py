@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import number
 from flows.look.documents import facts, what
 from flows.look.pieces import pieces
@@ -20,7 +21,6 @@ from flows.look.sheet import (
     worth_a_line,
 )
 from flows.look.tree import Branch, branches, path_of
-from flows.show import DOCUMENT_COLOURS
 from schemas.document import Chunk
 from schemas.structure import STRUCTURE_CODES
 

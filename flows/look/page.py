@@ -8,11 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from dashboards import palette
+from dashboards.palette import DOCUMENT_COLOURS
 from flows.look.colours import NAMES, SHADES
 from flows.look.pieces import Piece
 from flows.look.sheet import Bar, Section, Sheet, Stretch
 from flows.look.tree import WORDS
-from flows.show import DOCUMENT_COLOURS
 from flows.template import escaped, fill, policy, template
 from schemas.document import EDGE_KINDS, EDGE_LABELS
 
@@ -25,7 +26,7 @@ _FIRST_EMPTY = re.compile(r"(?:<[^>]*>)?\n")
 def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
     """The page as HTML; each sheet's text is in it once, and whole."""
     codes = sorted(set().union(*(sheet.codes for sheet in sheets)))
-    filled = fill(template(TEMPLATE), {"shades": _shades()})
+    filled = fill(template(TEMPLATE), {"palette": palette.properties(), "shades": _shades()})
     slots = {
         "policy": policy(filled),
         "title": escaped(title),

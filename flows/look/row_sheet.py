@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
+from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import number
 from flows.look.read import lines
 from flows.look.row import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
@@ -20,7 +21,6 @@ from flows.look.sheet import (
     worth_a_line,
 )
 from flows.look.wish import Wish
-from flows.show import DOCUMENT_COLOURS
 
 
 def row_sheets(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Sheet]:

@@ -1,21 +1,9 @@
-"""The colours of families, fixed over all pages, and those of phases: one ramp, in their order."""
+"""The classes of families, and the colours of phases: one ramp, in their order."""
 
 from collections.abc import Iterator
 
+from dashboards.palette import FAMILY_COLOURS
 from schemas.document import FAMILIES
-
-FAMILY_COLOURS: dict[str, tuple[str, str]] = {
-    "v2_simple": ("#2f6fd0", "#6ea3f5"),
-    "v2_doxygen": ("#7fa3dd", "#a9c6f7"),
-    "v3_simple": ("#16876b", "#3fbf9d"),
-    "v3_doxygen": ("#6bb59c", "#8bd8c0"),
-    "v4_context_graph": ("#7a4fc4", "#b08cf0"),
-    "v5_clang_graph": ("#b8418a", "#ee86c0"),
-    "v6_enriched": ("#bd7610", "#e5ab4d"),
-    "chat": ("#6b7078", "#a3a7b0"),
-}
-"""On a light page and on a dark one; what is made of the same text has the same hue."""
-assert tuple(FAMILY_COLOURS) == FAMILIES
 
 MOST_PHASES = 12
 """That have a shade of their own; later ones have that of the last."""

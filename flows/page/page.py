@@ -1,5 +1,6 @@
 """The report as one page that needs nothing else: no request, no network, readable without its script."""
 
+from dashboards import palette
 from flows.lines import count, number, percent
 from flows.page.build import build
 from flows.page.colours import properties
@@ -18,7 +19,10 @@ TEMPLATE = "report.html"
 
 def page(facts: Facts) -> str:
     """The report as HTML."""
-    filled = fill(template(TEMPLATE), {"colours": properties(len(facts.phases))})
+    filled = fill(
+        template(TEMPLATE),
+        {"palette": palette.properties(), "colours": properties(len(facts.phases))},
+    )
     plot = plot_of(facts)
     slots = {
         "policy": policy(filled),
