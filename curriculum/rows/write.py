@@ -51,6 +51,54 @@ class RowCounts:
     """Scored tokens with < 1k, 1–4k, 4–16k, > 16k tokens of their document before them."""
 
 
+class ShardWriter:
+    """Writes tables of rows into part-00000.parquet, part-00001.parquet … of a folder, as they come."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, *, row_length: int) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._group_rows = max(1, GROUP_TOKENS // row_length)
+        self._shards = 0
+        self._file: pq.ParquetWriter | None = None
+
+    def begin(self) -> None:
+        """Finish the shard that is open and open the next."""
+        self.close()
+        path = self._folder / f"part-{self._shards:05d}.parquet"
+        self._file = pq.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_RECURRING,
+            write_statistics=_SCALARS,
+            write_page_checksum=True,
+        )
+        self._shards += 1
+
+    def append(self, table: pa.Table) -> None:
+        """Add rows to the open shard."""
+        assert self._file is not None, "begin a shard first"
+        self._file.write_table(table, row_group_size=self._group_rows)
+
+    def close(self) -> None:
+        """Finish the shard that is open; without it that file has no footer and no reader."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
 class RowWriter:
     """Writes part-00000.parquet, part-00001.parquet … into a folder, one domain after another."""
 
@@ -65,15 +113,12 @@ class RowWriter:
     ) -> None:
         length = row_format.row_length
         assert length % ROW_MULTIPLE == 0, f"a row has a multiple of {ROW_MULTIPLE} tokens"
-        self._folder = folder
         self._format = row_format
         self._filler = RowFiller(row_format=row_format, labels=labels, store_targets=store_targets)
-        self._group_rows = max(1, GROUP_TOKENS // length)
+        self._shards = ShardWriter(folder, self._filler.schema, row_length=length)
         self._shard_rows = max(1, shard_tokens // length)
-        self._shards = 0
         self._next_row = 0
         self._room = 0
-        self._file: pq.ParquetWriter | None = None
 
     def write(
         self, spooled: SpooledDocuments, order: Int64s, row_starts: Int64s, *, domain: str
@@ -86,7 +131,8 @@ class RowWriter:
         done, histogram = 0, np.zeros(len(HISTOGRAM_EDGES) + 1, dtype=np.int64)
         while done < rows:
             if self._room == 0:
-                self._open_shard()
+                self._shards.begin()
+                self._room = self._shard_rows
             block_rows = max(1, BLOCK_TOKENS // self._format.row_length)
             upto = done + min(rows - done, self._room, block_rows)
             starts = row_starts[done : upto + 1]
@@ -94,7 +140,9 @@ class RowWriter:
             table = self._filler.table(
                 spooled, documents, starts - starts[0], domain=domain, first_row=self._next_row
             )
-            self._append(table)
+            self._shards.append(table)
+            self._room -= len(table)
+            self._next_row += len(table)
             histogram += _histogram(table)
             done = upto
         return RowCounts(
@@ -107,32 +155,9 @@ class RowWriter:
             context_histogram=tuple(histogram.tolist()),
         )
 
-    def _append(self, table: pa.Table) -> None:
-        assert self._file is not None, "a shard is open wherever there is room"
-        self._file.write_table(table, row_group_size=self._group_rows)
-        self._room -= len(table)
-        self._next_row += len(table)
-
-    def _open_shard(self) -> None:
-        self.close()
-        path = self._folder / f"part-{self._shards:05d}.parquet"
-        self._file = pq.ParquetWriter(
-            path,
-            self._filler.schema,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=_RECURRING,
-            write_statistics=_SCALARS,
-            write_page_checksum=True,
-        )
-        self._shards += 1
-        self._room = self._shard_rows
-
     def close(self) -> None:
         """Finish the shard that is open; without it that file has no footer and no reader."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._shards.close()
 
     def __enter__(self) -> Self:
         return self
