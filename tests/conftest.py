@@ -4,10 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from curriculum.corpus.sample import unpack_samples
@@ -24,6 +24,7 @@ os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+TESTS = Path(__file__).parent
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -32,16 +33,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write generated parts anew")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Skip, with the reason, what this machine can't run; share the rest out among processes."""
-    # Before xdist, which reads the groups, has its turn.
-    _share_out(items)
-    _skip_what_lacks(items)
-    yield
-
-
-def _skip_what_lacks(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what this machine can't run; say in which order processes take the rest."""
+    if hasattr(config, "workerinput"):
+        _order(items)
     for item in items:
         if "demo" in getattr(item, "fixturenames", ()):
             # Whichever test comes first waits for the demo: minutes where the cores are shared.
@@ -52,13 +47,25 @@ def _skip_what_lacks(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
-def _share_out(items: list[pytest.Item]) -> None:
-    """A file stays with one process, and all files that look at the demo with one, which begins first."""
-    waits = {each.path for each in items if "demo" in getattr(each, "fixturenames", ())}
-    items.sort(key=lambda each: each.path not in waits)
-    for each in items:
-        group = "demo" if each.path in waits else str(each.path)
-        each.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Processes take whole files, for the sake of what a file's tests share, as the items are ordered."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
+def _order(items: list[pytest.Item]) -> None:
+    """One file that needs the demo makes it; meanwhile servers; then who looks at it; what is quick last."""
+    waits = [each.path for each in items if "demo" in getattr(each, "fixturenames", ())]
+
+    def turn(item: pytest.Item) -> int:
+        if item.path in waits:
+            return 0 if item.path == waits[0] else 2
+        return 3 if "curriculum" in item.path.relative_to(TESTS).parts else 1
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session")
@@ -76,18 +83,23 @@ def curriculum() -> str:
 
 @pytest.fixture(scope="session")
 def demo(curriculum: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A workspace in which the demo ran, and what it printed."""
-    home = tmp_path_factory.mktemp("demo") / "workspace"
-    done = subprocess.run(
-        [curriculum, "demo", "--home", str(home)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return home, done.stdout
+    """A workspace in which the demo ran, and what it printed: made once for all processes, to look at."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    home, said = shared / "demo" / "workspace", shared / "demo.txt"
+    with FileLock(shared / "demo.lock"):
+        if not said.exists():
+            command = [curriculum, "demo", "--home", str(home)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            said.write_text(done.stdout + done.stderr * (done.returncode != 0))
+    assert "Everything lies in" in said.read_text(), said.read_text()
+    return home, said.read_text()
 
 
 @pytest.fixture(scope="session")
 def demo_home(demo: tuple[Path, str]) -> Path:
-    """The workspace of the demo."""
+    """The workspace of the demo: who wants to write copies it."""
     return demo[0]
 
 
