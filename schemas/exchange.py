@@ -1,0 +1,67 @@
+"""What lies beside tokens that were written for other tools, so that they come back as they were."""
+
+from typing import Literal
+
+import pyarrow as pa
+
+from schemas.arrow import list_of, required
+from schemas.document import SCHEMA_VERSION
+from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
+from schemas.text import Strict
+
+RECORD_NAME = "export.json"
+BESIDE_NAME = "rows.parquet"
+Made = Literal["rows", "mixtures", "tokens"]
+TokenFormat = Literal["megatron", "flat"]
+
+
+class ExportRecord(Strict):
+    """export.json: of what tokens were written, and what must lie beside it."""
+
+    schema_version: str = SCHEMA_VERSION
+    format: TokenFormat
+    stage: Made
+    """Of the artefact that was written."""
+    key: str
+    content: str
+    labels: dict[str, str]
+    vocab_size: int
+    pad_id: int
+    bos_id: int | None
+    eos_id: int | None
+    dtype: str
+    """Of the ids, as numpy names it."""
+    tokens: int
+    documents: int
+    rows: int | None
+    """None where no rows are kept: documents that aren't packed."""
+    row_lengths: tuple[int, ...]
+    steps: int | None = None
+    """Of a mixture: the whole steps of its budget, all of which are written."""
+    columns: tuple[str, ...]
+    """A value a token, each in `<column>.bin` as uint8."""
+    files: dict[str, int]
+    """Bytes of every file."""
+
+
+BESIDE_SCHEMA = pa.schema(
+    [
+        required("row_length", pa.int32()),
+        *(
+            PACKED_ROW_SCHEMA.field(name)
+            for name in (
+                *("pack_id", "valid_token_count", "num_docs", "family", "objective", "variant"),
+                *("domain", "split", "document_ids", "pieces"),
+            )
+        ),
+    ],
+    metadata={"schema_version": SCHEMA_VERSION},
+)
+"""rows.parquet: one row a packed row, in the order of the tokens; which are whose follows from the counts."""
+BESIDE_STRUCTURE = (
+    required("chunk_boundaries", list_of(ROW_CHUNK_TYPE)),
+    required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
+    required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
+)
+"""What it has beside these where rows have structure."""
