@@ -13,6 +13,8 @@ Number = TypeVar("Number", int, float)
 
 HOST = "127.0.0.1"
 PORT = 4200
+DASHBOARD_PORT = 4202
+"""Beside the server and its reports, as `serve` has it."""
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
 WORKING = {
@@ -238,6 +240,29 @@ def serve_lock(workspace: Path) -> filelock.FileLock:
 def address_file(workspace: Path) -> Path:
     """Where `curriculum serve` writes its address."""
     return prefect_folder(workspace) / "address.txt"
+
+
+def shown(workspace: Path, folder: Path) -> dict[str, str]:
+    """Pages of one workspace; what marimo keeps for itself lies in a folder of ours."""
+    kinds = ("CONFIG", "STATE", "CACHE", "DATA")
+    return {
+        "CURRICULUM_HOME": str(workspace),
+        "DO_NOT_TRACK": "1",
+        **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in kinds},
+    }
+
+
+def dashboard_file(workspace: Path) -> Path:
+    """Where the server of dashboards writes its address, token and all; its owner alone may read it."""
+    return prefect_folder(workspace) / "dashboard.txt"
+
+
+def dashboard_at(workspace: Path) -> str | None:
+    """The address of the workspace's dashboards, while it is served and they are shown."""
+    file = dashboard_file(workspace)
+    if served_at(workspace) is None or not file.is_file():
+        return None
+    return file.read_text().strip()
 
 
 def reports_file(workspace: Path) -> Path:

@@ -19,3 +19,25 @@ def query(
     from flows import report
 
     report.query(settings.home(home), sql, as_json=as_json)
+
+
+@app.command(rich_help_panel=LOOK)
+def dashboard(
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            help=f"On 127.0.0.1; by default {settings.DASHBOARD_PORT}, or any that is free.",
+            show_default=False,
+        ),
+    ] = None,
+    open_it: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open a browser, where there is one.")
+    ] = True,
+    home: Home = None,
+) -> None:
+    """Play with what the workspace holds: overview, mixtures with what-if shares, runs compared, SQL."""
+    from flows import dashboard as pages
+
+    pages.dashboard(settings.home(home), port, typer.echo, open_it=open_it)

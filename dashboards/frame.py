@@ -1,0 +1,111 @@
+"""What all pages have in common: their head, their names, and the card that a panel is shown in."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from urllib.parse import urlencode
+
+from dashboards import place
+from dashboards.palette import FAMILY_COLOURS, properties
+from dashboards.questions import Question, question
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """One of the pages."""
+
+    name: str
+    """Of its module, and in its address."""
+    title: str
+
+
+PAGES = (
+    Page(name="overview", title="Overview"),
+    Page(name="mixtures", title="Mixtures"),
+    Page(name="runs", title="Runs compared"),
+    Page(name="sql", title="SQL"),
+)
+STYLE_PATH = "/style.css"
+HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
+"""What stands in the head of every page."""
+
+
+def style() -> str:
+    """The stylesheet of all pages."""
+    ours = (resources.files("dashboards") / "pages.css").read_text(encoding="utf-8")
+    light = "".join(f"--{name}:{pair.light};" for name, pair in FAMILY_COLOURS.items())
+    dark = "".join(f"--{name}:{pair.dark};" for name, pair in FAMILY_COLOURS.items())
+    classes = "".join(f".{name}{{--c:var(--{name})}}" for name in FAMILY_COLOURS)
+    return (
+        f"{properties()}:root{{{light}}}"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}{ours}"
+    )
+
+
+def family(name: str) -> str:
+    """The class that gives a family its colour; none for one that we don't know."""
+    return name if name in FAMILY_COLOURS else ""
+
+
+def header(page: str, said: str = "") -> str:
+    """The top of a page: the workspace, the pages, and what else there is to say."""
+    home = str(place.home())
+    links = "".join(
+        f'<a href="../{each.name}/"{_here(each, page)}>{each.title}</a>' for each in PAGES
+    )
+    name = place.home().name
+    return (
+        f'<header class="top" id="top"><h1>{text(name)}</h1><nav aria-label="Pages">{links}</nav>'
+        f'<p title="{text(home)}">{text(said or home)}</p></header>'
+    )
+
+
+def _here(each: Page, page: str) -> str:
+    return ' aria-current="page"' if each.name == page else ""
+
+
+def card(
+    name: str, title: str, body: str, *, why: str = "", asked: str | Iterable[str] = ()
+) -> str:
+    """A panel: its id, what it shows, and one click away the questions that its figures answer."""
+    said = f"<p>{text(why)}</p>" if why else ""
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    return (
+        f'<section class="card" id="{name}"><h2>{text(title)}</h2>{said}{body}'
+        f"{''.join(sql_of(question(each)) for each in names)}</section>"
+    )
+
+
+def sql_of(of: Question) -> str:
+    """A question that unfolds to its SQL, with the way to where it can be changed."""
+    return (
+        f'<details class="sql" data-question="{of.name}"><summary>SQL</summary>'
+        f'<p>{text(of.words)}</p><pre tabindex="0">{text(of.sql)}</pre>'
+        f'<a href="{sql_link(of.sql)}">Open it on the SQL page</a></details>'
+    )
+
+
+def sql_link(sql: str) -> str:
+    """The SQL page with a question in its editor."""
+    return text(f"../sql/?{urlencode({'q': sql})}")
+
+
+def problem(name: str, title: str, said: str) -> str:
+    """A panel that says what is wrong."""
+    return f'<section class="card problem" id="{name}"><h2>{text(title)}</h2><p>{text(said)}</p></section>'
+
+
+def plain(said: str) -> str:
+    """A page that says one sentence, for whoever isn't let in."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>curriculum</title>'
+        '<meta name="color-scheme" content="light dark">'
+        f"<style>body{{font:15px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:34em;"
+        f"padding:0 1em}}</style><p>{text(said)}</p></html>"
+    )
+
+
+def text(said: str) -> str:
+    """Text that people wrote, between tags or in a quoted attribute."""
+    return escape(said).replace("\0", "\N{REPLACEMENT CHARACTER}").replace("\r", "&#13;")

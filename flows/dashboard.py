@@ -1,0 +1,183 @@
+"""`curriculum dashboard`: the pages that one plays with, on 127.0.0.1, behind a token.
+
+`serve` starts it too, as `python -m flows.dashboard WORKSPACE --port N`; then the address is written to a
+file of the workspace, and whoever is started after a death goes on with the same token.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+from urllib.parse import parse_qs, urlsplit
+
+from flows import settings
+from schemas.errors import CurriculumError
+
+CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
+"""What marimo is told; what a person set for notebooks of their own has no say here."""
+LINGER_S = 2
+"""How long open pages may take to be closed at the end."""
+
+Tell = Callable[[str], None]
+
+
+class DashboardError(CurriculumError):
+    """The pages can't be shown."""
+
+
+def is_installed() -> bool:
+    """Whether marimo is there, which the pages are made with."""
+    return importlib.util.find_spec("marimo") is not None
+
+
+def dashboard(workspace: Path, port: int | None, tell: Tell, *, open_it: bool) -> NoReturn:
+    """Show the pages of a workspace until SIGINT or SIGTERM; without a port on the usual one, or any.
+
+    Raises:
+        DashboardError: without marimo, and where the port is taken.
+    """
+    _require_marimo()
+    with _until_stopped(), _listening(port) as ear:
+        address = _address(ear, secrets.token_urlsafe(24))
+        tell(f"workspace    {workspace}")
+        tell(f"dashboards   {address}")
+        tell("Ctrl-C ends it.")
+        if open_it:
+            _open(address)
+        _show(workspace, ear, address)
+    _leave()
+
+
+def _require_marimo() -> None:
+    if not is_installed():
+        raise DashboardError(
+            "dashboard",
+            cause="marimo isn't installed",
+            cure="pip install 'curriculum[dashboards]'",
+        )
+
+
+@contextlib.contextmanager
+def _listening(port: int | None) -> Iterator[socket.socket]:
+    """A socket on a port of 127.0.0.1; where none is asked for, on the usual one or any that is free."""
+    with socket.socket() as ear:
+        ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            ear.bind((settings.HOST, settings.DASHBOARD_PORT if port is None else port))
+        except OSError as taken:
+            if port is not None:
+                raise DashboardError(
+                    "--port",
+                    port,
+                    cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
+                    cure="Choose another with --port",
+                ) from None
+            ear.bind((settings.HOST, 0))
+        yield ear
+
+
+def _address(ear: socket.socket, token: str) -> str:
+    return f"http://{settings.HOST}:{ear.getsockname()[1]}/?token={token}"
+
+
+def _open(address: str) -> None:
+    """Open a browser that has a window; one that draws in the terminal would hide what we print."""
+    with contextlib.suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if not isinstance(browser, webbrowser.GenericBrowser) or isinstance(
+            browser, webbrowser.BackgroundBrowser
+        ):
+            browser.open(address)
+
+
+def _show(workspace: Path, ear: socket.socket, address: str) -> None:
+    """Serve until we are told to end; marimo keeps its files in a folder that goes with us."""
+    with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
+        (Path(folder) / ".marimo.toml").write_text(CONFIG)
+        settings.apply(settings.shown(workspace, Path(folder)))
+        with contextlib.chdir(folder):
+            import uvicorn
+
+            from dashboards.server import application
+
+            port = ear.getsockname()[1]
+            names = {f"{settings.HOST}:{port}", f"localhost:{port}"}
+            config = uvicorn.Config(
+                application(workspace, _token(address), names),
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=LINGER_S,
+            )
+            uvicorn.Server(config).run(sockets=[ear])
+
+
+def _leave() -> NoReturn:
+    """End at once: threads of open pages may be deep in a question, and an orderly end would crash there."""
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _token(address: str) -> str:
+    return parse_qs(urlsplit(address).query)["token"][0]
+
+
+def main() -> None:
+    """Serve until SIGINT or SIGTERM; meanwhile the workspace says where, to its owner only."""
+    arguments = argparse.ArgumentParser(prog="flows.dashboard")
+    arguments.add_argument("workspace", type=Path)
+    arguments.add_argument("--port", type=int, required=True)
+    given = arguments.parse_args()
+    place = settings.dashboard_file(given.workspace)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    before = place.read_text() if place.is_file() else ""
+    token = _token(before) if before else secrets.token_urlsafe(24)
+    with _until_stopped(), _any_if_taken(given.port) as ear:
+        address = _address(ear, token)
+        place.unlink(missing_ok=True)
+        place.touch(mode=0o600)
+        place.write_text(address)
+        sys.stdout.write("the pages are there\n")
+        sys.stdout.flush()
+        _show(given.workspace, ear, address)
+    _leave()
+
+
+@contextlib.contextmanager
+def _until_stopped() -> Iterator[None]:
+    """SIGINT or SIGTERM end the block, and nothing but the block."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _any_if_taken(port: int) -> Iterator[socket.socket]:
+    """On that port, where links of earlier starts point; on another where it is taken."""
+    with contextlib.ExitStack() as stack:
+        try:
+            ear = stack.enter_context(_listening(port))
+        except DashboardError:
+            ear = stack.enter_context(_listening(0))
+        yield ear
+
+
+if __name__ == "__main__":
+    main()
