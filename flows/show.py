@@ -68,12 +68,13 @@ def table(lines: Iterable[Line]) -> Table:
         first, *rest = (
             f"{value:,}" if isinstance(value, int) else value for value in line.values()
         )
-        drawn.add_row(Text(first, "bold"), *rest)
+        # As text: a path may look like markup.
+        drawn.add_row(Text(first, "bold"), *map(Text, rest))
     return drawn
 
 
 def _numeric(value: str | int) -> bool:
-    return isinstance(value, int) or value[:1].isdigit()
+    return isinstance(value, int) or value.lstrip("+−")[:1].isdigit()
 
 
 @contextlib.contextmanager

@@ -9,6 +9,11 @@ from flows import settings
 from flows.commands.app import LOOK, app
 from flows.options import Home, Json
 
+EATEN = (
+    "A mixture, rows or a folder of some: by path or key; or a specialist or specialist/phase, whose "
+    "current mixtures are meant."
+)
+
 
 @app.command(rich_help_panel=LOOK)
 def status(
@@ -59,3 +64,17 @@ def check(
     from flows import report
 
     report.check(paths)
+
+
+@app.command(rich_help_panel=LOOK)
+def diff(
+    before: Annotated[str, typer.Argument(help=EATEN, show_default=False)],
+    after: Annotated[str, typer.Argument(help="The same.", show_default=False)],
+    full: Annotated[bool, typer.Option("--full", help="Every line and document.")] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """What changes from one mixture or set of rows to another: tokens, shares, licences, documents."""
+    from flows import diff as difference
+
+    difference.diff(settings.home(home), before, after, full=full, as_json=as_json)

@@ -1,0 +1,235 @@
+"""What rows or mixtures hold, document by document: valid tokens with where each came from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curriculum.mix import PLAN_NAME
+from curriculum.mix import STAGE as MIXTURES
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from flows.look.find import inputs
+from flows.look.origins import UNKNOWN, origins
+from flows.meant import current, named, way_of
+from schemas.errors import StoreError
+from schemas.manifest import MANIFEST_NAME
+
+ROWS, RUNS = "rows", "runs"
+KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
+"""What tokens are counted by."""
+DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
+NO_LICENCE = "none"
+_COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
+_NO_TOKENS = pa.schema(
+    [("document_id", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())]
+).empty_table()
+_NOTHING = pa.schema(
+    [(name, pa.int64() if name == "tokens" else pa.string()) for name in DOCUMENT_COLUMNS]
+).empty_table()
+_SUM: Any = [("tokens", "sum")]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Eaten:
+    """Some rows artefacts or mixtures, taken as one."""
+
+    title: str
+    artefacts: tuple[Artefact, ...]
+    rows: int
+    """Packed rows, each as often as it comes."""
+    positions: int
+    documents: pa.Table
+    """A line a document and way in which it is served, of DOCUMENT_COLUMNS."""
+
+    @property
+    def tokens(self) -> int:
+        """Valid tokens."""
+        return sum(_values(self.documents, "tokens"))
+
+    def by(self, kind: str) -> dict[str, int]:
+        """Valid tokens by one of KINDS, or by document_id or lineage."""
+        grouped = self.documents.group_by(kind).aggregate(_SUM)
+        return dict(zip(_values(grouped, kind), _values(grouped, "tokens_sum"), strict=True))
+
+
+def eaten(home: Path, what: str) -> Eaten:
+    """What a path, a key or a name means: rows, a mixture, the mixture of a run or of each phase.
+
+    Raises:
+        StoreError: for what is none of them, and where rows that a mixture draws on are gone.
+    """
+    path = Path(what)
+    root = Store.containing(path / MANIFEST_NAME).root if path.exists() else home
+    store = Store(root, dry=True)
+    found = _meant(store, what)
+    by_key = {each.key: each for each in store.artefacts()}
+    parts = [part for each in found for part in _parts(store, each, by_key)]
+    documents = pa.concat_tables([_NOTHING, *(part.documents for part in parts)])
+    return Eaten(
+        title=what.rstrip("/"),
+        artefacts=tuple(found),
+        rows=sum(part.rows for part in parts),
+        positions=sum(part.positions for part in parts),
+        documents=documents,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """What is taken of one rows artefact."""
+
+    rows: int
+    positions: int
+    documents: pa.Table
+
+
+def _meant(store: Store, what: str) -> list[Artefact]:
+    path = Path(what) if Path(what).exists() else store.root / what
+    found = _at(store, path) if path.is_dir() else _named(store, what)
+    known = [each for each in found if each.manifest.stage in (ROWS, MIXTURES)]
+    if not known:
+        stage = found[0].manifest.stage if found else None
+        raise StoreError(
+            what,
+            f"stage {stage}" if stage else None,
+            cause="it is neither rows nor a mixture, nor the name of a specialist or run that has one",
+            cure="`curriculum status` lists the specialists; rows/… and mixtures/… are folders",
+        )
+    return known
+
+
+def _at(store: Store, folder: Path) -> list[Artefact]:
+    """The artefacts at or below a folder; those of runs are the mixtures that they were trained on."""
+    files = sorted(folder.absolute().rglob(MANIFEST_NAME))
+    below = [store.load(file.parent) for file in files if "checkpoints" not in file.parts]
+    if not below or below[0].manifest.stage != RUNS:
+        return below
+    return [each for run in below for each in inputs(store, run, MIXTURES) if _is_of(run, each)]
+
+
+def _is_of(run: Artefact, mixture: Artefact) -> bool:
+    return any(record.key == mixture.key for record in run.manifest.inputs)
+
+
+def _named(store: Store, what: str) -> list[Artefact]:
+    """By the first digits of a key, else the current mixtures of a specialist, all or of one phase."""
+    by_key = [each for each in store.artefacts() if each.key.startswith(what.lower())]
+    if len(by_key) > 1:
+        listed = ", ".join(each.path.relative_to(store.root).as_posix() for each in by_key[:3])
+        raise StoreError(what, listed, cause="several keys begin so", cure="Give more digits")
+    if by_key:
+        return _at(store, by_key[0].path)
+    mixtures = current(store, MIXTURES)
+    whose = named(store.root, what, {way_of(each) for each in mixtures})
+    return [each for each in mixtures if whose is not None and whose.has(each)]
+
+
+def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
+    """What is taken of each rows artefact: all of rows, of a mixture what its plan names."""
+    if artefact.manifest.stage == ROWS:
+        yield _part(store, artefact, None, phase="")
+        return
+    plan = pq.read_table(artefact.path / PLAN_NAME, columns=["rows_key", "shard", "row"])
+    for key in _values(plan, "rows_key", once=True):
+        if key not in by_key:
+            raise StoreError(
+                str(artefact.path),
+                f"rows {key[:KEY_DIGITS]}",
+                cause="the plan draws on rows that are gone",
+                cure="Build the phase again: the same key comes back",
+            )
+        mine = plan.filter(pc.field("rows_key") == key)
+        phase = artefact.manifest.labels["phase"]
+        yield _part(store, by_key[key], _Taken.of(mine), phase=phase)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Taken:
+    """The rows that a plan takes of one artefact, a line a time."""
+
+    shards: Int64s
+    rows: Int64s
+
+    @staticmethod
+    def of(plan: pa.Table) -> "_Taken":
+        """The lines of a plan that are of one artefact."""
+        return _Taken(shards=plan["shard"].to_numpy(), rows=plan["row"].to_numpy())
+
+    def times(self, shard: int, rows: int) -> Int64s:
+        """[rows]: how often each row of a shard is taken."""
+        return np.bincount(self.rows[self.shards == shard], minlength=rows).astype(np.int64)
+
+
+def _part(store: Store, rows: Artefact, taken: _Taken | None, *, phase: str) -> _Part:
+    labels = rows.manifest.labels
+    length, number, pieces = int(labels["row_length"]), 0, []
+    for shard, file in enumerate(rows.files(".parquet")):
+        table = pq.read_table(file, columns=list(_COLUMNS)).combine_chunks()
+        ones = np.ones(len(table), np.int64)
+        times = ones if taken is None else taken.times(shard, len(table))
+        number += int(times.sum())
+        pieces.append(_tokens(table, times))
+    counted = (
+        pa.concat_tables([_NO_TOKENS, *pieces]).group_by(["document_id", "domain"]).aggregate(_SUM)
+    )
+    counted = counted.rename_columns(["document_id", "domain", "tokens"])
+    documents = _with_origins(store, rows, counted.filter(pc.field("tokens") > 0))
+    family = f"{labels['family']} of {labels['base']}" if "base" in labels else labels["family"]
+    serving = f"{family} {labels['objective']} {length}"
+    for name, value in (("family", family), ("serving", serving), ("phase", phase)):
+        documents = documents.append_column(name, pa.array([value] * len(documents), pa.string()))
+    return _Part(
+        rows=number, positions=number * length, documents=documents.select(list(DOCUMENT_COLUMNS))
+    )
+
+
+def _tokens(table: pa.Table, times: Int64s) -> pa.Table:
+    """A line a document in a row: its valid tokens, as often as the row comes.
+
+    Two rows of 8, the second taken twice: documents of 3 and 5 tokens, and one of 6 before padding, are
+    lines of 3, 5 and 12.
+    """
+    ids: Any = table["document_ids"].combine_chunks()
+    starts: Any = table["doc_starts"].combine_chunks()
+    parents = pc.list_parent_indices(ids).to_numpy().astype(np.int64)
+    counts = pc.list_value_length(ids).to_numpy().astype(np.int64)
+    within = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
+    flat = starts.flatten().to_numpy().astype(np.int64)
+    listed = pc.list_value_length(starts).to_numpy().astype(np.int64)
+    first = np.repeat(np.cumsum(listed) - listed, counts) + within
+    valid = table["valid_token_count"].to_numpy().astype(np.int64)[parents]
+    is_last = within == counts[parents] - 1
+    following = flat[np.minimum(first + 1, max(len(flat) - 1, 0))]
+    lengths = np.where(is_last, valid, following) - flat[first]
+    columns: dict[str, Any] = {
+        "document_id": pc.cast(ids.flatten(), pa.string()),
+        "domain": pc.cast(table["domain"], pa.string()).take(parents),
+        "tokens": pa.array(lengths * times[parents]),
+    }
+    return pa.table(columns)
+
+
+def _with_origins(store: Store, rows: Artefact, counted: pa.Table) -> pa.Table:
+    """The same with where each document came from; of one whose documents are gone nothing is known."""
+    known = origins(inputs(store, rows, "documents")).drop_columns(["family"])
+    joined = counted.join(known, keys="document_id", join_type="left outer")
+    is_known: Any = pc.is_valid(joined["repository"])
+    columns: dict[str, Any] = {name: joined[name] for name in joined.column_names}
+    for name in ("repository", "commit", "path", "lineage"):
+        columns[name] = pc.fill_null(columns[name], UNKNOWN)
+    licence = pc.fill_null(columns["licence"], NO_LICENCE)
+    columns["licence"] = pc.if_else(is_known, licence, UNKNOWN)
+    return pa.table(columns)
+
+
+def _values(table: pa.Table, name: str, *, once: bool = False) -> list[Any]:
+    column: Any = table[name]
+    return list((pc.unique(column) if once else column).to_pylist())
