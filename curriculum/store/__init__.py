@@ -13,7 +13,7 @@ from curriculum.store.explain import Difference, Explanation, explain, explain_a
 from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.room import no_room
-from curriculum.store.store import Artefact, Draft, Step, Store
+from curriculum.store.store import Artefact, Draft, Step, Store, published
 
 __all__ = [
     "Artefact",
@@ -31,4 +31,5 @@ __all__ = [
     "garbage",
     "merge",
     "no_room",
+    "published",
 ]

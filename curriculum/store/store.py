@@ -176,26 +176,13 @@ class Store:
         return self._seen[path]
 
     def _load(self, path: Path) -> Artefact:
-        file = path / MANIFEST_NAME
-        if not file.is_file():
-            raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
-        manifest = read_manifest(file.read_text(), file=str(file))
-        inputs = tuple(Input(**each.model_dump()) for each in manifest.inputs)
-        key = key_of(
-            stage=manifest.stage,
-            revision=manifest.revision,
-            config=manifest.config,
-            inputs=inputs,
-            tools=manifest.tools,
-        )
-        if key != manifest.key or _content_of(manifest.files) != manifest.content:
-            raise _damaged(file, "the manifest was changed after it was published")
-        for record in manifest.files:
+        artefact = published(path)
+        for record in artefact.manifest.files:
             part = path / record.name
             if not part.is_file() or part.stat().st_size != record.num_bytes:
                 found = part.stat().st_size if part.is_file() else "no"
                 raise _damaged(part, f"{found} bytes where {record.num_bytes} were published")
-        return Artefact(path=path, manifest=manifest)
+        return artefact
 
     def verify(self, artefact: Artefact) -> None:
         """Read every file again and compare its digest with the manifest's.
@@ -341,6 +328,29 @@ class Store:
         fresh = recipe.key in made
         self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
+
+
+def published(path: Path) -> Artefact:
+    """The artefact at a path, its manifest held against itself; its files aren't looked at.
+
+    Raises:
+        StoreError: for a missing or changed manifest.
+        SchemaError: for a manifest that can't be read.
+    """
+    file = path / MANIFEST_NAME
+    if not file.is_file():
+        raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
+    manifest = read_manifest(file.read_text(), file=str(file))
+    key = key_of(
+        stage=manifest.stage,
+        revision=manifest.revision,
+        config=manifest.config,
+        inputs=tuple(Input(**each.model_dump()) for each in manifest.inputs),
+        tools=manifest.tools,
+    )
+    if key != manifest.key or _content_of(manifest.files) != manifest.content:
+        raise _damaged(file, "the manifest was changed after it was published")
+    return Artefact(path=path, manifest=manifest)
 
 
 def _manifest(draft: Draft, *, content: str = "") -> Manifest:

@@ -9,12 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import VIEWS, CatalogError, open_catalog, query
+from curriculum.catalog import CatalogError, open_catalog, query, relations
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
 from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
+
+VIEWS = (
+    *("artefacts", "documents", "figures", "files", "inputs", "left_out", "metrics"),
+    *("mixture_rows", "mixtures", "phases", "pieces", "problems", "rejected", "rows"),
+    *("runs", "selection", "strata"),
+)
 
 
 def _document(name: str) -> dict[str, object]:
@@ -175,7 +181,7 @@ def _figure(kind: str, phase: str, family: str, val_bpb: float) -> Figure:
 def test_an_empty_workspace_has_every_view_with_its_columns(tmp_path: Path, view: str) -> None:
     answer = query(tmp_path, f"FROM {view}")
     assert answer.rows == []
-    assert len(answer.columns) >= 7
+    assert len(answer.columns) >= 2
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -185,13 +191,10 @@ def test_an_empty_view_has_the_columns_of_a_full_one(
     assert query(workspace, f"FROM {view}").columns == query(tmp_path, f"FROM {view}").columns
 
 
-def test_every_view_says_what_it_means(tmp_path: Path) -> None:
-    meanings = query(
-        tmp_path,
-        "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal "
-        "UNION SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'",
-    )
-    assert {name for name, comment in meanings.rows if comment} == set(VIEWS)
+def test_every_view_says_what_it_means_and_there_are_these_at_least(tmp_path: Path) -> None:
+    found = relations(open_catalog(tmp_path))
+    assert {each.name for each in found} >= set(VIEWS)
+    assert [each.name for each in found if not each.meaning] == []
 
 
 def test_views_read_what_was_published(workspace: Path) -> None:

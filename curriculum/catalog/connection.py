@@ -1,0 +1,120 @@
+"""A DuckDB with the views of a workspace: in this process, or as a script for any other client."""
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.catalog.snapshot import FOLDER, Snapshot, take
+from curriculum.catalog.views import script
+from curriculum.store.store import WORKSPACE_NAME
+
+SCRIPT_NAME = "catalog.sql"
+_HEAD = """\
+-- The views of this workspace, for any DuckDB client (1.5 or newer), from within its folder:
+--     duckdb -init catalog.sql
+-- Written anew whenever something is published; what it reads lies beside it, by relative paths.
+
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relation:
+    """A view, table or macro of the catalog, and what it means."""
+
+    name: str
+    meaning: str
+    columns: tuple[str, ...]
+    """Of a macro its parameters."""
+
+
+def connect(home: Path) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the views of a workspace; catalog.sql is written where it isn't current."""
+    snapshot = take(home)
+    _publish(snapshot)
+    connection = duckdb.connect()
+    for name, table in snapshot.tables.items():
+        connection.register(_incoming(name), table)
+    memory = {name: f'"{_incoming(name)}"' for name in snapshot.tables}
+    connection.execute(script(snapshot, root=f"{snapshot.home}/", memory=memory))
+    for name in snapshot.tables:
+        connection.unregister(_incoming(name))
+    return connection
+
+
+def publish(home: Path) -> Path | None:
+    """Write catalog.sql and what it reads; its path, or None where the workspace can't be written."""
+    return _publish(take(home))
+
+
+def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
+    """The views and tables of a catalog in name order, with the columns that they have."""
+    found = connection.execute("""
+        WITH named AS (
+            SELECT view_name AS name, comment FROM duckdb_views()
+            WHERE schema_name = 'main' AND NOT internal
+            UNION ALL SELECT table_name, comment FROM duckdb_tables() WHERE schema_name = 'main'
+        )
+        SELECT n.name, n.comment, list(c.column_name ORDER BY c.column_index)
+        FROM named n JOIN duckdb_columns() c ON c.table_name = n.name AND c.schema_name = 'main'
+        GROUP BY ALL ORDER BY n.name
+    """).fetchall()
+    return [
+        Relation(name=name, meaning=meaning or "", columns=tuple(columns))
+        for name, meaning, columns in found
+    ]
+
+
+def macros(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
+    """The macros of a catalog in name order, with their parameters."""
+    found = connection.execute("""
+        SELECT function_name, any_value(comment), any_value(parameters) FROM duckdb_functions()
+        WHERE schema_name = 'main' AND NOT internal AND function_type IN ('macro', 'table_macro')
+        GROUP BY ALL ORDER BY ALL
+    """).fetchall()
+    return [
+        Relation(name=name, meaning=meaning or "", columns=tuple(parameters))
+        for name, meaning, parameters in found
+    ]
+
+
+def _incoming(name: str) -> str:
+    return f"incoming {name}"
+
+
+def _publish(snapshot: Snapshot) -> Path | None:
+    """Let catalog.sql be what the snapshot says; nothing where the workspace can't be written."""
+    home = snapshot.home
+    if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
+        return None
+    file = home / SCRIPT_NAME
+    try:
+        passing = {name: table for name, table in snapshot.tables.items() if len(table)}
+        memory = {
+            name: f"read_parquet('{_beside(home, table)}')" for name, table in passing.items()
+        }
+        text = _HEAD + script(snapshot, root="", memory=memory)
+        if not file.is_file() or file.read_text() != text:
+            draft = file.with_name(f".{SCRIPT_NAME}.{uuid.uuid4().hex}")
+            draft.write_text(text)
+            draft.replace(file)
+    except OSError:
+        return None  # Read-only, or full: who asks in this process has the answer all the same.
+    return file
+
+
+def _beside(home: Path, table: pa.Table) -> str:
+    """Keep a table by its content; its path relative to the workspace."""
+    digest = hashlib.sha256()
+    for batch in table.to_batches():
+        digest.update(batch.serialize())
+    path = f"{FOLDER}/{digest.hexdigest()[:12]}.parquet"
+    if not (home / path).is_file():
+        draft = home / FOLDER / f".{uuid.uuid4().hex}"
+        pq.write_table(table, draft)
+        draft.replace(home / path)
+    return path

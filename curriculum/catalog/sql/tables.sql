@@ -1,0 +1,52 @@
+-- What manifests, jobs and reports say. `path` is where an artefact lies, relative to the workspace.
+
+CREATE SCHEMA internal;
+
+CREATE TABLE artefacts AS
+SELECT a.* EXCLUDE (path), a.path, l.path IS NOT NULL AS current
+FROM $artefacts a LEFT JOIN $live l USING (path)
+ORDER BY a.path;
+COMMENT ON TABLE artefacts IS
+    'everything that was published; current: whether it is in use, or an input of what is';
+
+CREATE TABLE inputs AS
+SELECT i.* EXCLUDE (path) FROM $inputs i;
+COMMENT ON TABLE inputs IS
+    'what each artefact was made of: the name of each input, its key and the content it had';
+
+CREATE TABLE files AS
+SELECT f.* EXCLUDE (path), a.current FROM $files f JOIN artefacts a USING (path);
+COMMENT ON TABLE files IS
+    'every file of every artefact, with its digest and size; file is relative to the workspace';
+
+CREATE TABLE internal.runs AS
+SELECT * FROM $runs UNION ALL BY NAME SELECT * FROM $open_runs;
+
+CREATE TABLE internal.open_metrics AS
+SELECT * FROM $open_metrics;
+
+CREATE TABLE figures AS
+SELECT f.* EXCLUDE (path), a.current FROM $figures f JOIN artefacts a USING (path);
+COMMENT ON TABLE figures IS
+    'every val_bpb that a run measured, before, during and after, by phase, family, domain and step';
+
+CREATE TABLE internal.mixtures AS
+SELECT * EXCLUDE (path) FROM $mixtures;
+
+CREATE TABLE internal.strata AS
+SELECT * EXCLUDE (path) FROM $strata;
+
+CREATE TABLE internal.taken AS
+SELECT * EXCLUDE (path) FROM $taken;
+
+CREATE TABLE internal.sources AS
+SELECT * EXCLUDE (path) FROM $sources;
+
+-- Which artefact each data file belongs to.
+CREATE TABLE internal.data AS
+SELECT file, key FROM $data;
+
+CREATE TABLE problems AS
+SELECT * FROM $problems ORDER BY path;
+COMMENT ON TABLE problems IS
+    'artefacts and files that can''t be read, and why; every view answers without them';

@@ -1,0 +1,311 @@
+"""What manifests, reports and jobs say, as tables: everything that a question can ask without opening data.
+
+Each table is known by its name in `TABLES`; a line of any of them names its artefact by `path`, relative
+to the workspace, so that what didn't change is kept and what did is replaced.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from curriculum.store import Artefact
+from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
+from schemas.manifest import InputRecord
+from schemas.mixture import Continued, MixtureReport
+
+JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
+
+Line = dict[str, Any]
+"""A line of a table, by column."""
+Lines = dict[str, list[Line]]
+"""Lines by table."""
+
+_TYPES: dict[str, pa.DataType] = {
+    "": pa.string(),
+    "bool": pa.bool_(),
+    "double": pa.float64(),
+    "int64": pa.int64(),
+    "texts": pa.list_(pa.string()),
+}
+
+
+def _schema(columns: str) -> pa.Schema:
+    """Columns by name, text unless a type follows: `phase step:int64`."""
+    pairs = (column.partition(":") for column in columns.split())
+    return pa.schema([pa.field(name, _TYPES[kind]) for name, _, kind in pairs])
+
+
+_RUN = """
+    path key specialist branch phase attempt:int64 state stopped reason created
+    phase_bpb_before:double phase_bpb_after:double anchor_bpb_before:double anchor_bpb_after:double
+    steps:int64 planned_steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
+    scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
+    cost:double masked_mfu:double mean_context:double attention_density:double masking_cost:double
+    model device backend tokens_per_step:int64 plan_key parent_run_key checkpoint
+"""
+TABLES: dict[str, pa.Schema] = {
+    "artefacts": _schema("""
+        path key stage family base repository corpus objective variant:int64 row_length:int64 split
+        specialist branch phase created num_bytes:int64 content schema_version revision:int64
+        config report
+    """),
+    "inputs": _schema("path key stage name input_key input_content"),
+    "files": _schema("path key file name num_bytes:int64 sha256 in_content:bool"),
+    "runs": _schema(_RUN),
+    "figures": _schema("""
+        path key specialist branch run_phase attempt:int64 moment kind phase family domain step:int64
+        val_bpb:double low:double high:double scored_tokens:int64 scored_bytes:int64
+    """),
+    "mixtures": _schema("""
+        path key slot_length:int64 slots:int64 rows:int64 tokens:int64 budget:int64
+        tokens_per_step:int64 steps:int64 continued_run continued_step:int64 continued_tokens:int64
+        left_out_rows:int64 left_out_tokens:int64
+        lineages:int64 source_repetition:double source_limit:double sources_above:int64 warnings:texts
+    """),
+    "strata": _schema("""
+        path key stratum:int64 serving:int64 family objective domain row_length:int64 rows_key
+        rows:int64 rows_tokens:int64 share:double served:double slots:int64 drawn:int64
+        drawn_before:int64 tokens:int64 repetition:double
+    """),
+    "taken": _schema("""
+        path key stratum:int64 rows_key domain rows:int64 drawn:int64 drawn_before:int64 passed:int64
+        rows_tokens:int64
+    """),
+    "sources": _schema("path key lineage repetition:double"),
+}
+"""Of what was published; one Parquet file each in the cache."""
+OPEN_TABLES: dict[str, pa.Schema] = {
+    "open_runs": _schema(_RUN),
+    "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
+}
+"""Of runs that aren't closed: read anew each time."""
+
+
+def lines_of(artefact: Artefact, path: str) -> Lines:
+    """The lines that one artefact gives, `path` being where it lies in the workspace.
+
+    A run or a mixture whose report can't be read is listed all the same, with its inputs and files; a
+    line of `problems` says why no more is known of it.
+    """
+    lines: Lines = {
+        "artefacts": [_artefact(artefact)],
+        "inputs": [_input(artefact.manifest.stage, each) for each in artefact.manifest.inputs],
+        "files": [
+            {"file": f"{path}/{record.name}", **record.model_dump()}
+            for record in artefact.manifest.files
+        ],
+    }
+    try:
+        lines |= _reported_by(artefact)
+    except (OSError, ValidationError) as refused:
+        lines["problems"] = [{"problem": f"no report that can be read: {_words(refused)}"}]
+    for line in itertools.chain(*lines.values()):
+        line |= {"path": path, "key": artefact.key}
+    return lines
+
+
+def _input(stage: str, record: InputRecord) -> Line:
+    return {
+        "stage": stage,
+        "name": record.name,
+        "input_key": record.key,
+        "input_content": record.content,
+    }
+
+
+def _words(refused: OSError | ValidationError) -> str:
+    if isinstance(refused, OSError):
+        return str(refused.strerror)
+    first = refused.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+
+
+def _reported_by(artefact: Artefact) -> Lines:
+    """What a run or a mixture says of itself beside its manifest."""
+    if artefact.manifest.stage == "runs":
+        return _of_run(artefact)
+    if artefact.manifest.stage == "mixtures":
+        return _of_mixture(MixtureReport.model_validate(artefact.manifest.report))
+    return {}
+
+
+def _artefact(artefact: Artefact) -> Line:
+    manifest = artefact.manifest
+    numbers = {
+        name: int(value)
+        for name, value in manifest.labels.items()
+        if name in ("row_length", "variant")
+    }
+    return {
+        **manifest.labels,
+        **numbers,
+        "stage": manifest.stage,
+        "created": manifest.created,
+        "num_bytes": sum(record.num_bytes for record in manifest.files),
+        "content": artefact.content,
+        "schema_version": manifest.schema_version,
+        "revision": manifest.revision,
+        "config": json.dumps(manifest.config),
+        "report": json.dumps(manifest.report),
+    }
+
+
+def _of_run(artefact: Artefact) -> Lines:
+    report = Report.model_validate_json((artefact.path / REPORT_NAME).read_text())
+    branch = artefact.manifest.labels.get("branch")
+    line = _reported(report)
+    line |= {"branch": branch, "state": "finished", "created": artefact.manifest.created}
+    planned = [each.key for each in artefact.manifest.inputs if each.name == "plan"]
+    line |= {"plan_key": planned[0] if planned else None}
+    job = _job(artefact.path)
+    return {
+        "runs": [line | (_asked(job) if job else {})],
+        "figures": list(_figures(report, branch)),
+    }
+
+
+def _reported(report: Report) -> Line:
+    """What a run's report says of it."""
+    return {
+        "specialist": report.specialist,
+        "phase": report.phase,
+        "attempt": report.attempt,
+        "stopped": report.stopped,
+        "reason": report.reason,
+        "phase_bpb_before": _mean(report.before, "phase"),
+        "phase_bpb_after": _mean(report.after, "phase"),
+        "anchor_bpb_before": _mean(report.before, "anchor"),
+        "anchor_bpb_after": _mean(report.after, "anchor"),
+        "steps": report.steps,
+        "positions": report.tokens.positions,
+        "valid_tokens": report.tokens.valid,
+        "scored_tokens": report.tokens.scored,
+        "scored_bytes": report.tokens.bytes,
+        "seconds": report.seconds,
+        "tokens_per_second": report.tokens_per_second,
+        "gpu_seconds": report.gpu_seconds,
+        "cost": report.cost,
+        "masked_mfu": report.masked_mfu,
+        "mean_context": report.mean_context,
+        "attention_density": report.attention_density,
+        "masking_cost": report.masking_cost.ratio if report.masking_cost else None,
+        "device": report.device,
+        "backend": report.backend,
+        "checkpoint": report.checkpoint,
+    }
+
+
+def _asked(job: Job) -> Line:
+    """What a run's job asked for."""
+    return {
+        "branch": job.branch,
+        "planned_steps": job.steps,
+        "tokens_per_step": job.tokens_per_step,
+        "gpu_price": job.gpu_price,
+        "model": job.model.name,
+        "plan_key": job.plan_key,
+        "parent_run_key": job.start_from.run_key if job.start_from else None,
+    }
+
+
+def _job(run: Path) -> Job | None:
+    """A run's job; None where it was made by a version that wrote others."""
+    try:
+        return Job.model_validate_json((run / JOB_NAME).read_text())
+    except (OSError, ValidationError):
+        return None
+
+
+def _mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> float | None:
+    """The weighted mean of the anchor, or of the phase that came last."""
+    means = [each.val_bpb for each in figures if (each.kind, each.family) == (kind, "*")]
+    return means[-1] if means else None
+
+
+def _figures(report: Report, branch: str | None) -> Iterator[Line]:
+    moments = (("before", report.before), ("after", report.after), ("during", report.history))
+    for moment, figures in moments:
+        for figure in figures:
+            yield {
+                "specialist": report.specialist,
+                "branch": branch,
+                "run_phase": report.phase,
+                "attempt": report.attempt,
+                "moment": moment,
+                **figure.model_dump(),
+            }
+
+
+def _of_mixture(report: MixtureReport) -> Lines:
+    names = ("slot_length", "slots", "rows", "tokens", "budget", "tokens_per_step", "steps")
+    sources, left_out = report.sources, report.left_out
+    mixture = {
+        **{name: getattr(report, name) for name in names},
+        **_continued(report.continued),
+        "left_out_rows": left_out.rows if left_out else 0,
+        "left_out_tokens": left_out.tokens if left_out else 0,
+        "lineages": sources.lineages if sources else None,
+        "source_repetition": sources.mean if sources else None,
+        "source_limit": sources.limit if sources else None,
+        "sources_above": sources.above if sources else None,
+        "warnings": list(report.warnings),
+    }
+    return {
+        "mixtures": [mixture],
+        "strata": [
+            {**each.model_dump(exclude={"variants"}), "repetition": each.repetition}
+            for each in report.strata
+        ],
+        "taken": [
+            {"stratum": each.stratum, "domain": each.domain, **variant.model_dump()}
+            for each in report.strata
+            for variant in each.by_variant
+        ],
+        "sources": [
+            {"lineage": lineage, "repetition": repetition}
+            for lineage, repetition in (sources.most if sources else ())
+        ],
+    }
+
+
+def _continued(continued: Continued | None) -> Line:
+    if continued is None:
+        return {}
+    return {
+        "continued_run": continued.run,
+        "continued_step": continued.step,
+        "continued_tokens": continued.tokens,
+    }
+
+
+def open_run(directory: Path, path: str, *, state: str) -> Line | None:
+    """The line of a run that isn't closed, as far as its heartbeat says; None where there is no job."""
+    job = _job(directory)
+    if job is None:
+        return None
+    line: Line = {
+        "path": path,
+        "key": job.run_key,
+        "specialist": job.specialist,
+        "phase": job.phase,
+        "attempt": job.attempt,
+        "state": state,
+        "device": job.device,
+        "backend": job.backend,
+        **_asked(job),
+    }
+    try:
+        beat = Heartbeat.model_validate_json((directory / HEARTBEAT_NAME).read_text())
+    except (OSError, ValidationError):
+        return line
+    return line | {
+        "steps": beat.step,
+        "valid_tokens": beat.valid_tokens,
+        "tokens_per_second": beat.tokens_per_second,
+        "phase_bpb_after": beat.val_bpb,
+    }
