@@ -27,12 +27,10 @@ KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
 NO_LICENCE = "none"
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
-_NO_TOKENS = pa.schema(
-    [("document_id", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())]
-).empty_table()
-_NOTHING = pa.schema(
-    [(name, pa.int64() if name == "tokens" else pa.string()) for name in DOCUMENT_COLUMNS]
-).empty_table()
+_TYPES: dict[str, pa.DataType] = {"tokens": pa.int64()}
+_FIELDS = [pa.field(name, _TYPES.get(name, pa.string())) for name in DOCUMENT_COLUMNS]
+_NOTHING = pa.schema(_FIELDS).empty_table()
+_NO_TOKENS = _NOTHING.select(["document_id", "domain", "tokens"])
 _SUM: Any = [("tokens", "sum")]
 Int64s = npt.NDArray[np.int64]
 

@@ -78,3 +78,22 @@ def diff(
     from flows import diff as difference
 
     difference.diff(settings.home(home), before, after, full=full, as_json=as_json)
+
+
+@app.command(rich_help_panel=LOOK)
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Runs by name (specialist/phase), path or key; or specialists, phase by phase.",
+            metavar="RUN RUN…",
+        ),
+    ],
+    full: Annotated[bool, typer.Option("--full", help="Every setting, figure and share.")] = False,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """Runs side by side: settings that differ, val_bpb with intervals, tokens, time, cost, shares."""
+    from flows import compare as comparison
+
+    comparison.compare(settings.home(home), runs, full=full, as_json=as_json)

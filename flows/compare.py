@@ -1,0 +1,296 @@
+"""`curriculum compare`: runs side by side, or specialists phase by phase."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from curriculum.store.recipe import KEY_DIGITS
+from flows.contrast import (
+    OTHER_ROWS,
+    Measured,
+    Setting,
+    Shared,
+    Side,
+    measured,
+    settings,
+    shared,
+    sides,
+)
+from flows.lines import Line, change, count, percent
+from flows.look.safe import safe
+from flows.show import ACCENT, MUTED, out, plain_table, table
+from flows.speed import money
+from schemas.errors import JobError
+from schemas.job import Figure
+
+MOST_LINES = 16
+"""Of each table, unless all are asked for."""
+ABSENT = "–"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Runs that are held against each other: those named, or those of one phase."""
+
+    phase: str
+    """Empty where runs were named, whatever their phases."""
+    sides: tuple[Side, ...]
+
+
+def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
+    """Print what sets runs apart.
+
+    Raises:
+        JobError: for fewer than two, and for what is no run.
+    """
+    if len(what) < 2:
+        raise JobError(
+            "compare",
+            *what,
+            cause="there is nothing to compare it with",
+            cure="Name two runs or more, or two specialists",
+        )
+    found = groups(home, what)
+    if as_json:
+        said = {"groups": [_as_json(each) for each in found]}
+        typer.echo(json.dumps(said, ensure_ascii=False, indent=1))
+        return
+    for piece in _shown(found, full=full):
+        out.print(piece, soft_wrap=isinstance(piece, Text))
+
+
+def groups(home: Path, what: Sequence[str]) -> list[Group]:
+    """The runs that are named as one group; where a specialist is named, a group a phase."""
+    found = [sides(home, each) for each in what]
+    if all(len(each) == 1 for each in found):
+        return [Group(phase="", sides=tuple(side for each in found for side in each.values()))]
+    phases = dict.fromkeys(phase for each in found for phase in each)
+    return [
+        Group(phase=phase, sides=tuple(each[phase] for each in found if phase in each))
+        for phase in phases
+    ]
+
+
+def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
+    yield table(_without_empty([_run_line(side) for group in found for side in group.sides]))
+    for group in found:
+        if len(group.sides) < 2:
+            continue
+        titles = _titles(group.sides)
+        if group.phase:
+            yield Text(f"\n{group.phase}", f"bold {ACCENT}")
+        brief = bool(group.phase) and not full
+        yield from _settings(settings(group.sides), titles, full=full)
+        yield from _figures(measured(group.sides), titles, brief=brief, full=full)
+        if not brief:
+            yield from _shares(shared(group.sides), titles, full=full)
+
+
+def _titles(compared: Sequence[Side]) -> list[str]:
+    """What heads their columns; with the first digits of the key where two are called alike."""
+    asked = [safe(each.title) for each in compared]
+    keys = [each.job.run_key[:6] for each in compared]
+    return [
+        f"{title} {key}" if asked.count(title) > 1 else title
+        for title, key in zip(asked, keys, strict=True)
+    ]
+
+
+def _run_line(side: Side) -> Line:
+    job, report = side.job, side.report
+    way = "/".join(filter(None, (job.specialist, job.branch)))
+    if report is None:
+        bits = f"{side.beat.val_bpb:.3f}" if side.beat and side.beat.val_bpb else ""
+        tokens = count(side.beat.valid_tokens) if side.beat else ""
+        speed = f"{side.beat.tokens_per_second:,.0f}" if side.beat else ""
+        cells = (bits, "", tokens, speed, "", "", "", side.state)
+    else:
+        cells = (
+            change(report, "phase"),
+            change(report, "anchor"),
+            count(report.tokens.valid),
+            f"{report.tokens_per_second:,.0f}",
+            f"{report.seconds:,.0f}",
+            f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
+            money(report.cost),
+            f"{report.stopped}, {report.steps:,} steps",
+        )
+    names = ("val_bpb", "anchor", "tokens", "tokens/s", "seconds", "GPU hours", "cost", "stopped")
+    return {
+        "run": safe(way),
+        "phase": safe(job.phase),
+        "key": job.run_key[:KEY_DIGITS],
+        **dict(zip(names, cells, strict=True)),
+    }
+
+
+def _without_empty(lines: Sequence[Line]) -> Iterator[Line]:
+    """Lines without the columns that say nothing in any of them."""
+    for line in lines:
+        yield {name: value for name, value in line.items() if any(each[name] for each in lines)}
+
+
+def _settings(
+    found: Sequence[Setting], titles: Sequence[str], *, full: bool
+) -> Iterator[RenderableType]:
+    yield ""
+    if not found:
+        yield Text("Everything is set alike.", MUTED)
+        return
+    most = None if full else MOST_LINES
+    drawn = plain_table("set otherwise", *titles)
+    for each in found[:most]:
+        cells = (Text(safe(value)) if value else Text(ABSENT, MUTED) for value in each.values)
+        drawn.add_row(Text(safe(each.name)), *cells)
+    yield drawn
+    if len(found) > len(found[:most]):
+        yield Text(f"… {len(found) - MOST_LINES:,} more (--full)", MUTED)
+
+
+def _figures(
+    found: Sequence[Measured], titles: Sequence[str], *, brief: bool, full: bool
+) -> Iterator[RenderableType]:
+    """val_bpb with intervals; of two runs also what it changed by, and whether the intervals touch."""
+    worth = [each for each in found if each.place[2] == "*" or (not brief and each.is_shared)]
+    listed = [*found] if full else worth[:MOST_LINES]
+    if not listed:
+        return
+    last = ("difference", "") if len(titles) == 2 else ("",)
+    where = () if brief else ("family", "domain")
+    drawn = plain_table("val_bpb", *where, *titles, *last)
+    for column in drawn.columns[1 + len(where) : 1 + len(where) + len(titles) + len(last) - 1]:
+        column.justify = "right"
+    for each in listed:
+        _, phase, family, domain = each.place
+        name = phase if family == "*" else f"  {phase}"
+        rest = [] if brief else ["", ""] if family == "*" else [family, domain]
+        best = min((figure.val_bpb for figure in each.figures if figure), default=0.0)
+        cells = (_figure(figure, best, is_mean=family == "*") for figure in each.figures)
+        drawn.add_row(
+            Text(name, "bold" if family == "*" else ""),
+            *map(Text, rest),
+            *cells,
+            *_verdict(each, two=len(titles) == 2),
+        )
+    yield ""
+    yield drawn
+    if len(found) > len(listed) and not brief:
+        yield Text(f"… {len(found) - len(listed):,} more (--full)", MUTED)
+
+
+def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
+    if figure is None:
+        return Text(ABSENT, MUTED)
+    style = "bold" if is_mean and figure.val_bpb == best else ""
+    return Text.assemble(
+        (f"{figure.val_bpb:.3f}", style), (f"  {figure.low:.3f}–{figure.high:.3f}", MUTED)
+    )
+
+
+def _verdict(each: Measured, *, two: bool) -> Iterator[Text]:
+    first, last = each.figures[0], each.figures[-1]
+    if not two:
+        yield Text("" if each.same_rows else OTHER_ROWS, "yellow")
+        return
+    gap = last.val_bpb - first.val_bpb if first and last else None
+    yield Text("" if gap is None else f"{'+' if gap > 0 else '−'}{abs(gap):.3f}")
+    styles = {"lower": ACCENT, "higher": ACCENT, OTHER_ROWS: "yellow"}
+    yield Text(each.verdict, styles.get(each.verdict, MUTED))
+
+
+def _shares(
+    found: Sequence[Shared], titles: Sequence[str], *, full: bool
+) -> Iterator[RenderableType]:
+    if not found:
+        return
+    drawn = plain_table("serving", "domain", *titles)
+    for column in drawn.columns[2:]:
+        column.justify = "right"
+    most = None if full else MOST_LINES
+    ranked = sorted(found, key=lambda each: -max(_realised(each)))
+    for each in ranked[:most]:
+        drawn.add_row(*map(Text, each.place), *_share_cells(each))
+    yield ""
+    yield drawn
+    if len(ranked) > len(ranked[:most]):
+        yield Text(f"… {len(ranked) - MOST_LINES:,} more (--full)", MUTED)
+
+
+def _realised(each: Shared) -> list[float]:
+    pairs = zip(each.strata, each.totals, strict=True)
+    return [stratum.tokens / max(total, 1) if stratum else 0.0 for stratum, total in pairs]
+
+
+def _share_cells(each: Shared) -> Iterator[Text]:
+    for stratum, share in zip(each.strata, _realised(each), strict=True):
+        if stratum is None:
+            yield Text(ABSENT, MUTED)
+        else:
+            yield Text.assemble(percent(share), (f"  of {percent(stratum.share)} planned", MUTED))
+
+
+def _as_json(group: Group) -> dict[str, object]:
+    return {
+        "phase": group.phase or None,
+        "runs": [_run_json(each) for each in group.sides],
+        "settings": [
+            {"name": each.name, "values": list(each.values)} for each in settings(group.sides)
+        ],
+        "figures": [_figure_json(each) for each in measured(group.sides)],
+        "shares": [_share_json(each) for each in shared(group.sides)],
+    }
+
+
+def _run_json(side: Side) -> dict[str, object]:
+    job, report = side.job, side.report
+    left = report.model_dump(mode="json", exclude={"before", "after", "history"}) if report else {}
+    return {
+        **left,
+        "what": side.title,
+        "specialist": job.specialist,
+        "branch": job.branch,
+        "phase": job.phase,
+        "attempt": job.attempt,
+        "key": job.run_key,
+        "path": str(side.begun.path),
+        "is_open": report is None,
+        "heartbeat": side.beat.model_dump(mode="json") if side.beat else None,
+    }
+
+
+def _figure_json(each: Measured) -> dict[str, object]:
+    kind, phase, family, domain = each.place
+    return {
+        "kind": kind,
+        "phase": phase,
+        "family": family,
+        "domain": domain,
+        "same_rows": each.same_rows,
+        "values": [
+            figure.model_dump(mode="json", include={"step", "val_bpb", "low", "high"})
+            if figure
+            else None
+            for figure in each.figures
+        ],
+    }
+
+
+def _share_json(each: Shared) -> dict[str, object]:
+    serving, domain = each.place
+    values = [
+        {
+            "planned": stratum.share,
+            "realised": realised,
+            "tokens": stratum.tokens,
+            "repetition": stratum.repetition,
+        }
+        if stratum
+        else None
+        for stratum, realised in zip(each.strata, _realised(each), strict=True)
+    ]
+    return {"serving": serving, "domain": domain, "values": values}
