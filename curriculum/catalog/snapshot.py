@@ -28,8 +28,8 @@ from curriculum.store.store import WORKSPACE_NAME
 from schemas.errors import CurriculumError
 
 FOLDER = "catalog"
-VERSION = 1
-"""Of the kept tables; raised when they change, so that older ones are made anew."""
+VERSION = 3
+"""Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
 KEPT_SECONDS = 3600
 """For which a snapshot stays after it was replaced: who opened it has read it by then."""
 
@@ -38,6 +38,7 @@ _NUMBER: pa.DataType = pa.int64()
 _OWN: dict[str, pa.Schema] = {
     "seen": pa.schema([("path", _TEXT), ("mtime", _NUMBER), ("size", _NUMBER)]),
     "live": pa.schema([("path", _TEXT)]),
+    "marks": pa.schema([("mark", _TEXT), ("path", _TEXT)]),
     "data": pa.schema(
         [
             *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file", "fault")),
@@ -162,7 +163,7 @@ def _marked(home: Path) -> dict[str, list[str]]:
 
 
 def _digest(published: Iterable[Sighting], marked: Mapping[str, list[str]]) -> str:
-    hashed = hashlib.sha256(f"{VERSION} {pa.__version__}\n".encode())
+    hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
     for each in published:
         hashed.update(f"{each.path}\0{each.mtime}\0{each.size}\n".encode())
     hashed.update(json.dumps(marked).encode())
@@ -189,6 +190,14 @@ def _made(
         for name, schema in KEPT.items()
     }
     live = _live(tables, [path for paths in marked.values() for path in paths])
+    tables["marks"] = pa.Table.from_pylist(
+        [
+            {"mark": name.removesuffix(".txt"), "path": path}
+            for name, paths in marked.items()
+            for path in paths
+        ],
+        schema=_OWN["marks"],
+    )
     tables["live"] = pa.Table.from_pylist([{"path": path} for path in live], schema=_OWN["live"])
     return tables
 

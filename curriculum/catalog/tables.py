@@ -46,7 +46,8 @@ _RUN = """
     steps:int64 planned_steps:int64 positions:int64 valid_tokens:int64 scored_tokens:int64
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
     cost:double masked_mfu:double mean_context:double attention_density:double masking_cost:double
-    model device backend tokens_per_step:int64 plan_key parent_run_key checkpoint
+    model device backend tokens_per_step:int64 slots_per_step:int64 plan_key
+    parent_run_key parent_attempt:int64 parent_step:int64 checkpoint
 """
 TABLES: dict[str, pa.Schema] = {
     "artefacts": _schema("""
@@ -206,10 +207,23 @@ def _asked(job: Job) -> Line:
         "branch": job.branch,
         "planned_steps": job.steps,
         "tokens_per_step": job.tokens_per_step,
+        "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
         "gpu_price": job.gpu_price,
         "model": job.model.name,
         "plan_key": job.plan_key,
-        "parent_run_key": job.start_from.run_key if job.start_from else None,
+        **_parent(job),
+    }
+
+
+def _parent(job: Job) -> Line:
+    """The checkpoint that a job begins with: runs/…/attempt=1/checkpoints/step=45."""
+    if job.start_from is None:
+        return {}
+    *_, attempt, _, step = job.start_from.path.split("/")
+    return {
+        "parent_run_key": job.start_from.run_key,
+        "parent_attempt": int(attempt.removeprefix("attempt=")),
+        "parent_step": int(step.removeprefix("step=")),
     }
 
 

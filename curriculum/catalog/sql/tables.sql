@@ -46,6 +46,11 @@ SELECT * EXCLUDE (path) FROM $sources;
 CREATE TABLE internal.data AS
 SELECT file, key FROM $data;
 
+CREATE TABLE marks AS
+SELECT mark, path FROM $marks;
+COMMENT ON TABLE marks IS
+    'which artefacts stand under which name in current/: the newest build, mixture and run of each phase';
+
 CREATE TABLE problems AS
 SELECT * FROM $problems ORDER BY path;
 COMMENT ON TABLE problems IS

@@ -1,0 +1,26 @@
+-- What needs a hand, and what helps?
+-- What can't be read and what failed first, then what stands still, what is stale, and what a mixture warns of.
+SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, why, 'curriculum check ' || path AS cure
+FROM problems
+UNION ALL
+SELECT 2, stopped, concat_ws(' · ', specialist, branch, phase), reason,
+       'curriculum run ' || concat_ws('.', specialist, branch)
+FROM runs WHERE current AND stopped IN ('failed', 'cancelled')
+UNION ALL
+SELECT 3, state, concat_ws(' · ', specialist, branch, phase),
+       format('step {} of {}', coalesce(steps, 0), planned_steps),
+       'curriculum run ' || concat_ws('.', specialist, branch)
+FROM runs WHERE state = 'interrupted'
+UNION ALL
+SELECT 4, 'stale', concat_ws(' · ', specialist, branch, phase), max_by(why, stage),
+       'curriculum run ' || concat_ws('.', specialist, branch)
+FROM stale() GROUP BY specialist, branch, phase
+UNION ALL
+SELECT 5, 'warning', concat_ws(' · ', specialist, branch, phase), unnest(warnings),
+       'curriculum diet check ' || concat_ws('.', specialist, branch)
+FROM mixtures WHERE current
+UNION ALL
+SELECT 6, 'next', concat_ws(' · ', specialist, branch, phase), 'mixed, and not trained yet',
+       'curriculum run ' || concat_ws('.', specialist, branch)
+FROM phases WHERE state = 'mixed'
+ORDER BY urgency, what, why

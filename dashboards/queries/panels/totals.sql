@@ -1,0 +1,14 @@
+-- How much is there, and how far is all of it?
+-- Tokens: valid ones that runs in use were trained on; cost: of all runs, where a price of GPUs was named.
+SELECT (SELECT count(*) FROM artefacts) AS artefacts,
+       (SELECT coalesce(sum(num_bytes), 0)::BIGINT FROM artefacts) AS num_bytes,
+       (SELECT coalesce(sum(num_bytes) FILTER (WHERE NOT current), 0)::BIGINT FROM artefacts) AS unused_bytes,
+       (SELECT count(DISTINCT (specialist, branch)) FROM phases) AS specialists,
+       (SELECT count(*) FROM phases) AS phases,
+       (SELECT count(*) FROM phases WHERE state = 'finished') AS finished,
+       (SELECT count(*) FROM phases WHERE state = 'running') AS running,
+       (SELECT coalesce(sum(valid_tokens), 0)::BIGINT FROM phases) AS tokens,
+       (SELECT coalesce(sum(budget), 0)::BIGINT FROM phases) AS budget,
+       (SELECT coalesce(sum(seconds), 0.0) FROM runs) AS seconds,
+       (SELECT coalesce(sum(gpu_seconds), 0.0) FROM runs) AS gpu_seconds,
+       (SELECT sum(cost) FROM runs) AS cost
