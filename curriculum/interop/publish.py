@@ -1,0 +1,156 @@
+"""Rows that come from elsewhere become an artefact: completed, checked, published."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import JsonValue
+
+from curriculum.interop.complete import Completion, raise_first
+from curriculum.rows.check import check
+from curriculum.rows.columns import Columns
+from curriculum.rows.faults import Faults, Place
+from curriculum.rows.write import ShardWriter
+from curriculum.store import Artefact, Draft, Recipe, Store
+from schemas.packed_row import PACKED_ROW_SCHEMA
+
+REVISION = 1
+ImportFormat = Literal["parquet", "megatron", "flat"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """Rows that go into one shard, under the name that their file has where they come from."""
+
+    name: str
+    tables: Callable[[], Iterable[pa.Table]]
+    """Of the columns that the completion says are stored, each of the contract's type."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Imported:
+    """Rows from elsewhere, and what is known of them."""
+
+    format: ImportFormat
+    files: tuple[Path, ...]
+    """Whose bytes make up the key, in their order."""
+    shards: Sequence[Shard]
+    completion: Completion
+    settings: dict[str, JsonValue] = field(default_factory=dict)
+    """What else changes the rows."""
+    notes: dict[str, JsonValue] = field(default_factory=dict)
+    """What the report is to say beside the counts."""
+
+
+def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
+    """The rows artefact of an import; `tokenizer` is what their ids mean.
+
+    Raises:
+        SchemaError: naming file and row of the first fault; nothing is published then.
+    """
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        (draft,) = drafts
+        counts = _write(draft, imported)
+        draft.report.update({**imported.notes, "fallbacks": [*imported.completion.fallbacks()]})
+        draft.report["domains"] = counts
+        names = {
+            f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
+        }
+        found = check(draft.path)
+        raise_first(Faults(limit=1, count=found.num_faults, kept=found.faults), names)
+
+    return store.produce([recipe(imported, tokenizer)], fill)[0]
+
+
+def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
+    """What an import is made from: the bytes of its files, what was said of them, the tokenizer."""
+    facts, row_format = imported.completion.facts, imported.completion.row_format
+    return Recipe(
+        stage="rows",
+        labels=(
+            ("family", str(facts.family)),
+            ("imported", imported.format),
+            ("objective", str(facts.objective)),
+            ("variant", str(facts.variant)),
+            ("row_length", str(row_format.row_length)),
+            ("split", str(facts.split)),
+        ),
+        revision=REVISION,
+        config={
+            "imported": imported.format,
+            "files": [_sha256(file) for file in imported.files],
+            "row_length": row_format.row_length,
+            **asdict(facts),
+            **imported.settings,
+        },
+        inputs=(tokenizer.as_input("tokenizer"),),
+    )
+
+
+def _write(draft: Draft, imported: Imported) -> dict[str, JsonValue]:
+    completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
+    row = 0
+    with ShardWriter(
+        draft.path, completion.schema, row_length=completion.row_format.row_length
+    ) as writer:
+        for shard in imported.shards:
+            writer.begin()
+            first = row
+            for table in shard.tables():
+                columns = Columns(row_format=completion.row_format, table=table)
+                numbers = pa.array(range(row - first, row - first + len(table))).to_numpy()
+                place = Place(faults=Faults(limit=1), shard=shard.name, rows=numbers)
+                rows = completion.complete(columns, place, key=draft.recipe.key, first_row=row)
+                writer.append(rows)
+                counts.add(rows)
+                row += len(rows)
+    return counts.report()
+
+
+class _Counts:
+    """What there is of each domain."""
+
+    def __init__(self, row_length: int) -> None:
+        self._row_length = row_length
+        self._sums: dict[str, dict[str, int]] = {}
+
+    def add(self, table: pa.Table) -> None:
+        """Count some rows."""
+        names = ("num_docs", "valid_token_count", "loss_token_count")
+        grouped = table.select(["domain", *names]).group_by("domain")
+        summed: Any = grouped.aggregate([("domain", "count"), *((name, "sum") for name in names)])
+        for line in summed.to_pylist():
+            sums = self._sums.setdefault(line["domain"], {})
+            for ours, theirs in (
+                ("rows", "domain_count"),
+                ("documents", "num_docs_sum"),
+                ("tokens", "valid_token_count_sum"),
+                ("scored_tokens", "loss_token_count_sum"),
+            ):
+                sums[ours] = sums.get(ours, 0) + line[theirs]
+
+    def report(self) -> dict[str, JsonValue]:
+        """By domain, with the yield."""
+        return {
+            domain: {
+                **sums,
+                "row_length": self._row_length,
+                "yield": sums["tokens"] / (sums["rows"] * self._row_length),
+            }
+            for domain, sums in sorted(self._sums.items())
+        }
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Those of a file's columns that the contract knows, but for pack_id, which is made anew."""
+    wanted = {*known} - {PACKED_ROW_SCHEMA.names[0]}
+    return tuple(name for name in names if name in wanted)

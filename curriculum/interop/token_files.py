@@ -1,0 +1,245 @@
+"""Documents end to end as they lie in .bin files: ours, a tokens artefact's, Megatron's, or anyone's.
+
+The files are mapped. What export.json promises must be there; without it the ids and the boundaries are
+all that is known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from curriculum.interop import megatron
+from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
+from curriculum.tokens.codec import Tokenizer
+from schemas.document import SCHEMA_VERSION
+from schemas.errors import SchemaError
+from schemas.exchange import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
+
+Values = npt.NDArray[Any]
+AT_ONCE = 1 << 22
+"""Tokens looked at in one go."""
+COPY = "Copy the export again, all of its files"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenFiles:
+    """Ids, where documents begin, and what stands beside each token."""
+
+    path: Path
+    """Of the ids."""
+    ids: Values
+    """[tokens]"""
+    edges: npt.NDArray[np.int64]
+    """[documents + 1]"""
+    marks: Mapping[str, Values]
+    """[tokens] each: loss_mask, structure_ids …"""
+    record: ExportRecord | None
+    files: tuple[Path, ...]
+    empty: int
+    """Documents without a token, which are left out."""
+
+    @property
+    def beside(self) -> Path | None:
+        """The file that says which documents share a row."""
+        if self.record is None or self.record.rows is None:
+            return None
+        return self.path.parent / BESIDE_NAME
+
+
+def open_tokens(path: Path, form: TokenFormat, tokenizer: Tokenizer) -> TokenFiles:
+    """The files of a folder that was exported, or of a .bin by its name, with or without .bin or .idx.
+
+    Raises:
+        SchemaError: for files that lack, are cut off or don't agree, and for ids that the tokenizer
+            doesn't have.
+    """
+    ids_file = _ids_file(path)
+    record = _record(ids_file, form, tokenizer)
+    other = _boundaries_file(ids_file, form)
+    if form == "megatron":
+        edges, dtype = megatron.read_index(other)
+        ids = _mapped(ids_file, dtype, int(edges[-1]))
+    else:
+        ids, edges = _flat(ids_file, other, record, tokenizer)
+    marks = {
+        name: _mapped(ids_file.parent / f"{name}.bin", "uint8", len(ids))
+        for name in (record.columns if record else ())
+    }
+    _require_ids(ids_file, ids, tokenizer)
+    kept = np.unique(edges)
+    beside = [ids_file.parent / BESIDE_NAME] if record and record.rows is not None else []
+    files = (ids_file, other, *(ids_file.parent / f"{name}.bin" for name in marks), *beside)
+    return TokenFiles(
+        path=ids_file,
+        ids=ids,
+        edges=kept,
+        marks=marks,
+        record=record,
+        files=tuple(file for file in files if file.is_file()),
+        empty=len(edges) - len(kept),
+    )
+
+
+def _ids_file(path: Path) -> Path:
+    names = (
+        [path / TOKENS_NAME]
+        if path.is_dir()
+        else [path.with_suffix(".bin"), path.with_name(f"{path.name}.bin")]
+    )
+    file = next((name for name in names if name.is_file()), None)
+    if file is None:
+        raise SchemaError(
+            str(path),
+            cause=f"there is no {' or '.join(name.name for name in names)}",
+            cure="Give the folder of an export, or a .bin by its path",
+        )
+    return file
+
+
+def _boundaries_file(ids_file: Path, form: TokenFormat) -> Path:
+    whole = ids_file.name == TOKENS_NAME
+    if form == "megatron":
+        return ids_file.with_name(INDEX_NAME) if whole else ids_file.with_suffix(".idx")
+    return ids_file.with_name(OFFSETS_NAME if whole else f"{ids_file.stem}.{OFFSETS_NAME}")
+
+
+def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRecord | None:
+    """export.json, held against the files that it names; None for tokens of others."""
+    file = ids_file.with_name(RECORD_NAME)
+    if ids_file.name != TOKENS_NAME or not file.is_file():
+        return None
+    record = _read_record(file)
+    if record.format != form:
+        raise SchemaError(
+            file.name,
+            f"format {record.format}",
+            cause=f"--format says {form}",
+            cure=f"Say --format {record.format}",
+        )
+    for name, num_bytes in record.files.items():
+        found = file.with_name(name)
+        size = found.stat().st_size if found.is_file() else None
+        if size != num_bytes:
+            raise SchemaError(
+                str(found),
+                "missing" if size is None else f"{size:,} bytes",
+                cause=f"export.json says that it has {num_bytes:,} bytes",
+                cure=COPY,
+            )
+    theirs = record.vocab_size, record.pad_id, record.bos_id, record.eos_id
+    ours = tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
+    if theirs != ours:
+        raise SchemaError(
+            file.name,
+            f"vocab_size, pad_id, bos_id, eos_id {theirs}",
+            cause=f"the tokenizer has {ours}",
+            cure="Give the tokenizer.json that lies beside it",
+        )
+    return record
+
+
+def _read_record(file: Path) -> ExportRecord:
+    try:
+        record = ExportRecord.model_validate_json(file.read_bytes())
+    except ValidationError as broken:
+        first = broken.errors(include_url=False)[0]
+        raise SchemaError(
+            str(file),
+            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
+            cause="it was changed, or written by another version",
+            cure=COPY,
+        ) from None
+    if record.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        raise SchemaError(
+            str(file),
+            f"schema_version {record.schema_version}",
+            cause=f"this version reads {SCHEMA_VERSION.partition('.')[0]}.x",
+            cure="Use the version that wrote it, or export again",
+        )
+    return record
+
+
+def _flat(
+    ids_file: Path, offsets_file: Path, record: ExportRecord | None, tokenizer: Tokenizer
+) -> tuple[Values, npt.NDArray[np.int64]]:
+    if not offsets_file.is_file():
+        dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        ids = _mapped(ids_file, dtype, None)
+        return ids, _inferred(ids_file, offsets_file, ids, tokenizer)
+    if offsets_file.stat().st_size % 8 or not offsets_file.stat().st_size:
+        raise _cut_off(offsets_file, offsets_file.stat().st_size, "whole numbers of 8 bytes")
+    edges = np.memmap(offsets_file, dtype="<i8", mode="r")
+    if edges[0] != 0 or (np.diff(edges) < 0).any():
+        raise SchemaError(
+            offsets_file.name,
+            f"{edges[0]} … {edges[-1]}",
+            cause="offsets begin with 0 and rise",
+            cure="They are int64: where each document begins, and the end of the last",
+        )
+    dtype = record.dtype if record else _dtype(ids_file, int(edges[-1]))
+    return _mapped(ids_file, dtype, int(edges[-1])), np.asarray(edges)
+
+
+def _dtype(ids_file: Path, tokens: int) -> str:
+    size = ids_file.stat().st_size
+    for dtype in ("uint16", "uint32"):
+        if size == tokens * np.dtype(dtype).itemsize:
+            return dtype
+    raise _cut_off(ids_file, size, f"{tokens:,} ids of 2 or 4 bytes")
+
+
+def _mapped(file: Path, dtype: str, count: int | None) -> Values:
+    kind = np.dtype(dtype).newbyteorder("<")
+    if not file.is_file():
+        raise SchemaError(str(file), cause="it isn't there", cure=COPY)
+    size = file.stat().st_size
+    if size % kind.itemsize or (count is not None and size != count * kind.itemsize):
+        wanted = f"{count:,} values" if count is not None else "whole values"
+        raise _cut_off(file, size, f"{wanted} of {dtype}")
+    return np.memmap(file, dtype=kind, mode="r") if size else np.empty(0, dtype=kind)
+
+
+def _cut_off(file: Path, size: int, wanted: str) -> SchemaError:
+    return SchemaError(
+        str(file),
+        f"{size:,} bytes",
+        cause=f"there should be {wanted}: it is cut off, or of another kind",
+        cure="Copy it again, and the file beside it",
+    )
+
+
+def _inferred(
+    ids_file: Path, offsets_file: Path, ids: Values, tokenizer: Tokenizer
+) -> npt.NDArray[np.int64]:
+    """Where each BOS stands, if the tokenizer's tells documents apart."""
+    bos = tokenizer.bos_id
+    if bos is None or bos == tokenizer.pad_id or not len(ids) or ids[0] != bos:
+        raise SchemaError(
+            str(offsets_file),
+            "missing",
+            cause="without it a BOS that differs from padding must begin every document",
+            cure="Write it: int64, where each document begins, and the end of the last",
+        )
+    starts = [
+        first + np.flatnonzero(ids[first : first + AT_ONCE] == bos)
+        for first in range(0, len(ids), AT_ONCE)
+    ]
+    return np.concatenate([*starts, [len(ids)]]).astype(np.int64)
+
+
+def _require_ids(ids_file: Path, ids: Values, tokenizer: Tokenizer) -> None:
+    for first in range(0, len(ids), AT_ONCE):
+        some = ids[first : first + AT_ONCE]
+        if int(some.max()) >= tokenizer.vocab_size or int(some.min()) < 0:
+            at = int(np.flatnonzero((some >= tokenizer.vocab_size) | (some < 0))[0])
+            raise SchemaError(
+                f"token {first + at:,} of {ids_file.name}",
+                int(some[at]),
+                cause=f"the tokenizer has ids 0 to {tokenizer.vocab_size - 1:,}",
+                cure="Give the tokenizer that the ids were made with",
+            )
