@@ -111,6 +111,8 @@ class Ordered:
         fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
         fields += STRUCTURE_COLUMNS if self.structured else ()
         metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
+        if len(self.row_lengths) > 1:
+            del metadata["row_length"]
         return pa.schema([each for each in fields if each.name in columns], metadata=metadata)
 
     def tables(self, columns: Sequence[str], scratch: Path) -> Iterator[pa.Table]:

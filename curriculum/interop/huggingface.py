@@ -1,0 +1,71 @@
+"""Rows as a folder that Hugging Face's `datasets` loads: Parquet, a card, the tokenizer.
+
+Rows of one artefact are its very files; those of a mixture are written anew, in training order.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from curriculum.interop.card import CARD_NAME, Config, card, licences
+from curriculum.interop.order import Ordered
+from curriculum.rows.write import SHARD_TOKENS, ShardWriter
+from curriculum.store import Artefact
+from curriculum.tokens.codec import Tokenizer
+
+DATA = "data"
+CONFIG = "default"
+
+
+def export_parquet(
+    ordered: Ordered, tokenizer: Tokenizer, folder: Path, documents: Iterable[Artefact]
+) -> None:
+    """Write rows or a mixture as a data set; `documents` are those whose licences the card lists."""
+    data = folder / DATA
+    data.mkdir()
+    if ordered.plan is None:
+        for file in ordered.sources[0].files:
+            shutil.copyfile(file, data / file.name)
+    else:
+        _write_plan(ordered, data)
+    (folder / "tokenizer.json").write_text(tokenizer.json, encoding="utf-8")
+    files = sorted(data.iterdir())
+    labels = ordered.artefact.manifest.labels
+    split = labels.get("split", "train")
+    text = card(
+        title=" ".join(labels.values()),
+        words=f"Packed rows of {_listed(ordered.row_lengths)} tokens; `tokenizer.json` says what ids mean."
+        + (" They come in training order." if ordered.plan else ""),
+        configs=[
+            Config(
+                name=CONFIG,
+                files={split: tuple(f"{DATA}/{file.name}" for file in files)},
+                rows={split: sum(pq.read_metadata(file).num_rows for file in files)},
+            )
+        ],
+        licences=licences(documents),
+    )
+    (folder / CARD_NAME).write_text(text, encoding="utf-8")
+
+
+def _write_plan(ordered: Ordered, data: Path) -> None:
+    wanted = sorted({name for source in ordered.sources for name in source.columns})
+    longest = ordered.row_lengths[-1]
+    room = 0
+    with (
+        tempfile.TemporaryDirectory(prefix=".scratch-", dir=data.parent.parent) as scratch,
+        ShardWriter(data, ordered.schema(wanted), row_length=longest) as writer,
+    ):
+        for table in ordered.tables(wanted, Path(scratch)):
+            if room < len(table):
+                writer.begin()
+                room = max(len(table), SHARD_TOKENS // longest)
+            writer.append(table)
+            room -= len(table)
+
+
+def _listed(lengths: tuple[int, ...]) -> str:
+    return ", ".join(f"{length:,}" for length in lengths)
