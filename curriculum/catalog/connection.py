@@ -32,15 +32,18 @@ class Relation:
     """Of a macro its parameters."""
 
 
-def connect(home: Path) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB with the views of a workspace; catalog.sql is written where it isn't current."""
+def connect(home: Path, asked: str | None = None) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB with the views of a workspace; catalog.sql is written where it isn't current.
+
+    With a question that is `asked` it has only what that question names.
+    """
     snapshot = take(home)
     _publish(snapshot)
     connection = duckdb.connect()
     for name, table in snapshot.tables.items():
         connection.register(_incoming(name), table)
     memory = {name: f'"{_incoming(name)}"' for name in snapshot.tables}
-    connection.execute(script(snapshot, root=f"{snapshot.home}/", memory=memory))
+    connection.execute(script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked))
     for name in snapshot.tables:
         connection.unregister(_incoming(name))
     return connection

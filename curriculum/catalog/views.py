@@ -5,8 +5,10 @@ else is plain DuckDB SQL, of forms that versions 1.5 and 2.0 both have.
 """
 
 import functools
+import itertools
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import PurePosixPath
 
@@ -25,6 +27,10 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 _DATA = frozenset(kind.name for kind in KINDS)
 _RELATION = re.compile(r"\$([a-z_]+)")
+_END = re.compile(r";[ \t]*(?:\n|$)")
+_NAME = re.compile(r"^(?:CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
 
 
 def subjects() -> list[str]:
@@ -43,18 +49,64 @@ def text_of(subject: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def script(snapshot: Snapshot, *, root: str, memory: Mapping[str, str]) -> str:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Statement:
+    """One statement of sql/: what it makes or tells of, and the words that it is written in."""
+
+    name: str
+    text: str
+    words: frozenset[str]
+
+
+@functools.cache
+def statements() -> tuple[Statement, ...]:
+    """All statements of sql/, in the order in which they are run; each ends with a line's last `;`."""
+    texts = itertools.chain(*(_END.split(text_of(subject)) for subject in subjects()))
+    return tuple(
+        Statement(name=found[1], text=text.strip(), words=words_of(text))
+        for text in texts
+        if (found := _NAME.search(text)) is not None
+    )
+
+
+def needed(asked: str) -> list[Statement]:
+    """The statements that a question rests on: those whose names it or one of them mentions.
+
+    A word of a question that only looks like a name costs a moment. A question about the catalog itself
+    rests on all of it.
+    """
+    words = words_of(asked)
+    if any(word in _ABOUT or word.startswith(("duckdb_", "pragma_")) for word in words):
+        return [*statements()]
+    open_ends, wanted = words, set[str]()
+    while open_ends:
+        wanted |= open_ends
+        mentioned = (each.words for each in statements() if each.name in open_ends)
+        open_ends = frozenset().union(*mentioned) - wanted
+    return [each for each in statements() if each.name in wanted]
+
+
+def words_of(sql: str) -> frozenset[str]:
+    """The words of a text that may be names."""
+    return frozenset(_WORD.findall(sql.lower()))
+
+
+def script(
+    snapshot: Snapshot, *, root: str, memory: Mapping[str, str], asked: str | None = None
+) -> str:
     """All views and macros over a snapshot's files; paths begin with `root`, which may be empty.
 
-    Tables that are in memory are read from the relations that `memory` names.
+    Tables that are in memory are read from the relations that `memory` names. Of what nothing in the
+    question `asked` needs, nothing is made.
     """
-    relations = {
-        name: memory[name] if name in memory else _relation(snapshot, name, root)
-        for name in SCHEMAS
-    }
-    return "\n".join(
-        _RELATION.sub(lambda found: relations[found[1]], text_of(subject)) for subject in subjects()
-    )
+
+    def relation(found: re.Match[str]) -> str:
+        name = found[1]
+        return memory[name] if name in memory else _relation(snapshot, name, root)
+
+    wanted = statements() if asked is None else needed(asked)
+    texts = (_RELATION.sub(relation, each.text) for each in wanted)
+    return "".join(f"{text};\n\n" for text in ("CREATE SCHEMA internal", *texts))
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:

@@ -1,7 +1,5 @@
 -- What manifests, jobs and reports say. `path` is where an artefact lies, relative to the workspace.
 
-CREATE SCHEMA internal;
-
 CREATE TABLE artefacts AS
 SELECT a.* EXCLUDE (path), a.path, l.path IS NOT NULL AS current
 FROM $artefacts a LEFT JOIN $live l USING (path)
