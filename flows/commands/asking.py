@@ -41,3 +41,25 @@ def dashboard(
     from flows import dashboard as pages
 
     pages.dashboard(settings.home(home), port, typer.echo, open_it=open_it)
+
+
+@app.command(rich_help_panel=LOOK)
+def lineage(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A run (path, name or first digits of its key) or a checkpoint; or what was read: a commit, "
+            "a document's id, a pack_id, a path in a repository."
+        ),
+    ],
+    step: Annotated[
+        int | None,
+        typer.Option(help="Of the run: what this step read, row by row.", show_default=False),
+    ] = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> None:
+    """What a training step read, down to commits and licences; or every step that read a commit."""
+    from flows import lineage_lines
+
+    lineage_lines.lineage(settings.home(home), what, step=step, as_json=as_json)

@@ -109,6 +109,59 @@ ORDER BY l.specialist, l.branch, l.phase, l.run_key, l.attempt, l.step;
 COMMENT ON MACRO TABLE consumers IS
     'every step of every run that read something of a commit, by the first digits of its id';
 
+CREATE MACRO consumers_of_document(of_document) AS TABLE
+SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+       count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
+       sum(r.token_end - r.token_start)::BIGINT AS tokens
+FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
+WHERE starts_with(r.document_id, lower(of_document))
+GROUP BY ALL
+ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+COMMENT ON MACRO TABLE consumers_of_document IS
+    'every step of every run that read a document, by the first digits of its id';
+
+CREATE MACRO consumers_of_row(of_pack) AS TABLE
+SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+       count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
+       sum(r.token_end - r.token_start)::BIGINT AS tokens
+FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
+WHERE s.pack_id = of_pack AND r.pack_id = of_pack
+GROUP BY ALL
+ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
+
+CREATE MACRO consumers_of_file(of_path) AS TABLE
+WITH wanted AS (
+    SELECT i.key AS rows_key, d.document_id,
+           of_path IN (d.lineage, substr(d.lineage, length(d.repository) + 2)) AS is_about,
+           [part for part in d.parts if part.source >= 0 AND of_path IN (
+                d.provenance[part.source + 1].path,
+                d.provenance[part.source + 1].repository || ':' || d.provenance[part.source + 1].path,
+                d.provenance[part.source + 1].lineage)] AS parts
+    FROM documents d JOIN inputs i ON i.input_key = d.documents_key
+    WHERE i.stage = 'rows' AND (is_about OR len(parts) > 0)
+), held AS (
+    SELECT r.pack_id, r.rows_key, r.document_id, r.tokens
+    FROM (
+        SELECT u.*, u.document_ids[u.doc + 1] AS document_id,
+               coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) - u.doc_starts[u.doc + 1] AS tokens
+        FROM (SELECT pack_id, rows_key, pieces, document_ids, doc_starts, valid_token_count,
+                     unnest(range(num_docs)) AS doc FROM rows) u
+    ) r
+    JOIN wanted w ON w.rows_key = r.rows_key AND w.document_id = r.document_id
+    WHERE w.is_about OR len([piece for piece in r.pieces
+        if piece.doc = r.doc AND piece.kind = 0 AND len([part for part in w.parts
+            if part."start" < piece.byte_end AND part."end" > piece.byte_start]) > 0]) > 0
+)
+SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+       count(DISTINCT s.position) AS rows, count(DISTINCT h.document_id) AS documents,
+       sum(h.tokens)::BIGINT AS tokens
+FROM steps s JOIN held h ON h.pack_id = s.pack_id AND h.rows_key = s.rows_key
+GROUP BY ALL
+ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+COMMENT ON MACRO TABLE consumers_of_file IS
+    'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
+
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
 SELECT s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position, s.pack_id,
        s.rows_key, s.row_length, s.valid_tokens, s.repetition
@@ -118,6 +171,36 @@ WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run))
 ORDER BY a.back DESC, s.position;
 COMMENT ON MACRO TABLE seen_before IS
     'the rows that a model had read when a step of a run began, in that run and in those that it goes on from';
+
+CREATE MACRO consumed_until(of_run, last_step) AS TABLE
+SELECT a.back, l.*
+FROM ancestry a JOIN lineage l ON l.run_key = a.before_key AND l.attempt = a.before_attempt
+WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run))
+  AND l.step <= CASE a.back WHEN 0 THEN last_step ELSE a.until_step END
+ORDER BY a.back DESC, l.position, l.doc, l."commit";
+COMMENT ON MACRO TABLE consumed_until IS
+    'all that a model read until a step of a run, that step and the runs before included; back: how many runs ago';
+
+CREATE VIEW checkpoints AS
+SELECT r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, c.step, c.path
+FROM (
+    SELECT DISTINCT regexp_extract(file, '^(.*/attempt=\d+)/checkpoints/step=\d+/', 1) AS run,
+           regexp_extract(file, '^.*/checkpoints/step=\d+') AS path,
+           regexp_extract(file, '/checkpoints/step=(\d+)/', 1)::BIGINT AS step
+    FROM files
+    WHERE file LIKE 'runs/%/checkpoints/step=%'
+) c
+JOIN runs r ON r.path = c.run;
+COMMENT ON VIEW checkpoints IS 'the checkpoints of finished runs, by run and step';
+
+CREATE MACRO checkpoints_after(of_run, of_step) AS TABLE
+SELECT c.*
+FROM checkpoints c JOIN ancestry a ON a.run_key = c.run_key AND a.attempt = c.attempt
+WHERE (a.before_key, a.before_attempt) IN (FROM run_named(of_run))
+  AND CASE a.back WHEN 0 THEN c.step ELSE a.until_step END >= of_step
+ORDER BY a.back, c.specialist, c.branch, c.phase, c.step;
+COMMENT ON MACRO TABLE checkpoints_after IS
+    'the checkpoints whose models went through a step of a run, of that run and of all that go on from it';
 
 CREATE VIEW internal.bytes_in_rows AS
 SELECT u.pack_id, u.doc, u.documents_key, u.part.source AS source,

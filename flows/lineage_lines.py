@@ -1,0 +1,171 @@
+"""What `curriculum lineage` prints."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.store.recipe import KEY_DIGITS
+from flows.lineage import (
+    NO_LICENCE,
+    Commit,
+    Readers,
+    ReadUntil,
+    Share,
+    StepRead,
+    Visit,
+    read_by,
+    readers_or_read,
+)
+from flows.lines import Line, number
+from flows.look.safe import safe
+from flows.show import MUTED, out, table
+
+MOST_CHECKPOINTS = 12
+"""That are listed; --json gives all."""
+
+
+def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
+    """Print what a step read; or which steps read something; or all that a model has read."""
+    found = readers_or_read(home, what) if step is None else read_by(home, what, step)
+    if as_json:
+        out.print_json(json.dumps(asdict(found)))
+    elif isinstance(found, StepRead):
+        _step(found)
+    elif isinstance(found, Readers):
+        _readers(found)
+    else:
+        _until(found)
+
+
+def _step(read: StepRead) -> None:
+    _title(f"{read.run}, step {read.step:,} of {read.steps:,}", read.run_key, read.attempt)
+    licences = sorted({each.licence or NO_LICENCE for each in read.commits})
+    documents = sum(len(row.documents) for row in read.rows)
+    _say(
+        f"{number(len(read.rows), 'row')}, {number(documents, 'document')}, "
+        f"{number(sum(row.tokens for row in read.rows), 'token')}",
+        f"{number(len({each.commit for each in read.commits}), 'commit')} of "
+        f"{', '.join(sorted({each.repository for each in read.commits})) or 'nowhere'}",
+        f"licences: {', '.join(licences) or NO_LICENCE}",
+    )
+    out.print()
+    out.print(table(_row_lines(read)))
+    out.print()
+    out.print(table(_document_lines(read)))
+
+
+def _row_lines(read: StepRead) -> Iterator[Line]:
+    for row in read.rows:
+        yield {
+            "position": row.position,
+            "row": row.pack_id,
+            "family": row.family,
+            "objective": row.objective,
+            "domain": row.domain,
+            "length": row.row_length,
+            "tokens": row.tokens,
+            "documents": len(row.documents),
+            "pass": row.repetition + 1,
+        }
+
+
+def _document_lines(read: StepRead) -> Iterator[Line]:
+    unknown = (Commit(repository="", commit="", file="", licence=None),)
+    for row in read.rows:
+        for document in row.documents:
+            for commit in document.commits or unknown:
+                yield {
+                    "position": row.position,
+                    "document": document.document_id,
+                    "tokens": document.tokens,
+                    "commit": commit.commit,
+                    "file": safe(commit.file),
+                    "licence": safe(commit.licence or NO_LICENCE),
+                }
+
+
+def _readers(found: Readers) -> None:
+    _title(f"{found.kind} {safe(found.name)}")
+    if not found.visits:
+        _say("no step of any run has read it")
+        return
+    runs = {each.run_key for each in found.visits}
+    _say(f"read by {number(len(found.visits), 'step')} of {number(len(runs), 'run')}")
+    out.print()
+    drawn = table(_run_lines(found.visits))
+    drawn.columns[-1].justify = "left"  # Spans begin like numbers.
+    out.print(drawn)
+    listed = found.checkpoints[:MOST_CHECKPOINTS]
+    if listed:
+        out.print()
+        _say(f"{number(len(found.checkpoints), 'checkpoint')} went through it")
+        for path in listed:
+            out.print(Text(path), soft_wrap=True)
+    if len(found.checkpoints) > len(listed):
+        _say(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
+
+
+def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
+    for (run, key, attempt), of_run in groupby(
+        visits, lambda each: (each.run, each.run_key, each.attempt)
+    ):
+        same = list(of_run)
+        yield {
+            "run": run,
+            "key": key[:KEY_DIGITS],
+            "attempt": attempt,
+            "rows": sum(each.rows for each in same),
+            "tokens": sum(each.tokens for each in same),
+            "steps": spans(each.step for each in same),
+        }
+
+
+def _until(read: ReadUntil) -> None:
+    _title(f"{read.run}, all that was read until step {read.step:,}", read.run_key)
+    _say(f"{number(sum(each.tokens for each in read.phases), 'token')} in all phases")
+    out.print()
+    out.print(table(_share_lines(read.phases, ("phase",))))
+    out.print()
+    out.print(table(_share_lines(read.repositories, ("repository", "licence"))))
+
+
+def _share_lines(shares: Iterable[Share], names: Sequence[str]) -> Iterator[Line]:
+    for each in shares:
+        yield {
+            **dict(zip(names, map(safe, each.names), strict=True)),
+            "steps": each.steps,
+            "rows": each.rows,
+            "documents": each.documents,
+            "commits": each.commits,
+            "tokens": each.tokens,
+        }
+
+
+def spans(steps: Iterable[int]) -> str:
+    """Numbers with their neighbours drawn together.
+
+    >>> spans([1, 2, 3, 7, 9, 10])
+    '1–3, 7, 9–10'
+    """
+    drawn: list[list[int]] = []
+    for step in sorted(set(steps)):
+        if drawn and step == drawn[-1][1] + 1:
+            drawn[-1][1] = step
+        else:
+            drawn.append([step, step])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in drawn)
+
+
+def _title(text: str, key: str = "", attempt: int = 1) -> None:
+    more = f"   {key[:KEY_DIGITS]}" if key else ""
+    again = f", attempt {attempt}" if attempt > 1 else ""
+    out.print(Text.assemble((text, "bold"), (f"{more}{again}", MUTED)), soft_wrap=True)
+
+
+def _say(*sentences: str) -> None:
+    for each in sentences:
+        out.print(Text(each, MUTED), soft_wrap=True)
