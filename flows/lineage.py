@@ -1,4 +1,4 @@
-"""`curriculum lineage`: what a step of a run read, down to commits and licences; and which steps read something."""
+"""`curriculum lineage`: what a step of a run read, down to commits; and which steps read a commit."""
 
 import re
 from collections.abc import Sequence
