@@ -57,6 +57,21 @@ def inspect(
 
 
 @app.command(rich_help_panel=LOOK)
+def report(
+    specialist: Annotated[
+        str | None,
+        typer.Argument(help="By name; by default all that have begun.", show_default=False),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    home: Home = None,
+) -> None:
+    """Write a specialist's report anew, one page that needs nothing else, and say where it is."""
+    from flows import reporting
+
+    reporting.report(settings.home(home), specialist, show=show)
+
+
+@app.command(rich_help_panel=LOOK)
 def check(
     paths: Annotated[list[Path], typer.Argument(help="Artefacts, or folders that hold some.")],
 ) -> None:

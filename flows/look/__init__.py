@@ -5,7 +5,7 @@ read.py       what lies in its files; row.py one packed row
 tree.py       a context document as a tree; pieces.py text cut by structure
 documents.py  rows.py  others.py    what the terminal shows of each stage
 painted.py    structure in colour; colours.py has the colours, safe.py keeps terminals from harm
-sheet.py      what a page shows, of document_sheet.py and row_sheet.py; page.py writes it
+sheet.py      what a page shows of document_sheet.py; page.py writes it; rows have flows/page/rows
 """
 
 import itertools
@@ -26,7 +26,6 @@ from flows.look.others import counts, plan, run
 from flows.look.page import page
 from flows.look.read import document_lines, documents, lines
 from flows.look.row import Row
-from flows.look.row_sheet import row_sheets
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, out
@@ -91,7 +90,10 @@ def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
         case "documents":
             sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
         case "rows":
-            sheets = [*row_sheets(store, artefact, wish)]
+            # It is made of parts of ours, so it can't be imported before we are.
+            from flows.page.rows.write import wished
+
+            return wished(store, artefact, wish)
         case stage:
             raise StoreError(
                 str(artefact.path),

@@ -2,9 +2,10 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import get_args
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +19,7 @@ from curriculum.train.directory import HEARTBEAT, JOB, REPORT
 from flows import approvals
 from flows.course import Course
 from flows.lines import report_of
+from flows.page.rows.write import Example
 from flows.standing import Standing, standings_of
 from schemas.approval import Approval
 from schemas.job import Figure, Heartbeat, Report
@@ -79,6 +81,8 @@ class Packed:
     documents: dict[str, int]
     elided_bytes: int
     key: str
+    example: Example | None = None
+    """A row to look at, where its page could be written."""
 
     @property
     def full(self) -> float:
@@ -174,10 +178,10 @@ class Facts:
     losses: Losses
 
 
-def read(plan: Course) -> Facts:
-    """The facts of a specialist, as its workspace holds them now."""
+def read(plan: Course, examples: Mapping[str, Example] = MappingProxyType({})) -> Facts:
+    """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
     diet = plan.diet
-    phases = tuple(_phases(plan))
+    phases = tuple(_phases(plan, examples))
     built = list({each.key: each for each in _built(plan)}.values())
     return Facts(
         specialist=diet.specialist,
@@ -195,16 +199,36 @@ def read(plan: Course) -> Facts:
     )
 
 
-def _phases(plan: Course) -> Iterator[PhaseFacts]:
+def rows_of(plan: Course) -> Iterator[tuple[Artefact, list[Artefact]]]:
+    """The rows that the phases of a course are trained on, each once, with all that they are made of."""
+    built = {each.key: each for each in _built(plan)}
+    for each in built.values():
+        if _is_trained_on(each):
+            keys = (record.key for record in each.manifest.inputs)
+            yield each, [built[key] for key in keys if key in built]
+
+
+def _is_trained_on(artefact: Artefact) -> bool:
+    return artefact.manifest.stage == "rows" and artefact.manifest.labels["split"] == "train"
+
+
+def _phases(plan: Course, examples: Mapping[str, Example]) -> Iterator[PhaseFacts]:
     stand = standings_of(plan)
     for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
-        yield _facts(plan, number, phase, each)
+        yield _facts(plan, number, phase, each, examples)
 
 
-def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) -> PhaseFacts:
+def _facts(
+    plan: Course,
+    number: int,
+    phase: ResolvedPhase,
+    stands: Standing,
+    examples: Mapping[str, Example],
+) -> PhaseFacts:
     run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
     job = _Priced.model_validate_json((run.path / JOB).read_text()) if run else None
-    rows = {} if mixture is None else {each.key: each for each in _marked(plan, phase)}
+    rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
+    mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
     return PhaseFacts(
         number=number,
         phase=phase,
@@ -217,11 +241,7 @@ def _facts(plan: Course, number: int, phase: ResolvedPhase, stands: Standing) ->
         price=job.gpu_price if job else None,
         approval=approvals.find(plan.store, run) if run else None,
         mixture=mixture_report_of(mixture) if mixture else None,
-        packed=tuple(
-            _packed(rows[record.key])
-            for record in (mixture.manifest.inputs if mixture else ())
-            if record.key in rows
-        ),
+        packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
         earlier=tuple(_earlier(plan, phase, run, stands)),
     )
 
@@ -248,7 +268,7 @@ def _beat(run: Path) -> Heartbeat | None:
         return None
 
 
-def _packed(rows: Artefact) -> Packed:
+def _packed(rows: Artefact, example: Example | None) -> Packed:
     labels, report = rows.manifest.labels, _RowsReport.model_validate(rows.manifest.report)
     of = f" of {labels['base']}" if "base" in labels else ""
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
@@ -262,6 +282,7 @@ def _packed(rows: Artefact) -> Packed:
         documents=report.encode.documents,
         elided_bytes=report.encode.elided_bytes,
         key=rows.key[:KEY_DIGITS],
+        example=example,
     )
 
 

@@ -2,36 +2,57 @@
 
 from pathlib import Path
 
+from pyarrow.lib import ArrowException
+
 from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import replace_whole
 from flows.course import Course
 from flows.notify import Say
-from flows.page.facts import place, read
+from flows.page.facts import place, read, rows_of
 from flows.page.page import page
+from flows.page.rows import write as rows
+from flows.page.rows.write import Example, example
 from flows.show import warn
 from schemas.errors import CurriculumError
 from schemas.manifest import MANIFEST_NAME
 
 
-def write(plan: Course) -> Path:
+def write(plan: Course, say: Say = warn) -> Path:
     """The report of a course as its workspace stands now; a reader never sees half of one.
+
+    Beside it lie pages of its rows, each written once. One that can't be is told to `say`, and not linked.
 
     Raises:
         CurriculumError: for a corpus that can't be looked at, or an artefact that isn't what its manifest
             says.
         OSError: where the file can't be written.
     """
-    text = page(read(plan))
+    text = page(read(plan, _examples(plan, say)))
     file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
     file.parent.mkdir(exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
     return file
 
 
+def _examples(plan: Course, say: Say) -> dict[str, Example]:
+    """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
+    found: dict[str, Example] = {}
+    for each, made_of in rows_of(plan):
+        try:
+            one = example(each) if rows.write(plan.store.root, each, made_of) else None
+        except (CurriculumError, OSError, ArrowException) as failed:
+            say(f"the page of rows {each.key[:KEY_DIGITS]} isn't written: {failed}")
+            continue
+        if one is not None:
+            found[each.key] = one
+    return found
+
+
 def rewritten(plan: Course, say: Say = warn) -> Path | None:
     """The report, written anew; None where that fails, which `say` is told and no run is stopped by."""
     try:
-        return write(plan)
+        return write(plan, say)
     except (CurriculumError, OSError) as failed:
         say(f"the report of {plan.diet.specialist} isn't written: {failed}")
         return None

@@ -1,0 +1,129 @@
+"""How large is the page of a row of 65,536 tokens, and how long does Chromium take to draw it?
+
+    python benchmarks/pages.py [FOLDER] [--tokens 65536] [--rounds 5] [--chromium chromium]
+
+The row is made of the Python files below FOLDER, by default of this repository's, with a tokenizer trained
+on them; once as few long documents, once as many short ones, once with structure: a chunk each 40 tokens,
+and an edge for two chunks. Drawn means from the start of navigation until the second frame after load, in
+which the strips, the mask, the table and all that is in sight are painted; the median of several fresh pages.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, sync_playwright
+
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.train import train_tokenizer
+from flows.look.row import Row
+from flows.page.rows.page import page
+from flows.page.rows.read import Part, Place, Shown, Whence
+from schemas.structure import StructureChunk, StructureEdge
+
+CHUNK = 40
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+DRAWN = """() => new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
+})"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(__file__).parents[1])
+    parser.add_argument("--tokens", type=int, default=65_536)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    asked = parser.parse_args()
+    texts = [
+        file.read_text() for file in sorted(asked.folder.rglob("*.py")) if ".venv" not in file.parts
+    ]
+    tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=16_384).decode())
+    ids = tokenizer.encode("\n".join(texts)).tolist()[: asked.tokens]
+    assert len(ids) == asked.tokens, f"{asked.folder} has only {len(ids):,} tokens"
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        browser = playwright.chromium.launch(executable_path=asked.chromium, args=FLAGS)
+        for title, documents, structured in (
+            ("8 documents", 8, False),
+            ("220 documents", 220, False),
+            ("1,000 documents", 1000, False),
+            ("220 documents with structure", 220, True),
+        ):
+            begin = time.process_time()
+            text = page("a row", "", [_row(ids, documents, structured=structured)], tokenizer)
+            took = time.process_time() - begin
+            file = Path(folder) / "page.html"
+            file.write_text(text, encoding="utf-8")
+            drawn = statistics.median(_drawn(browser, file) for _ in range(asked.rounds))
+            print(
+                f"{title:30} {len(text.encode()) / 1e3:6.0f} kB, written in {took:.2f} CPU s, "
+                f"drawn in {drawn:.0f} ms"
+            )
+        browser.close()
+
+
+def _drawn(browser: Browser, file: Path) -> float:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(file.as_uri())
+    drawn = float(page.evaluate(DRAWN))
+    page.close()
+    return drawn
+
+
+def _row(ids: list[int], documents: int, *, structured: bool) -> Shown:
+    length = len(ids)
+    random = np.random.default_rng(17)
+    shares = random.lognormal(sigma=1.1, size=documents)
+    starts = np.unique(
+        np.concatenate([[0], np.cumsum(shares)[:-1] / shares.sum() * length]).astype(int)
+    )
+    spans = list(zip(starts.tolist(), [*starts[1:].tolist(), length], strict=True))
+    chunks = tuple(_chunks(spans)) if structured else ()
+    row = Row(
+        pack_id="0123456789ab-0000000042",
+        input_ids=ids,
+        loss_mask=[int(each) for each in random.random(length) < 0.97],
+        doc_starts=starts.tolist(),
+        valid=length,
+        scored=int(0.97 * length),
+        document_ids=[f"{at:032x}" for at in range(len(starts))],
+        domain="general",
+        structure_ids=tuple(random.integers(1, 10, length // 6 + 1).repeat(6)[:length].tolist())
+        if structured
+        else (),
+        chunks=chunks,
+        call_edges=tuple(
+            StructureEdge(source=at, target=int(random.integers(at + 1)), label=1)
+            for at in range(1, len(chunks), 2)
+        ),
+    )
+    places = tuple(
+        Place(
+            repository="llvm-project",
+            commit=f"{at:040x}",
+            path=f"llvm/lib/Support/File{at}.cpp",
+            num_bytes=1234,
+        )
+        for at in range(4)
+    )
+    whence = Whence(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
+    parts = tuple(
+        Part(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
+             last_byte=99_999, whence=whence)
+        for start, end in spans
+    )  # fmt: skip
+    return Shown(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
+
+
+def _chunks(spans: list[tuple[int, int]]) -> Iterator[StructureChunk]:
+    for start, end in spans:
+        for at in range(start, end - CHUNK + 1, CHUNK):
+            yield StructureChunk(start=at, end=at + CHUNK, kind=4, name="", dep_level=2)
+
+
+if __name__ == "__main__":
+    main()
