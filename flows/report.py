@@ -113,13 +113,12 @@ def _check_documents(artefact: Artefact) -> None:
 def _check_sides(rows: Artefact) -> None:
     """Rows whose selection tells sides: nothing in them comes from the other one."""
     store = Store.containing(rows.path)
-    selections = inputs(store, rows, "selections")
-    documents = inputs(store, rows, "documents")
+    own = {record.key for record in rows.manifest.inputs}
+    selections = [each for each in inputs(store, rows, "selections") if each.key in own]
+    documents = [each for each in inputs(store, rows, "documents") if each.key in own]
     if not rows.files() or not documents or not selections:
         return
-    own = {record.key for record in rows.manifest.inputs}
-    held_out = val_lineages(next(each for each in selections if each.key in own))
-    pieces = check_sides(rows, [each for each in documents if each.key in own], held_out)
+    pieces = check_sides(rows, documents, val_lineages(selections[0]))
     out.print(f"{rows.path}: {pieces:,} pieces of text are on their side", soft_wrap=True)
 
 

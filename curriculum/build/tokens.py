@@ -55,6 +55,24 @@ def tokenizer_of(
     return artefact
 
 
+def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -> Artefact:
+    """The artefact of a tokenizer.json; one of the workspace that is the same, where there is one.
+
+    Raises:
+        TokenizerError: for one that loses bytes; nothing is written then.
+    """
+    given = Tokenizer.load(file, Tokenizing(document_tokens=document_tokens).roles)
+    for each in store.artefacts("tokenizers"):
+        known = load_tokenizer(each)
+        if known.json == given.json and known.ids_of == given.ids_of:
+            return each
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        drafts[0].report.update(train.write_tokenizer(given, drafts[0].path))
+
+    return store.produce([_given(given)], fill)[0]
+
+
 def load_tokenizer(artefact: Artefact) -> Tokenizer:
     """The tokenizer of an artefact."""
     config = artefact.manifest.config

@@ -14,6 +14,7 @@ back as it was.
 """
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,23 @@ from schemas.exchange import (
 from schemas.structure import STRUCTURE_TOKENS
 
 TOKENS_NAME, INDEX_NAME, OFFSETS_NAME = "tokens.bin", "tokens.idx", "offsets.bin"
+CARD_NAME = "README.md"
+LOAD: Mapping[TokenFormat, str] = {
+    "megatron": """\
+from megatron.core.datasets.indexed_dataset import IndexedDataset
+
+documents = IndexedDataset("tokens")
+first = documents[0]
+""",
+    "flat": """\
+import numpy as np
+
+ids = np.memmap("tokens.bin", dtype="{dtype}", mode="r")
+offsets = np.fromfile("offsets.bin", dtype="int64")
+first = ids[offsets[0] : offsets[1]]
+""",
+}
+"""What the card says, and what its test runs."""
 AT_ONCE = 1 << 22
 """Tokens copied at a time where nothing else is done with them."""
 MASK = "loss_mask"
@@ -221,3 +239,25 @@ def _finish(
         }
     )
     (folder / RECORD_NAME).write_text(f"{record.model_dump_json(indent=1)}\n")
+    (folder / CARD_NAME).write_text(_card(record), encoding="utf-8")
+
+
+def _card(record: ExportRecord) -> str:
+    labels = " ".join(record.labels.values())
+    beside = (
+        "Values a token lie in "
+        + ", ".join(f"`{name}.bin`" for name in record.columns)
+        + f" (uint8); `{BESIDE_NAME}` says which documents shared a row."
+        if record.columns
+        else "These are all documents that were tokenised, those that weren't kept too."
+    )
+    return f"""# {labels}
+
+{record.tokens:,} tokens of {record.documents:,} documents, end to end; `tokenizer.json` says what ids mean.
+{beside}
+
+Load it in this folder:
+
+```python
+{LOAD[record.format].format(dtype=record.dtype)}```
+"""

@@ -15,8 +15,9 @@ def export(
     what: Annotated[
         str,
         typer.Argument(
-            help="A specialist, specialist/phase, a run or a checkpoint: by name, path or key.",
-            metavar="RUN_OR_CHECKPOINT",
+            help="A specialist, specialist/phase, a run or a checkpoint: by name, path or key; for data "
+            "specialist/phase, rows, a mixture or tokens.",
+            metavar="WHAT",
         ),
     ],
     to: Annotated[Path, typer.Option(help="A folder that isn't there yet.", show_default=False)],
@@ -24,15 +25,83 @@ def export(
         str,
         typer.Option(
             "--format",
-            help="curriculum, or hf: a Qwen3 of transformers, for models of attention only.",
+            help="Of a model curriculum, or hf: a Qwen3 of transformers, for models of attention only. Of "
+            "data megatron, flat or huggingface; a mixture goes in training order.",
         ),
     ] = "curriculum",
     home: Home = None,
 ) -> None:
-    """Write a trained model to a folder: weights, config, tokenizer, and how to load it."""
+    """Write a trained model, or rows in training order, to a folder for other tools."""
+    from flows import data_export
+
+    if form in data_export.FORMATS:
+        data_export.export(settings.home(home), what, to, form)
+        return
     from flows import export as handing_on
 
     handing_on.export(settings.home(home), what, to, form)
+
+
+@app.command("import", rich_help_panel=KEEP)
+def import_rows(  # noqa: PLR0913 - each is an option
+    path: Annotated[
+        Path, typer.Argument(help="A file, or the folder of an export.", show_default=False)
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="parquet: packed rows; megatron, flat: documents as .bin with boundaries.",
+        ),
+    ] = "parquet",
+    family: Annotated[
+        str | None,
+        typer.Option(
+            help="What the documents are made of, where the data doesn't say.", show_default=False
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="A tokenizer.json, or a key of the workspace; by default what lies beside the data.",
+            show_default=False,
+        ),
+    ] = None,
+    document_tokens: Annotated[
+        str, typer.Option(help="What stands around each document: bos_eos, bos, eos, none.")
+    ] = "bos_eos",
+    row_length: Annotated[
+        int | None,
+        typer.Option(min=128, help="Of documents that aren't packed yet.", show_default=False),
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="Where the data doesn't say; causal then.", show_default=False),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        typer.Option(help="Where the data doesn't say; general then.", show_default=False),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="Where the data doesn't say; train then.", show_default=False),
+    ] = None,
+    home: Home = None,
+) -> None:
+    """Check packed rows, or pack documents, that others made, and publish them as rows."""
+    from curriculum.interop.complete import RowFacts
+    from flows import data_import
+
+    facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)
+    wish = data_import.Import(
+        path=path,
+        format=form,
+        tokenizer=tokenizer,
+        document_tokens=document_tokens,
+        row_length=row_length,
+        facts=facts,
+    )
+    data_import.take_in(settings.home(home), wish)
 
 
 @app.command(rich_help_panel=KEEP)

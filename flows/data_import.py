@@ -1,0 +1,128 @@
+"""`curriculum import`: packed rows, or tokenised documents, that others made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from pydantic import JsonValue
+from rich.text import Text
+
+from curriculum.build.tokens import given_tokenizer, load_tokenizer
+from curriculum.interop.card import write_card
+from curriculum.interop.complete import RowFacts
+from curriculum.interop.parquet_in import parquet_rows
+from curriculum.interop.publish import Imported, ImportFormat, publish
+from curriculum.interop.tokens_in import token_rows
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.tokens.controls import DocumentTokens
+from flows.show import MUTED, out
+from schemas.diet import Objective
+from schemas.errors import SchemaError
+from schemas.exchange import TokenFormat
+from schemas.text import nearest
+
+if TYPE_CHECKING:
+    from curriculum.tokens.codec import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """What is said of data from elsewhere; None where nothing is."""
+
+    path: Path
+    format: str
+    tokenizer: str | None
+    document_tokens: str
+    row_length: int | None
+    facts: RowFacts
+
+
+def take_in(home: Path, wish: Import) -> None:
+    """Publish rows from elsewhere, make them live, and say what was filled in.
+
+    Raises:
+        SchemaError: for what can't be read as rows; nothing is published then.
+    """
+    _check(wish)
+    store = Store(home)
+    store.open()
+    tokenizer = _tokenizer_for(store, wish)
+    rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
+    store.mark(f"import-{rows.key[:KEY_DIGITS]}", [rows, tokenizer])
+    write_card(store)
+    _tell(store, rows)
+
+
+def _check(wish: Import) -> None:
+    known = {
+        "--format": (wish.format, get_args(ImportFormat)),
+        "--document-tokens": (wish.document_tokens, get_args(DocumentTokens)),
+        "--objective": (wish.facts.objective, get_args(Objective)),
+        "--split": (wish.facts.split, ("train", "val", "anchor")),
+    }
+    for name, (value, values) in known.items():
+        if value is not None and value not in values:
+            raise SchemaError(
+                name, value, cause="there is no such value", cure=nearest(str(value), values)
+            )
+    if not wish.path.exists() and wish.format == "parquet":
+        raise SchemaError(str(wish.path), cause="it isn't there", cure="Check the path")
+
+
+def _read(wish: Import, tokenizer: "Tokenizer") -> Imported:
+    if wish.format == "parquet":
+        return parquet_rows(wish.path, wish.facts, tokenizer)
+    form: TokenFormat = next(each for each in get_args(TokenFormat) if each == wish.format)
+    return token_rows(wish.path, form, wish.facts, tokenizer, wish.row_length)
+
+
+def _tokenizer_for(store: Store, wish: Import) -> Artefact:
+    """By a key of the workspace, a path, or what lies beside the data."""
+    beside = (wish.path if wish.path.is_dir() else wish.path.parent) / "tokenizer.json"
+    said = wish.tokenizer
+    if said is None and not beside.is_file():
+        raise SchemaError(
+            "--tokenizer",
+            cause=f"there is no {beside.name} beside {wish.path.name}, so ids mean nothing",
+            cure="Give the path of a tokenizer.json, or the key of one of the workspace",
+        )
+    if said is not None and not Path(said).exists():
+        found = [each for each in store.artefacts("tokenizers") if each.key.startswith(said)]
+        if len(found) != 1:
+            raise SchemaError(
+                "--tokenizer",
+                said,
+                cause="it is no path, and no key of one tokenizer begins so",
+                cure="Give the path of a tokenizer.json, or more digits of a key",
+            )
+        return found[0]
+    file = Path(said) if said is not None else beside
+    file = file / "tokenizer.json" if file.is_dir() else file
+    framed = next(each for each in get_args(DocumentTokens) if each == wish.document_tokens)
+    return given_tokenizer(store, file, framed)
+
+
+def _tell(store: Store, rows: Artefact) -> None:
+    report = rows.manifest.report
+    sums = dict.fromkeys(("rows", "documents", "tokens"), 0)
+    for counted in _fields(report["domains"]).values():
+        for name in sums:
+            sums[name] += int(str(_fields(counted)[name]))
+    state = "" if rows.made else "  was there already"
+    where = rows.path.relative_to(store.root)
+    out.print(Text(str(where)), Text(state, MUTED), soft_wrap=True)
+    out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
+    for name in ("divided", "added_bos", "empty", "unscored"):
+        if number := report.get(name):
+            out.print(Text(f"{name.replace('_', ' ')}: {number}"))
+    for name in ("fallbacks", "read_as", "columns_left_behind"):
+        listed = report.get(name)
+        for line in listed if isinstance(listed, list) else ():
+            said = f"{line} is left behind" if name == "columns_left_behind" else str(line)
+            out.print(Text(said, MUTED), soft_wrap=True)
+
+
+def _fields(value: JsonValue) -> dict[str, JsonValue]:
+    assert isinstance(value, dict), "the report of an import"
+    return value
