@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from dashboards import place
 from dashboards.palette import FAMILY_COLOURS, properties
-from dashboards.questions import Question, question
+from dashboards.questions import Question
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,15 +65,12 @@ def _here(each: Page, page: str) -> str:
     return ' aria-current="page"' if each.name == page else ""
 
 
-def card(
-    name: str, title: str, body: str, *, why: str = "", asked: str | Iterable[str] = ()
-) -> str:
+def card(name: str, title: str, body: str, *, why: str = "", asked: Iterable[Question] = ()) -> str:
     """A panel: its id, what it shows, and one click away the questions that its figures answer."""
     said = f"<p>{text(why)}</p>" if why else ""
-    names = (asked,) if isinstance(asked, str) else tuple(asked)
     return (
         f'<section class="card" id="{name}"><h2>{text(title)}</h2>{said}{body}'
-        f"{''.join(sql_of(question(each)) for each in names)}</section>"
+        f"{''.join(sql_of(each) for each in asked)}</section>"
     )
 
 

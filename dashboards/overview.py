@@ -7,7 +7,7 @@ app = marimo.App(width="full", app_title="Overview")
 with app.setup:
     import marimo as mo
 
-    from dashboards import frame, place
+    from dashboards import frame, place, standing
     from dashboards.questions import Snapshot
 
 
@@ -16,6 +16,26 @@ def _() -> tuple[Snapshot]:
     snapshot = Snapshot(place.home())
     mo.Html(frame.header("overview"))
     return (snapshot,)
+
+
+@app.cell
+def _(snapshot: Snapshot) -> None:
+    mo.Html(standing.totals(snapshot))
+
+
+@app.cell
+def _(snapshot: Snapshot) -> None:
+    mo.Html(standing.attention(snapshot))
+
+
+@app.cell
+def _(snapshot: Snapshot) -> None:
+    mo.Html(standing.specialists(snapshot))
+
+
+@app.cell
+def _(snapshot: Snapshot) -> None:
+    mo.Html(standing.data_sets(snapshot))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ A file begins with the question in plain words, as comments; the SELECT after th
 is shown.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from curriculum.catalog import open_catalog
 
@@ -28,7 +28,7 @@ class Question:
 def question(name: str) -> Question:
     """The question of that name.
 
-    >>> question("specialists").words.split(":")[0]
+    >>> question("panels/standing").words.split("?")[0]
     'How does each phase of each specialist stand'
     """
     text = (resources.files("dashboards") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
@@ -40,16 +40,32 @@ def question(name: str) -> Question:
     return Question(name=name, words=" ".join(said), sql=text)
 
 
+def narrowed(asked: Question, **equal: str | None) -> Question:
+    r"""The same question of only those lines whose columns hold these values; None for empty ones.
+
+    >>> narrowed(Question(name="n", words="", sql="SELECT 1 AS a"), a="it's").sql
+    "SELECT * FROM (\nSELECT 1 AS a\n) WHERE a IS NOT DISTINCT FROM 'it''s'"
+    """
+    held = " AND ".join(
+        f"{column} IS NOT DISTINCT FROM {_quoted(value)}" for column, value in equal.items()
+    )
+    return replace(asked, sql=f"SELECT * FROM (\n{asked.sql.rstrip()}\n) WHERE {held}")
+
+
+def _quoted(value: str | None) -> str:
+    return "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+
+
 class Snapshot:
     """A workspace as it stood when a page was opened; all panels of a page look at the same."""
 
     def __init__(self, home: Path) -> None:
-        self._catalog: Any = open_catalog(home)
+        self._catalog = open_catalog(home)
 
-    def ask(self, name: str, line: type[Line]) -> list[Line]:
-        """The answer to the question of that name; the fields of a line are its columns."""
-        asked = self._catalog.execute(question(name).sql)
-        columns = [column[0] for column in asked.description]
-        wanted = [each.name for each in fields(line)]  # type: ignore[arg-type]
-        assert columns == wanted, f"{name}.sql gives {columns}, {line.__name__} has {wanted}"
-        return [line(*each) for each in asked.fetchall()]
+    def ask(self, asked: Question, line: type[Line]) -> list[Line]:
+        """The answer to a question; the fields of a line are its columns."""
+        answer = self._catalog.execute(asked.sql)
+        columns = [column[0] for column in answer.description or ()]
+        wanted = list(getattr(line, "__dataclass_fields__", ()))
+        assert columns == wanted, f"{asked.name}.sql gives {columns}, {line.__name__} has {wanted}"
+        return [line(**dict(zip(columns, each, strict=True))) for each in answer.fetchall()]

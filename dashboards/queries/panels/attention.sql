@@ -1,6 +1,6 @@
 -- What needs a hand, and what helps?
 -- What can't be read and what failed first, then what stands still, what is stale, and what a mixture warns of.
-SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, why, 'curriculum check ' || path AS cure
+SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curriculum check ' || path AS cure
 FROM problems
 UNION ALL
 SELECT 2, stopped, concat_ws(' · ', specialist, branch, phase), reason,
@@ -16,9 +16,11 @@ SELECT 4, 'stale', concat_ws(' · ', specialist, branch, phase), max_by(why, sta
        'curriculum run ' || concat_ws('.', specialist, branch)
 FROM stale() GROUP BY specialist, branch, phase
 UNION ALL
-SELECT 5, 'warning', concat_ws(' · ', specialist, branch, phase), unnest(warnings),
+SELECT 5, 'warning', concat_ws(' · ', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
        'curriculum diet check ' || concat_ws('.', specialist, branch)
-FROM mixtures WHERE current
+FROM (
+    SELECT specialist, branch, phase, created, unnest(warnings) AS warning FROM mixtures WHERE current
+) GROUP BY specialist, branch, warning
 UNION ALL
 SELECT 6, 'next', concat_ws(' · ', specialist, branch, phase), 'mixed, and not trained yet',
        'curriculum run ' || concat_ws('.', specialist, branch)

@@ -16,7 +16,7 @@ SELECT s.specialist, s.branch, s.phase, s.serving, s.family, s.objective, s.row_
        s.share, s.served, s.tokens / m.tokens AS planned,
        k.tokens / sum(k.tokens) OVER (PARTITION BY s.mixture_key) AS realised,
        s.rows, s.rows_tokens, s.drawn, s.drawn_before, s.repetition,
-       m.budget, m.steps, t.steps AS trained_steps,
+       m.budget,
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
        a.config->>'$.on_shortage' AS on_shortage
 FROM strata s

@@ -1,0 +1,281 @@
+"""The panels of the overview: what needs a hand, how everything stands, what there is to eat."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards import charts, frame
+from dashboards.charts import amount, share
+from dashboards.frame import text
+from dashboards.questions import Snapshot, question
+
+MOST_LINES = 40
+"""Of what needs a hand; the question behind it gives all."""
+SAID = {
+    "unreadable": "can’t be read",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "interrupted": "interrupted",
+    "stale": "stale",
+    "warning": "warning",
+    "next": "next",
+}
+FIRST = (
+    (
+        "curriculum demo",
+        "a small specialist in five phases, from its repositories to a model that is trained",
+    ),
+    ("curriculum init", "diets, phases and a corpus of your own to begin with"),
+    ("curriculum run templates", "build, mix and train a specialist, phase by phase"),
+)
+"""What to do in a workspace that holds nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """A line of totals.sql."""
+
+    artefacts: int
+    num_bytes: int
+    unused_bytes: int
+    specialists: int
+    phases: int
+    finished: int
+    running: int
+    tokens: int
+    budget: int
+    seconds: float
+    gpu_seconds: float
+    cost: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attention:
+    """A line of attention.sql."""
+
+    urgency: int
+    kind: str
+    what: str
+    why: str
+    cure: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A line of standing.sql."""
+
+    specialist: str
+    branch: str | None
+    phase: str
+    state: str
+    why: str
+    tokens: int
+    budget: int
+    packed: float | None
+    before: float | None
+    after: float | None
+    steps: int | None
+    planned_steps: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSet:
+    """A line of data_sets.sql."""
+
+    family: str
+    base: str | None
+    objective: str
+    row_length: int
+    rows: int
+    tokens: int
+    scored: int
+    documents: int
+    packed: float
+
+
+def first() -> str:
+    """What to do where nothing is made yet."""
+    steps = "".join(
+        f"<li><code>{text(command)}</code><small>{text(why)}</small></li>" for command, why in FIRST
+    )
+    return frame.card(
+        "first",
+        "Nothing here yet",
+        f'<ol class="first">{steps}</ol>',
+        why="Begin with one of these.",
+    )
+
+
+def totals(snapshot: Snapshot) -> str:
+    """The figures that come first."""
+    (found,) = snapshot.ask(question("panels/totals"), Totals)
+    running = f", {found.running} running" if found.running else ""
+    unused = f", {amount(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
+    figures = [
+        ("Specialists", f"{found.specialists}", f"{found.artefacts:,} artefacts"),
+        ("Phases done", f"{found.finished} of {found.phases}", f"of what is mixed{running}"),
+        ("Tokens trained", amount(found.tokens), f"of {amount(found.budget)} planned"),
+        ("Trained for", charts.duration(found.seconds), _spent(found)),
+        ("On disk", f"{amount(found.num_bytes)}B", f"{found.artefacts:,} artefacts{unused}"),
+    ]
+    figures[0] = ("Specialists", f"{found.specialists}", "each with a diet of its own")
+    body = "".join(
+        f"<div><dt>{title}</dt><dd>{text(figure)}<small>{text(said)}</small></dd></div>"
+        for title, figure, said in figures
+    )
+    return (
+        f'<section id="totals"><dl class="numbers-first">{body}</dl>'
+        f"{frame.sql_of(question('panels/totals'))}</section>"
+    )
+
+
+def _spent(found: Totals) -> str:
+    if found.cost:
+        return f"{found.cost:,.2f} in money"
+    hours = found.gpu_seconds / 3600
+    return f"{hours:,.1f} GPU hours" if hours else "without a GPU"
+
+
+def attention(snapshot: Snapshot) -> str:
+    """What needs a hand, failing first, with what helps."""
+    found = snapshot.ask(question("panels/attention"), Attention)
+    if not found:
+        body = '<p class="calm">Nothing needs a hand.</p>'
+    else:
+        lines = "".join(_attention(each) for each in found[:MOST_LINES])
+        more = len(found) - MOST_LINES
+        rest = f"<p>And {more} more.</p>" if more > 0 else ""
+        body = (
+            f'<div class="wide"><table class="attention"><tbody>{lines}</tbody></table></div>{rest}'
+        )
+    return frame.card(
+        "attention",
+        "What needs a hand",
+        body,
+        asked=[question("panels/attention")],
+        why="The most urgent first.",
+    )
+
+
+def _attention(each: Attention) -> str:
+    return (
+        f'<tr class="is-{text(each.kind)}"><td class="state is-{text(each.kind)}">'
+        f"{text(SAID.get(each.kind, each.kind))}</td><th>{text(each.what)}</th>"
+        f"<td>{text(each.why)}</td><td><code>{text(each.cure)}</code></td></tr>"
+    )
+
+
+def specialists(snapshot: Snapshot) -> str:
+    """Specialists by phases: state, tokens, val_bpb and yield of each."""
+    found = snapshot.ask(question("panels/standing"), Standing)
+    phases = in_order([[each.phase for each in one] for one in by_specialist(found).values()])
+    heads = "".join(f"<th>{text(phase)}</th>" for phase in phases)
+    lines = ""
+    for name, those in by_specialist(found).items():
+        mine = {each.phase: each for each in those}
+        cells = "".join(_cell(mine.get(phase)) for phase in phases)
+        lines += f"<tr><th>{text(name)}</th>{cells}</tr>"
+    body = (
+        f'<div class="wide"><table class="standing"><thead><tr><th></th>{heads}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+    return frame.card(
+        "specialists",
+        "Specialists and phases",
+        body,
+        asked=[question("panels/standing")],
+        why="val_bpb after each phase, and by how much it fell; the bar is filled as far as the budget is "
+        "spent; yield says how full the rows are.",
+    )
+
+
+def _cell(each: Standing | None) -> str:
+    if each is None:
+        return '<td class="none">–</td>'
+    figure = "–" if each.after is None else f"{each.after:.3f}"
+    by = ""
+    if each.after is not None and each.before is not None:
+        by = f" <span>{charts.change(each.after - each.before)}</span>"
+    spent = each.tokens / each.budget if each.budget else 0.0
+    full = f" · yield {share(each.packed)}" if each.packed is not None else ""
+    why = f' title="{text(each.why)}"' if each.why else ""
+    return (
+        f'<td{why}><div class="state is-{text(each.state)}">{text(each.state)}</div>'
+        f"<b>{figure}</b>{by}{charts.bar(spent)}"
+        f"<small>{amount(each.tokens)} of {amount(each.budget)}{full}</small></td>"
+    )
+
+
+def data_sets(snapshot: Snapshot) -> str:
+    """The training rows that there are, by family: how many tokens, and how full."""
+    found = snapshot.ask(question("panels/data_sets"), DataSet)
+    if not found:
+        return frame.card("data_sets", "Data sets", "<p>No row is packed yet.</p>")
+    most = max(each.tokens for each in found)
+    lines = "".join(
+        f"<tr><th><i class='{frame.family(each.family)}'></i>{text(each.family)}"
+        f"<small>{text(_served(each))}</small></th><td class=n>{each.row_length:,}</td>"
+        f"<td class=n>{each.documents:,}</td><td class=n>{each.rows:,}</td>"
+        f"<td class=n>{amount(each.tokens)}</td>"
+        f"<td class=drawn>{charts.bar(each.tokens, of=most, look=frame.family(each.family))}</td>"
+        f"<td class=n>{share(each.packed)}</td><td class=n>{share(each.scored / each.tokens)}</td></tr>"
+        for each in found
+    )
+    heads = "".join(
+        f'<th class="{look}">{head}</th>'
+        for head, look in (
+            ("family", ""),
+            ("row length", "n"),
+            ("documents", "n"),
+            ("rows", "n"),
+            ("tokens", "n"),
+            ("", ""),
+            ("yield", "n"),
+            ("scored", "n"),
+        )
+    )
+    body = (
+        f'<div class="wide"><table class="data"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody>'
+        "</table></div>"
+    )
+    return frame.card(
+        "data_sets",
+        "Data sets",
+        body,
+        asked=[question("panels/data_sets")],
+        why="Training rows in use. yield: of all positions, how many hold a token; scored: of those, how "
+        "many are learnt.",
+    )
+
+
+def _served(each: DataSet) -> str:
+    return f"{each.objective} of {each.base}" if each.base else each.objective
+
+
+def title(specialist: str, branch: str | None) -> str:
+    """A specialist's name, and that of its branch.
+
+    >>> title("templates", "demo"), title("testing", None)
+    ('templates · demo', 'testing')
+    """
+    return f"{specialist} · {branch}" if branch else specialist
+
+
+def by_specialist(found: Sequence[Standing]) -> dict[str, list[Standing]]:
+    """Lines by the title of their specialist, in their order."""
+    grouped: dict[str, list[Standing]] = {}
+    for each in found:
+        grouped.setdefault(title(each.specialist, each.branch), []).append(each)
+    return grouped
+
+
+def in_order(courses: Sequence[Sequence[str]]) -> list[str]:
+    """All phases, each after those that come before it in most courses.
+
+    >>> in_order([["syntax", "graph"], ["syntax", "structure", "graph"], ["syntax", "structure"]])
+    ['syntax', 'structure', 'graph']
+    """
+    places: dict[str, list[float]] = {}
+    for course in courses:
+        for at, phase in enumerate(course):
+            places.setdefault(phase, []).append(at)
+    return sorted(places, key=lambda phase: (sum(places[phase]) / len(places[phase]), phase))

@@ -1,0 +1,111 @@
+"""What a mixture would take at other shares, reckoned as the mix itself does."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Supply:
+    """What there is of one serving in one domain, and what a plan takes of it."""
+
+    serving: int
+    domain: str
+    tokens: int
+    """Valid tokens of one pass over its rows."""
+    share: float
+    """Of the phase's tokens, as the diet says; then as it would be."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a phase allows."""
+
+    budget: int
+    """Valid tokens."""
+    max_repetition: float
+    renormalises: bool
+    """Whether shares are cut to what there is; else the mix stops."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a mix would make of shares."""
+
+    shares: tuple[float, ...]
+    """Served, of each supply in their order; they sum to 1."""
+    short: tuple[int, ...]
+    """Supplies of which more is asked than there is."""
+    refusal: str
+    """Why the mix would stop; empty where it goes on."""
+
+
+def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Supply]:
+    """The supplies with other shares of their servings; inside one, domains keep their proportion.
+
+    >>> parts = (("a", 0.1), ("b", 0.3))
+    >>> both = [Supply(serving=0, domain=name, tokens=1, share=part) for name, part in parts]
+    >>> [round(each.share, 3) for each in at_shares(both, {0: 0.8})]
+    [0.2, 0.6]
+    """
+    whole: dict[int, float] = {}
+    for each in supplies:
+        whole[each.serving] = whole.get(each.serving, 0.0) + each.share
+    return [
+        replace(each, share=asked[each.serving] * each.share / whole[each.serving])
+        for each in supplies
+    ]
+
+
+def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
+    """What the mix would serve of each supply, or why it would stop."""
+    whole = math.fsum(each.share for each in supplies)
+    if whole <= 0:
+        nothing = tuple(0.0 for _ in supplies)
+        return Outcome(shares=nothing, short=(), refusal="Nothing is asked.")
+    shares = [each.share / whole for each in supplies]
+    most = [limits.max_repetition * each.tokens / limits.budget for each in supplies]
+    short = tuple(at for at, share in enumerate(shares) if share > most[at])
+    if not short:
+        return Outcome(shares=tuple(shares), short=(), refusal="")
+    if not limits.renormalises:
+        said = _shortage(supplies, shares, short, limits)
+        return Outcome(shares=tuple(shares), short=short, refusal=said)
+    if math.fsum(most) < 1:
+        there = int(math.fsum(most) * limits.budget)
+        said = (
+            f"{limits.budget:,} tokens are asked, and all servings together have {there:,} at a "
+            f"repetition of {limits.max_repetition:g}."
+        )
+        return Outcome(shares=tuple(shares), short=short, refusal=said)
+    return Outcome(shares=tuple(_cut(shares, most)), short=short, refusal="")
+
+
+def _cut(shares: Sequence[float], most: Sequence[float]) -> list[float]:
+    """Shares cut to what there is, the others raised alike in their place.
+
+    >>> _cut([0.5, 0.25, 0.25], [0.2, 1.0, 1.0])
+    [0.2, 0.4, 0.4]
+    """
+    cut: set[int] = set()
+    while True:
+        left = 1 - math.fsum(most[at] for at in cut)
+        free = math.fsum(share for at, share in enumerate(shares) if at not in cut)
+        scale = left / free if free else 1.0
+        over = {at for at, share in enumerate(shares) if at not in cut and share * scale > most[at]}
+        if not over:
+            return [most[at] if at in cut else share * scale for at, share in enumerate(shares)]
+        cut |= over
+
+
+def _shortage(
+    supplies: Sequence[Supply], shares: Sequence[float], short: Sequence[int], limits: Limits
+) -> str:
+    worst = max(short, key=lambda at: shares[at] / supplies[at].tokens)
+    asked = shares[worst] * limits.budget
+    others = f", and {len(short) - 1} more are short" if len(short) > 1 else ""
+    return (
+        f"domain {supplies[worst].domain}: {asked:,.0f} tokens are asked and there are "
+        f"{supplies[worst].tokens:,}{others}. Each row would be seen "
+        f"{asked / supplies[worst].tokens:.2f} times; max_repetition is {limits.max_repetition:g}."
+    )
