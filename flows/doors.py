@@ -12,6 +12,7 @@ import polars as pl
 from curriculum.build import Built, Tokenizing, Wanted, build, sample
 from curriculum.diets.load import Phases
 from curriculum.diets.resolve import ResolvedPhase
+from curriculum.interop.card import write_card
 from curriculum.mix import mix
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Recipe, Store
@@ -46,6 +47,7 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
         length = f"-{course.order.row_length}" if course.order.row_length else ""
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
         course.store.mark(name, built.artefacts())
+        write_card(course.store)
     return built
 
 
