@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dashboards.palette import FAMILY_COLOURS
+from dashboards.palette import DOCUMENT_COLOURS, FAMILY_COLOURS
 from schemas.document import FAMILIES
 
 MOST_PHASES = 12
@@ -19,6 +19,16 @@ def phase(number: int) -> str:
     return f"p{min(number, MOST_PHASES)}"
 
 
+def document(index: int) -> str:
+    """The class of the colour of a row's document."""
+    return f"d{index % len(DOCUMENT_COLOURS)}"
+
+
+def of_documents() -> str:
+    """The style that gives the classes of documents their colours, the same on any page."""
+    return "".join(f".d{at}{{--c:{each}}}" for at, each in enumerate(DOCUMENT_COLOURS))
+
+
 def properties(phases: int) -> str:
     """The style that gives the classes their colours, on light and on dark pages."""
     light = "".join(f"--f{at}:{pair[0]};" for at, pair in enumerate(FAMILY_COLOURS.values()))
@@ -26,7 +36,7 @@ def properties(phases: int) -> str:
     families = "".join(f".f{at}{{--c:var(--f{at})}}" for at in range(len(FAMILY_COLOURS)))
     return (
         f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-        f"{families}{''.join(_ramp(min(phases, MOST_PHASES)))}"
+        f"{families}{of_documents()}{''.join(_ramp(min(phases, MOST_PHASES)))}"
     )
 
 

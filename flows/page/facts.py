@@ -97,6 +97,9 @@ class Attempt:
     number: int
     key: str
     report: Report
+    begun: str = ""
+    ended: str = ""
+    """When; ISO 8601, empty where it isn't known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +124,8 @@ class PhaseFacts:
     mixture: MixtureReport | None
     packed: tuple[Packed, ...]
     earlier: tuple[Attempt, ...]
+    begun: str = ""
+    """When its current run or the attempt that goes on began; ISO 8601."""
 
     @property
     def name(self) -> str:
@@ -243,7 +248,21 @@ def _facts(
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
         earlier=tuple(_earlier(plan, phase, run, stands)),
+        begun=_begun(run.path if run else stands.run),
     )
+
+
+def _begun(run: Path | None) -> str:
+    """When a job was frozen, which is the first thing that a run leaves."""
+    return _written(run / JOB) if run else ""
+
+
+def _written(file: Path) -> str:
+    """When a file was written; empty where it isn't there."""
+    if not file.is_file():
+        return ""
+    then = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+    return then.isoformat(timespec="seconds")
 
 
 def _earlier(
@@ -257,7 +276,13 @@ def _earlier(
     for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):
         if file.parent != goes_on and (run is None or file.parent != run.path):
             report = Report.model_validate_json(file.read_text())
-            yield Attempt(number=report.attempt, key=file.parent.parent.name, report=report)
+            yield Attempt(
+                number=report.attempt,
+                key=file.parent.parent.name,
+                report=report,
+                begun=_begun(file.parent),
+                ended=_written(file),
+            )
 
 
 def _beat(run: Path) -> Heartbeat | None:

@@ -10,6 +10,7 @@ from flows.page.kept import matrix
 from flows.page.sheets import sheet
 from flows.page.spent import spent, total
 from flows.page.way import bands, table
+from flows.page.when import when
 from flows.page.words import bits, difference, duration, gpu_hours, moment
 from flows.template import escaped, fill, policy, template
 from schemas.job import Figure
@@ -38,6 +39,7 @@ def page(facts: Facts) -> str:
         "curves": _curves(facts),
         "sheets": "\n".join(map(sheet, facts.phases)),
         "build": build(facts),
+        "when": when(facts),
         "spent": spent(facts),
         "data": data(plot),
     }

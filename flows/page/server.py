@@ -1,7 +1,8 @@
 """`python -m flows.page.server WORKSPACE --port N`: reports for the browsers of this machine, nothing else.
 
-It hands out WORKSPACE/reports/<name>.html, lists nothing and listens on 127.0.0.1 only. Other sites can't
-read a report through a name of theirs that they let point here: only our own names are answered.
+It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists nothing and listens on
+127.0.0.1 only. Other sites can't read a report through a name of theirs that they let point here: only our
+own names are answered.
 """
 
 import argparse
@@ -16,10 +17,12 @@ from types import FrameType
 
 from flows import settings
 
-_NAME = re.compile(r"/([A-Za-z0-9][A-Za-z0-9._-]*\.html)")
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; sandbox"
 """The policy of a page that has none of its own."""
+FOLDER = "rows"
+"""Below the reports: the pages that they lead to."""
+_NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)")
 PATIENCE_S = 10.0
 """How long a browser may take to ask."""
 
@@ -89,7 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return None
         file = self.server.folder / found[1]
-        inside = file.resolve().parent == self.server.folder.resolve()
+        folder = self.server.folder.resolve()
+        inside = file.resolve().parent in (folder, folder / FOLDER)
         try:
             return file.read_text(encoding="utf-8") if inside and file.is_file() else None
         except (OSError, UnicodeDecodeError):

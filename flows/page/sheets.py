@@ -12,6 +12,8 @@ from flows.page.colours import family as family_colour
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Packed, PhaseFacts
 from flows.page.marks import Part, bar, quoted, ring_and_dot
+from flows.page.rows.draw import documents as documents_strip
+from flows.page.rows.draw import mask
 from flows.page.way import state, tokens_words
 from flows.template import escaped
 from schemas.job import Report
@@ -48,6 +50,8 @@ def _facts(each: PhaseFacts) -> str:
     if each.mixture is not None:
         steps = each.report.steps if each.report else 0
         facts.append(f"{steps:,} of {number(each.mixture.steps, 'step')}")
+    if each.report and each.report.mean_context is not None:
+        facts.append(f"mean context {each.report.mean_context:,.0f} tokens")
     if each.run:
         facts.append(each.run)
     return " ".join(f"<span>{escaped(fact)}</span>" for fact in facts)
@@ -196,9 +200,11 @@ def _rows(each: PhaseFacts) -> str:
         return "<section><h3>Packed rows</h3><p>Nothing is built yet.</p></section>"
     met = [name for name in OUTCOME_WORDS if any(name in row.documents for row in each.packed)]
     legend = "".join(f'<li class="o-{name}">{OUTCOME_WORDS[name]}</li>' for name in met)
+    looks = any(row.example for row in each.packed)
+    beside = "Beside: a row; press it to look inside. " if looks else ""
     return (
-        "<section><h3>Packed rows</h3><p>Above: how full. Below: what became of the "
-        f'documents.</p>{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
+        f"<section><h3>Packed rows</h3><p>{beside}Above: how full. Below: what became of the documents.</p>"
+        f'{"".join(map(_packed, each.packed))}<ul class="legend">{legend}</ul></section>'
     )
 
 
@@ -212,10 +218,23 @@ def _packed(row: Packed) -> str:
     said = ", ".join(f"{amount:,} {OUTCOME_WORDS[name]}" for name, amount in met.items())
     full = percent(row.full)
     return (
-        f'<div class="packed {family_colour(row.family)}"><b>{"".join(_name(row.name, row.how))}</b>'
+        f'<div class="packed {family_colour(row.family)}">{_example(row)}'
+        f"<b>{''.join(_name(row.name, row.how))}</b>"
         f"<span>{number(row.rows, 'row')}</span><span>{full} full</span>"
         f"{bar([Part(share=row.full, look='own', title=f'{full} full')], label=f'{full} full')}"
         f"{bar(parts, label=said)}<small>{escaped(said)}</small></div>"
+    )
+
+
+def _example(row: Packed) -> str:
+    """A row as its documents side by side and as its mask; it leads to the page that shows all of it."""
+    shown = row.example
+    if shown is None:
+        return ""
+    said = f"A row of {number(len(shown.spans), 'document')}: look at it token by token"
+    return (
+        f'<a class="example" href="{quoted(shown.link)}" title="{said}" aria-label="{said}">'
+        f"{mask(shown.spans, shown.length, small=True)}{documents_strip(shown.spans, shown.length)}</a>"
     )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import number
+from flows.page.colours import document as colour
 from flows.page.rows.read import Shown
 from flows.page.rows.tokens import scored
 from schemas.structure import StructureChunk, StructureEdge
@@ -22,11 +22,6 @@ BINS = 480
 """Of a strip that is drawn token by token; more would be narrower than a pixel."""
 NAMED_FROM = 0.055
 """Of the row: smaller documents have no number in the mask."""
-
-
-def colour(index: int) -> str:
-    """The class of a document's colour."""
-    return f"d{index % len(DOCUMENT_COLOURS)}"
 
 
 def documents(spans: Spans, length: int) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from curriculum.tokens.codec import Tokenizer
 from dashboards import palette
-from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import percent
 from flows.look.colours import NAMES, SHADES
+from flows.page.colours import of_documents
 from flows.page.rows import draw
 from flows.page.rows.read import Shown
 from flows.page.rows.table import table, texts
@@ -60,17 +60,16 @@ def _labels() -> str:
 
 
 def _shades() -> str:
-    """The colours as custom properties: k0 … of structure, light and dark, and d0 … of documents."""
-    documents = "".join(f"--d{at}:{each};" for at, each in enumerate(DOCUMENT_COLOURS))
+    """The classes of structure and of documents with their colours, on light and on dark pages."""
     light = "".join(f"--k{code}:{shade.light};" for code, shade in enumerate(SHADES.values()))
     dark = "".join(f"--k{code}:{shade.dark};" for code, shade in enumerate(SHADES.values()))
-    looks = [f"d{at}" for at in range(len(DOCUMENT_COLOURS))]
-    looks += [f"k{code}" for code in range(len(SHADES))]
-    alone = (f'[data-only="k{code}"] pre .k{code}{{color:var(--c)}}' for code in range(len(SHADES)))
+    looks = (
+        f'.k{code}{{--c:var(--k{code})}}[data-only="k{code}"] pre .k{code}{{color:var(--c)}}'
+        for code in range(len(SHADES))
+    )
     return (
-        f":root{{{light}{documents}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-        + "".join(f".{look}{{--c:var(--{look})}}" for look in looks)
-        + "".join(alone)
+        f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
+        f"{''.join(looks)}{of_documents()}"
     )
 
 

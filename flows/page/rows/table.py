@@ -4,8 +4,8 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from flows.lines import number, percent
+from flows.page.colours import document as colour
 from flows.page.marks import quoted
-from flows.page.rows.draw import colour
 from flows.page.rows.read import Part, Place, Whence
 from flows.template import escaped
 

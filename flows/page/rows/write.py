@@ -13,7 +13,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.train.disk import replace_whole
 from dashboards import palette
 from flows.look.find import inputs
-from flows.look.read import lines
+from flows.look.read import wished as chosen_lines
 from flows.look.row import tokenizer_of
 from flows.look.wish import Wish
 from flows.page.rows.page import LARGEST, TEMPLATE, named, page
@@ -91,7 +91,8 @@ def wished(store: Store, rows: Artefact, wish: Wish) -> str:
     Raises:
         StoreError: where there is no such row, or the tokenizer is gone.
     """
-    tokenizer, found = tokenizer_of(store, rows), itertools.islice(lines(rows, wish), wish.rows)
+    tokenizer = tokenizer_of(store, rows)
+    found = (line for _, line in itertools.islice(chosen_lines(store, rows, wish), wish.rows))
     held = list(shown(found, inputs(store, rows, "documents")))
     if not held:
         raise StoreError(
