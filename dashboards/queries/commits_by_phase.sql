@@ -1,13 +1,12 @@
--- How many commits did each phase see, and how many for the first time?
-SELECT phase, count(*) AS commits, count(*) FILTER (WHERE is_new) AS new_commits,
+-- How many commits did each phase see, and how many of them for the first time?
+-- Phases in the order in which the model went through them.
+SELECT phase, count(DISTINCT "commit") AS commits,
+       count(DISTINCT "commit") FILTER (WHERE is_first) AS new_commits,
        count(DISTINCT repository) AS repositories
 FROM (
-    SELECT DISTINCT l.phase, l.repository, l."commit",
-           a.back = max(a.back) OVER (PARTITION BY l.repository, l."commit") AS is_new
-    FROM ancestry a
-    JOIN lineage l ON l.run_key = a.before_key AND l.attempt = a.before_attempt
-        AND l.step <= a.until_step
-    WHERE (a.run_key, a.attempt) IN (FROM run_named('templates/anneal'))
+    SELECT phase, repository, "commit", back,
+           back = max(back) OVER (PARTITION BY repository, "commit") AS is_first
+    FROM consumed_until('templates/anneal', 1000000000)
 )
 GROUP BY phase
-ORDER BY commits DESC, phase
+ORDER BY max(back) DESC

@@ -1,11 +1,12 @@
 -- Under which licences stands what templates ate?
--- Tokens and documents by licence; a text that stands under two counts under both. No licence: none was found.
-SELECT coalesce(l.licence, 'none found') AS licence, count(DISTINCT l.document_id) AS documents,
-       count(DISTINCT l."commit") AS commits, sum(l.tokens)::BIGINT AS tokens
+-- Documents, commits and tokens by licence; a text that stands under two of them counts under both.
+SELECT coalesce(licence, 'none found') AS licence, count(DISTINCT document_id) AS documents,
+       count(DISTINCT "commit") AS commits, sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
 FROM (
-    SELECT DISTINCT run_key, attempt, position, doc, document_id, licence, "commit", tokens
+    SELECT *, row_number() OVER (
+        PARTITION BY run_key, attempt, position, doc, licence ORDER BY "commit") = 1 AS is_first
     FROM lineage
     WHERE specialist = 'templates'
-) l
+)
 GROUP BY ALL
-ORDER BY tokens DESC
+ORDER BY tokens DESC, licence

@@ -1,8 +1,8 @@
 -- Which licences are in the checkpoint that templates ended with?
--- All that its model has read, in this phase and all before it.
-SELECT l.licence, count(DISTINCT l.repository) AS repositories, count(DISTINCT l."commit") AS commits,
-       count(DISTINCT l.document_id) AS documents, min(l.phase) AS a_phase
-FROM seen_before('templates/anneal', 1_000_000_000) s
-JOIN lineage l ON l.run_key = s.run_key AND l.attempt = s.attempt AND l.position = s.position
+-- All that its model has read, in the anneal and in all phases before it; put a step in the place of the large number
+-- for an earlier checkpoint.
+SELECT coalesce(licence, 'none found') AS licence, count(DISTINCT repository) AS repositories,
+       count(DISTINCT "commit") AS commits, count(DISTINCT document_id) AS documents
+FROM consumed_until('templates/anneal', 1000000000)
 GROUP BY ALL
-ORDER BY commits DESC
+ORDER BY commits DESC, licence

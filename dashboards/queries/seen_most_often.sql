@@ -1,7 +1,7 @@
 -- Which documents did templates see more than twice?
--- Steps of all its phases; a document that was divided counts once for each row that holds a piece of it.
+-- Over all its phases; a document that was divided counts once for each row that holds a piece of it.
 SELECT l.document_id, l.family, l.file, count(DISTINCT (l.run_key, l.attempt, l.position)) AS times,
-       count(DISTINCT l.phase) AS phases, min(l.step) AS first_step, max(l.step) AS last_step
+       count(DISTINCT l.phase) AS phases
 FROM lineage l
 WHERE l.specialist = 'templates'
 GROUP BY l.document_id, l.family, l.file

@@ -163,14 +163,14 @@ COMMENT ON MACRO TABLE consumers_of_file IS
     'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
 
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
-SELECT s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position, s.pack_id,
-       s.rows_key, s.row_length, s.valid_tokens, s.repetition
+SELECT a.back, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position,
+       s.pack_id, s.rows_key, s.row_length, s.valid_tokens, s.repetition
 FROM ancestry a JOIN steps s ON s.run_key = a.before_key AND s.attempt = a.before_attempt
 WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run))
   AND s.step <= CASE a.back WHEN 0 THEN at_step - 1 ELSE a.until_step END
 ORDER BY a.back DESC, s.position;
 COMMENT ON MACRO TABLE seen_before IS
-    'the rows that a model had read when a step of a run began, in that run and in those that it goes on from';
+    'the rows that a model had read when a step of a run began, in that run and in those that it goes on from; back: how many runs ago';
 
 CREATE MACRO consumed_until(of_run, last_step) AS TABLE
 SELECT a.back, l.*

@@ -1,0 +1,704 @@
+"""Every question of the cookbook has the answer that the demo's files give when they are read by hand.
+
+What is expected is counted from Parquet, JSON and manifests by polars and plain loops, never through the
+catalog; which rows a step read comes from the loader that training uses.
+"""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from curriculum.catalog import open_catalog
+from curriculum.store import Store, garbage
+from curriculum.train.loader import MicroBatches, PlannedRows
+from dashboards.cookbook import cookbook, recipes
+from dashboards.questions import Question
+from schemas.job import Figure, Job, Report
+from schemas.mixture import MixtureReport
+
+Lines = list[tuple[Any, ...]]
+Row = dict[str, Any]
+COLUMNS = [
+    *("pack_id", "family", "objective", "domain", "split", "document_ids", "doc_starts"),
+    *("valid_token_count", "loss_token_count", "context_histogram"),
+]
+ENOUGH = 20
+PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A row that a step read."""
+
+    phase: str
+    step: int
+    position: int
+    row: Row
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A closed run of the demo."""
+
+    key: str
+    job: Job
+    report: Report
+    metrics: pl.DataFrame
+
+
+class Demo:
+    """The demo's workspace, read by hand; the demo has one run a phase and one document an id."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        store = Store(home, dry=True)
+        self.everything = list(store.artefacts())
+        dead = {each.path for each in garbage(store)}
+        self.live = [each for each in self.everything if each.path not in dead]
+
+    def files(self, stage: str) -> Iterator[tuple[Any, Path]]:
+        """The Parquet files of a stage, each with its artefact."""
+        for each in self.live:
+            if each.manifest.stage == stage:
+                yield from ((each, file) for file in each.files(".parquet"))
+
+    @cached_property
+    def documents(self) -> dict[str, Row]:
+        """By id, with the repository that it lies under."""
+        found = {}
+        for artefact, file in self.files("documents"):
+            for row in pl.read_parquet(file).iter_rows(named=True):
+                found[row["document_id"]] = row | {
+                    "repository": artefact.manifest.labels["repository"]
+                }
+        return found
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Every packed row, without its token lists."""
+        return [
+            row
+            | {
+                "rows_key": artefact.key,
+                "row_length": int(artefact.manifest.labels["row_length"]),
+                "base": artefact.manifest.labels.get("base"),
+            }
+            for artefact, file in self.files("rows")
+            for row in pl.read_parquet(file, columns=COLUMNS).iter_rows(named=True)
+        ]
+
+    @cached_property
+    def train(self) -> list[Row]:
+        return [row for row in self.rows if row["split"] == "train"]
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """By phase, in the order of the curriculum."""
+        found = {}
+        for each in self.live:
+            if each.manifest.stage == "runs":
+                parts = sorted((each.path / "metrics").glob("*.parquet"))
+                found[each.manifest.labels["phase"]] = Run(
+                    key=each.key,
+                    job=Job.model_validate_json((each.path / "job.json").read_text()),
+                    report=Report.model_validate_json((each.path / "report.json").read_text()),
+                    metrics=pl.concat(map(pl.read_parquet, parts)).sort("step"),
+                )
+        return {name: found[name] for name in PHASES}
+
+    @cached_property
+    def visits(self) -> list[Visit]:
+        """What the loader of each run gives, step by step."""
+        there = {row["pack_id"]: row for row in self.rows}
+        found = []
+        for phase, run in self.runs.items():
+            rows = PlannedRows.of(run.job, self.home)
+            batches = MicroBatches.of(run.job, rows)
+            for step in range(run.report.steps):
+                for position in sorted(at for micro in batches.of_step(step) for at in micro):
+                    row = there[rows.plan.at(position).pack_id]
+                    found.append(Visit(phase=phase, step=step + 1, position=position, row=row))
+        return found
+
+    def mixture(self, phase: str) -> MixtureReport:
+        (found,) = (
+            each
+            for each in self.live
+            if each.manifest.stage == "mixtures" and each.manifest.labels["phase"] == phase
+        )
+        return MixtureReport.model_validate(found.manifest.report)
+
+
+def spans(row: Row) -> Iterator[tuple[str, int]]:
+    """The documents of a row with the tokens that each has in it."""
+    ends = [*row["doc_starts"][1:], row["valid_token_count"]]
+    for name, start, end in zip(row["document_ids"], row["doc_starts"], ends, strict=True):
+        yield name, end - start
+
+
+def commit(document: Row) -> str:
+    (only,) = {each["commit"] for each in document["provenance"]}
+    return str(only)
+
+
+def half_up(value: float, digits: int) -> float:
+    """As SQL rounds: halves go away from zero."""
+    scale = 10.0**digits
+    return math.copysign(math.floor(abs(value) * scale + 0.5), value) / scale
+
+
+@pytest.fixture(scope="module")
+def world(demo_home: Path) -> Demo:
+    return Demo(demo_home)
+
+
+@pytest.fixture(scope="module")
+def catalog(demo_home: Path) -> duckdb.DuckDBPyConnection:
+    return open_catalog(demo_home)
+
+
+@pytest.fixture(scope="module")
+def nothing(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    return open_catalog(tmp_path_factory.mktemp("nothing"))
+
+
+CHECKS: dict[str, Callable[[Demo], Lines]] = {}
+
+
+def answers(check: Callable[[Demo], Lines]) -> Callable[[Demo], Lines]:
+    """Let a function say what the question of its name must be answered."""
+    CHECKS[check.__name__] = check
+    return check
+
+
+@answers
+def eaten_by_family(world: Demo) -> Lines:
+    rows: Counter[tuple[str, str]] = Counter()
+    tokens: Counter[tuple[str, str]] = Counter()
+    for each in world.visits:
+        rows[each.phase, each.row["family"]] += 1
+        tokens[each.phase, each.row["family"]] += each.row["valid_token_count"]
+    whole = {phase: run.report.tokens.valid for phase, run in world.runs.items()}
+    return [
+        (phase, family, rows[phase, family], count, half_up(100 * count / whole[phase], 1))
+        for (phase, family), count in tokens.items()
+    ]
+
+
+@answers
+def eaten_by_licence(world: Demo) -> Lines:
+    documents, commits, tokens = defaultdict(set), defaultdict(set), Counter[str]()
+    for visit in world.visits:
+        for name, count in spans(visit.row):
+            licence = world.documents[name]["licence"] or "none found"
+            documents[licence].add(name)
+            commits[licence].add(commit(world.documents[name]))
+            tokens[licence] += count
+    return [(each, len(documents[each]), len(commits[each]), tokens[each]) for each in tokens]
+
+
+def _by_repository(world: Demo) -> Counter[str]:
+    tokens: Counter[str] = Counter()
+    for visit in world.visits:
+        for name, count in spans(visit.row):
+            tokens[world.documents[name]["repository"]] += count
+    return tokens
+
+
+@answers
+def eaten_by_repository(world: Demo) -> Lines:
+    tokens, so_far, lines = _by_repository(world), 0, []
+    for repository, count in tokens.most_common():
+        so_far += count
+        shares = (100 * each / tokens.total() for each in (count, so_far))
+        lines.append((repository, count, *(half_up(share, 1) for share in shares)))
+    return lines
+
+
+@answers
+def duplicates(world: Demo) -> Lines:
+    places, commits = defaultdict(set), defaultdict(set)
+    for document in world.documents.values():
+        for each in document["provenance"]:
+            places[each["blob"]].add(f"{each['repository']}:{each['path']}")
+            commits[each["blob"]].add(each["commit"])
+    return [
+        (blob, len(where), len(commits[blob]), min(where), max(where))
+        for blob, where in places.items()
+        if len(where) > 1
+    ]
+
+
+@answers
+def seen_most_often(world: Demo) -> Lines:
+    times, phases = defaultdict(set), defaultdict(set)
+    for visit in world.visits:
+        for name in visit.row["document_ids"]:
+            times[name].add((visit.phase, visit.position))
+            phases[name].add(visit.phase)
+    lines = [
+        (
+            name,
+            world.documents[name]["family"],
+            world.documents[name]["lineage"],
+            len(seen),
+            len(phases[name]),
+        )
+        for name, seen in times.items()
+        if len(seen) > 2
+    ]
+    return sorted(lines, key=lambda line: (-line[3], line[0]))[:50]
+
+
+@answers
+def longest_context(world: Demo) -> Lines:
+    lengths, scored = defaultdict(list), defaultdict(lambda: [0, 0, 0])
+    for row in world.train:
+        group = row["family"], row["row_length"]
+        lengths[group] += [count for _, count in spans(row)]
+        scored[group][0] += row["loss_token_count"]
+        scored[group][1] += row["context_histogram"][0]
+        scored[group][2] += row["context_histogram"][3]
+    return [
+        (
+            *group,
+            max(found),
+            half_up(sum(found) / len(found), 1),
+            half_up(100 * (1 - scored[group][1] / scored[group][0]), 2),
+            half_up(100 * scored[group][2] / scored[group][0], 2),
+        )
+        for group, found in lengths.items()
+    ]
+
+
+@answers
+def yield_by_data_set(world: Demo) -> Lines:
+    groups = defaultdict(list)
+    for row in world.train:
+        names = ("family", "base", "objective", "row_length", "domain")
+        groups[tuple(row[name] for name in names)].append(row)
+    lines = []
+    for group, rows in groups.items():
+        tokens = sum(row["valid_token_count"] for row in rows)
+        positions = sum(row["row_length"] for row in rows)
+        scored = sum(row["loss_token_count"] for row in rows)
+        shares = half_up(100 * tokens / positions, 1), half_up(100 * scored / tokens, 1)
+        lines.append((*group, len(rows), tokens, *shares))
+    return lines
+
+
+@answers
+def why_rejected(world: Demo) -> Lines:
+    lines: Lines = []
+    for each in world.live:
+        labels, left_out = each.manifest.labels, each.manifest.report.get("left_out")
+        if each.manifest.stage == "documents" and isinstance(left_out, dict):
+            lines += [
+                ("documents", labels["family"], labels["repository"], why, count, None)
+                for why, count in left_out.items()
+            ]
+    kept = [
+        pl.read_parquet(file) for _, file in world.files("selections") if "sides" not in file.name
+    ]
+    assert all(each["keep"].all() for each in kept), "the demo rejects nothing"
+    return lines
+
+
+def _figures(figures: tuple[Figure, ...], phase: str) -> dict[tuple[str, str], Figure]:
+    return {
+        (each.family, each.domain): each
+        for each in figures
+        if (each.kind, each.phase) == ("phase", phase)
+    }
+
+
+@answers
+def bpb_by_domain(world: Demo) -> Lines:
+    lines = []
+    for phase, run in world.runs.items():
+        if phase == "anneal":
+            continue
+        pairs = [
+            (a, b)
+            for a in run.report.after
+            for b in run.report.before
+            if (a.kind, a.phase, a.family, a.domain) == ("phase", phase, b.family, b.domain)
+            and (b.kind, b.phase) == ("phase", phase)
+        ]
+        lines += [
+            (
+                *("templates", "demo", phase, a.family, a.domain),
+                *(half_up(b.val_bpb, 4), half_up(a.val_bpb, 4), half_up(a.val_bpb - b.val_bpb, 4)),
+                *(half_up(a.low, 4), half_up(a.high, 4)),
+            )
+            for a, b in pairs
+        ]
+    return lines
+
+
+@answers
+def forgetting(world: Demo) -> Lines:
+    lines = []
+    for at, after in enumerate(PHASES):
+        for phase in PHASES[:at]:
+            own = _figures(world.runs[phase].report.after, phase)["*", "*"]
+            now = _figures(world.runs[after].report.after, phase)["*", "*"]
+            bits = own.val_bpb, now.val_bpb, now.val_bpb - own.val_bpb
+            rounded = (half_up(each, 4) for each in bits)
+            is_sure = now.low > own.val_bpb
+            lines.append(("templates", "demo", phase, after, *rounded, is_sure))
+    return lines
+
+
+@answers
+def cost_of_bpb(world: Demo) -> Lines:
+    lines = []
+    for phase, run in world.runs.items():
+        own = "structure" if phase == "anneal" else phase
+        told = run.report
+        before, after = (
+            _figures(each, own)["*", "*"].val_bpb for each in (told.before, told.after)
+        )
+        won = before - after
+        lines.append(
+            (
+                *("templates", "demo", phase, 1, told.tokens.valid, half_up(told.seconds, 1), None),
+                half_up(won, 4),
+                half_up(told.seconds / won / 100, 2) if won > 0 else None,
+                None,
+            )
+        )
+    return lines
+
+
+@answers
+def before_a_spike(world: Demo) -> Lines:
+    rises = []
+    for phase, run in world.runs.items():
+        norms = run.metrics["gradient_norm"].to_list()
+        for at in range(1, len(norms)):
+            before = norms[max(0, at - 5) : at]
+            rises.append((norms[at] / (sum(before) / len(before)), phase, at + 1))
+    rise, phase, spike = max(rises)
+    return [
+        (
+            *("templates", "demo", phase, visit.step, spike, half_up(rise, 2)),
+            visit.row["pack_id"],
+            world.documents[name]["repository"],
+            world.documents[name]["lineage"],
+            commit(world.documents[name]),
+        )
+        for visit in world.visits
+        if visit.phase == phase and visit.step in (spike - 1, spike)
+        for name in visit.row["document_ids"]
+    ]
+
+
+@answers
+def what_is_stale(world: Demo) -> Lines:
+    return []
+
+
+@answers
+def licences_of_checkpoint(world: Demo) -> Lines:
+    documents, commits, repositories = defaultdict(set), defaultdict(set), defaultdict(set)
+    for visit in world.visits:
+        for name in visit.row["document_ids"]:
+            document = world.documents[name]
+            licence = document["licence"] or "none found"
+            documents[licence].add(name)
+            commits[licence].add(commit(document))
+            repositories[licence].add(document["repository"])
+    return [
+        (each, len(repositories[each]), len(commits[each]), len(documents[each]))
+        for each in documents
+    ]
+
+
+@answers
+def commits_by_phase(world: Demo) -> Lines:
+    known: set[str] = set()
+    lines = []
+    for phase in PHASES:
+        read = [
+            world.documents[name]
+            for visit in world.visits
+            if visit.phase == phase
+            for name in visit.row["document_ids"]
+        ]
+        seen = {commit(each) for each in read}
+        lines.append(
+            (phase, len(seen), len(seen - known), len({each["repository"] for each in read}))
+        )
+        known |= seen
+    return lines
+
+
+@answers
+def planned_against_realised(world: Demo) -> Lines:
+    mixture = world.mixture("syntax")
+    realised: Counter[tuple[str, str]] = Counter()
+    for visit in world.visits:
+        if visit.phase == "syntax":
+            realised[visit.row["family"], visit.row["domain"]] += visit.row["valid_token_count"]
+    lines = []
+    for each in mixture.strata:
+        share = realised[each.family, each.domain] / realised.total()
+        shares = each.share, each.tokens / mixture.tokens, share, share - each.served
+        rounded = (half_up(100 * value, 2) for value in shares)
+        lines.append((each.family, each.objective, each.domain, each.row_length, *rounded))
+    return lines
+
+
+@answers
+def tokens_left(world: Demo) -> Lines:
+    seen = {visit.row["pack_id"] for visit in world.visits}
+    groups = defaultdict(list)
+    for row in world.train:
+        groups[row["family"], row["row_length"], row["domain"]].append(row)
+    lines = []
+    for group, rows in groups.items():
+        left = [row for row in rows if row["pack_id"] not in seen]
+        both = ((len(some), sum(row["valid_token_count"] for row in some)) for some in (rows, left))
+        lines.append((*group, *(count for pair in both for count in pair)))
+    return lines
+
+
+@answers
+def epochs_by_serving(world: Demo) -> Lines:
+    taken: Counter[tuple[str, str]] = Counter()
+    for visit in world.visits:
+        if visit.phase == "syntax":
+            taken[visit.row["family"], visit.row["domain"]] += 1
+    return [
+        (
+            *(each.family, each.objective, each.domain, each.row_length, each.rows, 0.0),
+            half_up(each.drawn / each.rows, 2),
+            half_up(taken[each.family, each.domain] / each.rows, 2),
+            4.0,
+            max(0, each.rows - each.drawn),
+        )
+        for each in world.mixture("syntax").strata
+    ]
+
+
+@answers
+def files_seen_most(world: Demo) -> Lines:
+    held: dict[str, Counter[str]] = defaultdict(Counter)
+    read: Counter[str] = Counter()
+    keys = {visit.row["rows_key"] for visit in world.visits}
+    for row in world.train:
+        for name, count in spans(row):
+            if row["rows_key"] in keys:
+                held[world.documents[name]["lineage"]][row["rows_key"]] += count
+    for visit in world.visits:
+        for name, count in spans(visit.row):
+            read[world.documents[name]["lineage"]] += count
+    distinct = {file: max(counts.values()) for file, counts in held.items()}
+    order = sorted(distinct, key=lambda file: (-read[file] / distinct[file], file))[:20]
+    return [
+        (file, distinct[file], read[file], half_up(read[file] / distinct[file], 2))
+        for file in order
+    ]
+
+
+@answers
+def loss_curve(world: Demo) -> Lines:
+    lines = []
+    for phase, run in world.runs.items():
+        steps = run.metrics.to_dicts()
+        for first in range(0, len(steps), 10):
+            ten = steps[first : first + 10]
+            lines.append(
+                (
+                    *("templates", "demo", phase, first + 10),
+                    half_up(sum(each["loss"] for each in ten) / len(ten), 4),
+                    half_up(max(each["gradient_norm"] for each in ten), 3),
+                    half_up(ten[-1]["learning_rate"], 6),
+                    sum(each["valid_tokens"] for each in ten),
+                )
+            )
+    return lines
+
+
+def _readers(world: Demo) -> dict[str, dict[tuple[str, int], list[tuple[str, int, int]]]]:
+    """By commit and step: the documents that were read of it, their positions and tokens."""
+    found: dict[str, dict[tuple[str, int], list[tuple[str, int, int]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for visit in world.visits:
+        for name, count in spans(visit.row):
+            place = visit.phase, visit.step
+            found[commit(world.documents[name])][place].append((name, visit.position, count))
+    return found
+
+
+@answers
+def who_saw_the_commit(world: Demo) -> Lines:
+    readers = _readers(world)
+    most = min(readers, key=lambda each: (-len(readers[each]), each))
+    return [
+        (
+            *("templates", "demo", phase, world.runs[phase].key, step),
+            len({position for _, position, _ in read}),
+            len({name for name, _, _ in read}),
+            sum(count for _, _, count in read),
+        )
+        for (phase, step), read in readers[most].items()
+    ]
+
+
+@answers
+def what_a_step_read(world: Demo) -> Lines:
+    return [
+        (
+            *(visit.position, visit.row["pack_id"], visit.row["family"], visit.row["domain"]),
+            *(number, name, count, document["repository"], commit(document)),
+            *(document["lineage"], document["licence"]),
+        )
+        for visit in world.visits
+        if (visit.phase, visit.step) == ("syntax", 3)
+        for number, (name, count) in enumerate(spans(visit.row))
+        if (document := world.documents[name])
+    ]
+
+
+@answers
+def seen_again(world: Demo) -> Lines:
+    known: set[str] = set()
+    rows, again = Counter[str](), Counter[str]()
+    for visit in world.visits:
+        rows[visit.phase] += 1
+        again[visit.phase] += visit.row["pack_id"] in known
+        known.add(visit.row["pack_id"])
+    return [
+        (phase, rows[phase], again[phase], half_up(100 * again[phase] / rows[phase], 1))
+        for phase in PHASES
+    ]
+
+
+@answers
+def val_in_train(world: Demo) -> Lines:
+    sides = defaultdict(set)
+    for row in world.rows:
+        for name in row["document_ids"]:
+            sides[world.documents[name]["lineage"]].add(row["split"] == "train")
+    assert {len(each) for each in sides.values()} == {1}
+    assert {next(iter(each)) for each in sides.values()} == {True, False}
+    return []
+
+
+@answers
+def divided_documents(world: Demo) -> Lines:
+    rows = defaultdict(set)
+    for row in world.train:
+        for name in row["document_ids"]:
+            rows[row["family"], row["row_length"], row["rows_key"], name].add(row["pack_id"])
+    groups = defaultdict(list)
+    for (family, length, _, _), packs in rows.items():
+        groups[family, length].append(len(packs))
+    return [
+        (*group, len(counts), sum(each > 1 for each in counts), max(counts))
+        for group, counts in groups.items()
+    ]
+
+
+@answers
+def speed_by_phase(world: Demo) -> Lines:
+    lines = []
+    for phase, run in world.runs.items():
+        steps = run.metrics.to_dicts()
+        seconds = sum(each["seconds"] for each in steps)
+        scored = sum(each["scored_tokens"] for each in steps)
+        padding = sum(each["padding_share"] for each in steps) / len(steps)
+        density = sum(each["attention_density"] for each in steps) / len(steps)
+        context = sum(each["mean_context"] * each["scored_tokens"] for each in steps) / scored
+        valid = sum(each["valid_tokens"] for each in steps)
+        speeds = half_up(seconds, 1), half_up(valid / seconds, 0)
+        shares = half_up(100 * padding, 2), half_up(100 * density, 1), half_up(context, 1)
+        lines.append(("templates", "demo", phase, len(steps), *speeds, *shares))
+    return lines
+
+
+@answers
+def disk_by_stage(world: Demo) -> Lines:
+    stages = defaultdict(list)
+    live = {each.path for each in world.live}
+    for each in world.everything:
+        size = sum(
+            (each.path / record["name"]).stat().st_size
+            for record in json.loads((each.path / "manifest.json").read_text())["files"]
+        )
+        stages[each.manifest.stage].append((size, each.path in live))
+    return [
+        (
+            *(stage, len(found), sum(size for size, _ in found)),
+            sum(not used for _, used in found),
+            sum(size for size, used in found if not used),
+        )
+        for stage, found in stages.items()
+    ]
+
+
+@answers
+def age_of_code(world: Demo) -> Lines:
+    groups = defaultdict(list)
+    for each in world.documents.values():
+        year = str(datetime.fromtimestamp(each["timestamp"], UTC).year)
+        groups[each["repository"], year].append(each["num_bytes"])
+    return [(*group, len(sizes), sum(sizes)) for group, sizes in groups.items()]
+
+
+EMPTY = {"what_is_stale", "val_in_train"}
+"""Whose answer is that there is nothing."""
+
+
+def _order(line: tuple[Any, ...]) -> list[str]:
+    return [f"{value:.6g}" if isinstance(value, float) else str(value) for value in line]
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_question_has_the_answer_that_the_files_give(
+    name: str, world: Demo, catalog: duckdb.DuckDBPyConnection
+) -> None:
+    (recipe,) = (each for each in recipes() if each.name == name)
+    found = sorted(catalog.execute(recipe.sql).fetchall(), key=_order)
+    wanted = sorted(CHECKS[name](world), key=_order)
+    assert bool(wanted) == (name not in EMPTY)
+    assert len(found) == len(wanted)
+    for line, right in zip(found, wanted, strict=True):
+        assert line == pytest.approx(right, abs=1e-9)
+
+
+def test_every_question_of_the_cookbook_is_checked() -> None:
+    assert {each.name for each in recipes()} == set(CHECKS)
+    assert len(CHECKS) >= ENOUGH
+
+
+@pytest.mark.parametrize("recipe", recipes(), ids=lambda each: str(each.name))
+def test_a_recipe_is_a_question_and_one_select_that_an_empty_workspace_answers(
+    recipe: Question, nothing: duckdb.DuckDBPyConnection
+) -> None:
+    asked, mark, _ = recipe.words.partition("?")
+    assert mark
+    assert asked[0].isupper()
+    (statement,) = duckdb.extract_statements(recipe.sql)
+    assert statement.type.name == "SELECT"
+    assert nothing.execute(recipe.sql).fetchall() == []
+
+
+def test_the_cookbook_prints_each_question_with_its_sql() -> None:
+    text = cookbook()
+    assert text.count("<details><summary>") == len(recipes())
+    assert text.count("```sql") == len(recipes())
+    assert all(each.sql.splitlines()[-1] in text for each in recipes())
