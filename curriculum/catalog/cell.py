@@ -1,0 +1,287 @@
+"""The process that one question of a page runs in: it reads the files that it is given and writes none.
+
+It is a script that needs DuckDB and pyarrow alone. Over its standard input it is told what to read and
+what is asked; over its standard output it answers; both are a line of JSON and Arrow streams. Before
+DuckDB exists it gives up for good, by Landlock and by limits of the kernel, whatever the question
+could do harm with: each thread that DuckDB starts inherits that. What DuckDB itself refuses comes on
+top of it.
+"""
+
+import bisect
+import ctypes
+import importlib
+import io
+import json
+import os
+import platform
+import re
+import resource
+import signal
+import stat
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, NoReturn
+
+MACHINE = ("/proc/self/cgroup", "/sys/fs/cgroup", "/sys/devices/system/cpu/online")
+"""What DuckDB wants to know of the machine before it starts, and ends where it may not."""
+STARTING_SECONDS = 60
+"""Until the question begins; then its own limit holds."""
+
+_CONFIG = {
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "secret_directory": "",
+    "python_enable_replacements": "false",
+}
+_OWN_TYPES = re.compile(r"\b(VARIANT|UHUGEINT|BIGNUM|BIT|INTERVAL|UNION|GEOMETRY|TIME WITH)\b")
+Kind = Literal["kernel", "gate", "sql", "memory", "start"]
+
+
+class RefusedError(Exception):
+    """Why a question has no answer: what kind of reason it is, and DuckDB's or our words."""
+
+    def __init__(self, kind: Kind, words: str) -> None:
+        """Keep both."""
+        super().__init__(words)
+        self.kind: Kind = kind
+
+
+class Sheet(NamedTuple):
+    """An answer as it leaves this process."""
+
+    types: list[str]
+    truncated: Literal["", "rows", "bytes"]
+    seconds: float
+    body: bytes
+
+
+# The kernel's numbers, from linux/landlock.h; the calls have the same numbers on these machines.
+_MACHINES = ("x86_64", "aarch64", "riscv64", "ppc64le", "s390x", "loongarch64")
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+"""Rights over files that each version knows: opening, making, removing; moving; cutting; devices."""
+_NO_NEW_PRIVILEGES = 38
+
+
+class _Rights(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _Rule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def landlock() -> int:
+    """The version of Landlock that this kernel enforces; 0 where it has none."""
+    if platform.system() != "Linux" or platform.machine() not in _MACHINES:
+        return 0
+    return max(0, int(_LIBC.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
+
+
+def read_only(paths: Iterable[str]) -> int:
+    """Leave this thread, and those that it starts, nothing but reading `paths`; the version that holds.
+
+    A path is a file, or a folder with all that is in it. No file can be opened for writing, made, moved
+    or removed, none be run, none other read or listed; from version 3 on none be cut by a call that
+    opens it for reading, which SQL has no way to; from 4 on no TCP connection, from 6 on no signal to
+    others. What was given up before isn't given back.
+
+    Raises:
+        RefusedError: where the kernel has no Landlock.
+    """
+    version = landlock()
+    if not version:
+        raise RefusedError("kernel", "this kernel enforces no Landlock")
+    rights = _Rights(
+        files=(1 << _FILE_RIGHTS.get(version, 16)) - 1,
+        net=0b11 if version >= 4 else 0,
+        scoped=0b11 if version >= 6 else 0,
+    )
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    rules = _call(_CREATE, ctypes.byref(rights), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    for path in paths:
+        _allow(rules, path)
+    if _LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+        raise RefusedError("kernel", f"no_new_privs: {os.strerror(ctypes.get_errno())}")
+    _call(_RESTRICT, ctypes.c_int(rules), ctypes.c_uint32(0))
+    os.close(rules)
+    return version
+
+
+def _allow(rules: int, path: str) -> None:
+    try:
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # collected since it was listed: the view over it says so
+    folder = stat.S_ISDIR(os.fstat(parent).st_mode)
+    rule = _Rule(allowed=_READ_FILE | (_READ_FOLDER if folder else 0), parent=parent)
+    _call(_ADD, ctypes.c_int(rules), ctypes.c_int(1), ctypes.byref(rule), ctypes.c_uint32(0))
+    os.close(parent)
+
+
+def _call(number: int, *arguments: Any) -> int:
+    returned = int(_LIBC.syscall(number, *arguments))
+    if returned < 0:
+        raise RefusedError("kernel", f"Landlock: {os.strerror(ctypes.get_errno())}")
+    return returned
+
+
+def limit(memory: int, seconds: float, threads: int) -> None:
+    """No byte in any file, no core dump, no process, bounded memory and processor time."""
+    for what, most in (
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_CPU, int(STARTING_SECONDS + seconds * (threads + 1)) + 1),
+    ):
+        resource.setrlimit(what, (most, most))
+
+
+def answer(wish: dict[str, Any], tables: dict[str, Any]) -> Sheet:
+    """What the question gives, over tables, and over views that `wish` sets up on its files."""
+    import duckdb
+
+    try:
+        connection = duckdb.connect(config={**_CONFIG, **wish["config"]})
+        _set_up(connection, wish, tables)
+        sql = gated(connection, wish["sql"])
+    except duckdb.Error as refused:
+        raise RefusedError("sql", str(refused)) from None
+    try:
+        return _asked(connection, sql, wish)
+    except (duckdb.OutOfMemoryException, MemoryError) as short:
+        raise RefusedError("memory", str(short)) from None
+    except duckdb.Error as refused:
+        raise RefusedError("sql", _as_asked(str(refused))) from None
+
+
+def _set_up(connection: Any, wish: dict[str, Any], tables: dict[str, Any]) -> None:
+    """Make the views, and then let nobody open another file or change a setting."""
+    for name, table in tables.items():
+        connection.register(name, table)
+    connection.execute(wish["setup"])
+    for name in tables:
+        connection.unregister(name)
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in wish["data"])
+    connection.execute(f"SET allowed_paths = [{listed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _as_asked(words: str) -> str:
+    """Without the line that stands before a question once it is wrapped: `LINE 3:` becomes `LINE 2:`."""
+    return re.sub(r"^LINE (\d+):", lambda at: f"LINE {max(1, int(at[1]) - 1)}:", words, flags=re.M)
+
+
+def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> Sheet:
+    begin = time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, wish["seconds"])
+    # One row more than wanted tells whether there are more. Below top level DuckDB refuses a COPY that
+    # hides in a WITH.
+    given = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {wish['rows'] + 1}")
+    types = [str(each) for each in given.types]
+    given = given.project(", ".join(map(_portable, types, given.columns, range(1, len(types) + 1))))
+    body, truncated = written(given.to_arrow_reader(1024), wish["rows"], wish["bytes"])
+    signal.alarm(STARTING_SECONDS)
+    return Sheet(types, truncated, time.perf_counter() - begin, body)
+
+
+def _portable(kind: str, name: str, number: int) -> str:
+    """A column as it is; as text where Arrow has no such type, or another one."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    return f"CAST(#{number} AS VARCHAR) AS {quoted}" if _OWN_TYPES.search(kind) else f"#{number}"
+
+
+def gated(connection: Any, sql: str) -> str:
+    """The question without the semicolon at its end, if it is exactly one SELECT.
+
+    >>> import duckdb
+    >>> gated(duckdb.connect(), "SELECT ';' ; -- one;")
+    "SELECT ';' "
+
+    Raises:
+        RefusedError: with what it is instead.
+    """
+    import duckdb
+
+    found = [statement.type.name for statement in connection.extract_statements(sql)]
+    if found != ["SELECT"]:
+        raise RefusedError("gate", ", ".join(found).replace("_", " ") or "nothing")
+    text = sql.encode()
+    end = len(text)
+    for at, kind in reversed(duckdb.tokenize(sql)):
+        if text[at : at + 1] == b";":
+            end = at
+        elif kind != duckdb.token_type.comment:
+            break
+    return text[:end].decode()
+
+
+def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows", "bytes"]]:
+    """An Arrow stream of at most `rows` rows and about `most` bytes, and which of the two cut it."""
+    import pyarrow as pa
+
+    sink = io.BytesIO()
+    left = rows
+    cut: Literal["", "rows", "bytes"] = ""
+    with pa.ipc.new_stream(sink, reader.schema) as stream:
+        for batch in reader:
+            wanted = min(left, batch.num_rows)
+            part = batch.slice(0, _fitting(batch, wanted, most - sink.tell()))
+            stream.write_batch(part)
+            left -= part.num_rows
+            if part.num_rows < batch.num_rows:
+                cut = "bytes" if part.num_rows < wanted else "rows"
+                break
+    return sink.getvalue(), cut
+
+
+def _fitting(batch: Any, rows: int, room: int) -> int:
+    """How many of the first `rows` rows of a batch have room."""
+    if batch.slice(0, rows).nbytes <= room:
+        return rows
+    return max(
+        0, bisect.bisect_right(range(rows), room, key=lambda at: batch.slice(0, at).nbytes) - 1
+    )
+
+
+def _load(names: list[str]) -> dict[str, Any]:
+    """The tables that follow on standard input, and the libraries, which can't be read any more later."""
+    importlib.import_module("duckdb")
+    arrow = importlib.import_module("pyarrow.ipc")
+    return {name: arrow.open_stream(sys.stdin.buffer).read_all() for name in names}
+
+
+def main() -> NoReturn:
+    """Read a wish, confine this process, answer, and go without looking back."""
+    signal.alarm(STARTING_SECONDS)
+    version = 0
+    try:
+        # Before any library could start a thread, which Landlock would pass over.
+        version = read_only(["/"])
+        wish = json.loads(sys.stdin.buffer.readline())
+        tables = _load(wish["tables"])
+        read_only([*wish["kept"], *wish["data"], *MACHINE])
+        limit(wish["process_memory"], wish["seconds"], wish["threads"])
+        sheet = answer(wish, tables)
+        head = {**sheet._asdict(), "landlock": version, "body": len(sheet.body)}
+        body = sheet.body
+    except RefusedError as refusal:
+        head, body = {"refused": refusal.kind, "words": str(refusal), "landlock": version}, b""
+    sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + body)
+    sys.stdout.buffer.flush()
+    # DuckDB's threads may be in the midst of something that nobody waits for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

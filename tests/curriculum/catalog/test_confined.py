@@ -1,0 +1,440 @@
+"""Whatever a page is asked, nothing is written, nothing else is read, and it ends."""
+
+import datetime
+import decimal
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.catalog import CatalogError, cell, confined
+from curriculum.catalog.confined import Limits, ask
+from curriculum.catalog.snapshot import take
+from curriculum.catalog.views import script
+from curriculum.store import Draft, Recipe, Store
+from schemas.document import DOCUMENT_SCHEMA
+
+pytestmark = pytest.mark.skipif(
+    not cell.landlock(),
+    reason="needs Landlock: Linux 5.13 or newer with it in /sys/kernel/security/lsm",
+)
+
+GATE = duckdb.connect()
+Tree = dict[str, tuple[int, int, int]]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds a workspace, its neighbour, and somebody's notes."""
+    ground = tmp_path_factory.mktemp("ground")
+    store = Store(ground / "it's home")
+    documents = pa.Table.from_pylist(
+        [{"document_id": f"d{number}", "num_bytes": number} for number in range(3)],
+        schema=pa.schema([DOCUMENT_SCHEMA.field(name) for name in ("document_id", "num_bytes")]),
+    )
+
+    def fill(drafts: list[Draft]) -> None:
+        pq.write_table(documents, drafts[0].path / "part-00000.parquet")
+
+    labels = (("family", "v2_simple"), ("repository", "fmt"))
+    made = store.produce([Recipe(stage="documents", labels=labels, revision=1)], fill)  # type: ignore[arg-type]
+    store.mark("everything", made)
+    (ground / "it's home_evil").mkdir()
+    (ground / "it's home_evil" / "x.parquet").write_bytes(made[0].files()[0].read_bytes())
+    (ground / "notes.txt").write_text("secret")
+    (store.root / "job.json").write_text('{"key": "secret"}')
+    (store.root / "documents" / "out.txt").symlink_to(ground / "notes.txt")
+    (store.root / "documents" / "out").symlink_to(ground)
+    take(store.root)
+    return ground
+
+
+@pytest.fixture
+def home(ground: Path) -> Iterator[Path]:
+    """The workspace, which is afterwards as it was before, and so is all around it."""
+    before = _tree(ground)
+    yield ground / "it's home"
+    assert _tree(ground) == before
+
+
+def _tree(folder: Path) -> Tree:
+    return {
+        str(file): (file.lstat().st_size, file.lstat().st_mtime_ns, file.lstat().st_mode)
+        for file in sorted(folder.rglob("*"))
+    }
+
+
+def _refusal(home: Path, sql: str, limits: Limits | None = None) -> CatalogError:
+    with pytest.raises(CatalogError) as caught:
+        ask(home, sql, limits)
+    return caught.value
+
+
+def test_a_question_is_answered_with_names_types_values_and_how_it_was_confined(home: Path) -> None:
+    reply = ask(
+        home,
+        "-- of each\nSELECT repository, sum(num_bytes) AS bytes FROM documents GROUP BY ALL; -- !",
+    )
+    assert (reply.columns, reply.types) == (("repository", "bytes"), ("VARCHAR", "HUGEINT"))
+    assert reply.rows == [("fmt", 3)]
+    assert reply.truncated == ""
+    assert reply.landlock == cell.landlock() > 0
+    assert 0 < reply.seconds < 60
+
+
+def test_views_can_be_listed_and_described(home: Path) -> None:
+    assert ("documents",) in ask(home, "SHOW TABLES").rows
+    assert "num_bytes" in {row[0] for row in ask(home, "DESCRIBE documents").rows}
+    assert ask(home, "FROM documents SELECT count(*)").rows == [(3,)]
+
+
+VALUES = {
+    "1::UHUGEINT": "1",
+    "sum(2)": 2,
+    "1.50::DECIMAL(9, 2)": decimal.Decimal("1.50"),
+    "INTERVAL 1 DAY": "1 day",
+    "'0101'::BIT": "0101",
+    "DATE '2026-11-21'": datetime.date(2026, 11, 21),
+    "[1, NULL]": [1, None],
+    "{'a': 1}": {"a": 1},
+    "NULL": None,
+    "'\xe9'": "é",
+    "uuid()::VARCHAR = ''": False,
+}
+
+
+def test_values_of_all_kinds_come_as_python_has_them_or_as_text(home: Path) -> None:
+    reply = ask(home, f"SELECT {', '.join(VALUES)}")
+    assert reply.rows == [tuple(VALUES.values())]
+    far = ask(home, 'SELECT TIMESTAMP \'290000-01-01\' AS then, 1 AS "a ""b", 2 AS then')
+    assert len(far.columns) == 3
+    assert isinstance(far.rows[0][0], str)
+
+
+def test_order_is_kept_through_the_wrapping(home: Path) -> None:
+    sql = "SELECT hash(range) AS h FROM range(200000) ORDER BY h DESC"
+    hashes = [row[0] for row in ask(home, sql, Limits(rows=5000)).rows]
+    assert len(hashes) == 5000
+    assert hashes == sorted(hashes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("COPY (SELECT 1) TO 'x.csv'", "COPY"),
+        ("SELECT 1; COPY (SELECT 1) TO 'x.csv'", "SELECT, COPY"),
+        ("EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'", "EXPLAIN"),
+        ("EXPORT DATABASE 'x'", "EXPORT"),
+        ("ATTACH 'x.duckdb'", "ATTACH"),
+        ("CREATE TABLE t AS SELECT 1", "CREATE"),
+        ("INSERT INTO t SELECT 1", "INSERT"),
+        ("INSTALL httpfs", "LOAD"),
+        ("LOAD httpfs", "LOAD"),
+        ("SET temp_directory = 'x'", "SET"),
+        ("RESET allowed_paths", "SET"),
+        ("SET VARIABLE x = 1", "SET"),
+        ("PRAGMA enable_profiling = 'json'", ""),
+        ("CALL enable_logging('QueryLog', storage = 'file')", "CALL"),
+        ("PREPARE p AS COPY (SELECT 1) TO 'x.csv'", "PREPARE"),
+        ("EXECUTE p", "EXECUTE"),
+        ("CHECKPOINT", ""),
+        ("PIVOT t ON a", "MULTI"),
+        ("BEGIN", "TRANSACTION"),
+        (" -- nothing", "nothing"),
+        ("", "nothing"),
+    ],
+)
+def test_only_one_select_passes_the_gate(sql: str, what: str) -> None:
+    with pytest.raises(cell.RefusedError) as refused:
+        cell.gated(GATE, sql)
+    assert refused.value.kind == "gate"
+    assert what in str(refused.value)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["SELECT ';'", "'é;'", ";", " ", "\n", "-- ;\n", "/* ; */"]), max_size=6
+    )
+)
+def test_the_gate_cuts_no_more_than_the_end(parts: list[str]) -> None:
+    sql = f"SELECT 1 AS a {''.join(parts)}"
+    try:
+        kept = cell.gated(GATE, sql)
+    except (cell.RefusedError, duckdb.Error):
+        return
+    assert sql.startswith(kept)
+    whole = GATE.execute(sql).fetchall()
+    assert GATE.execute(f"SELECT * FROM (\n{kept}\n)").fetchall() == whole
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO '{data}' (FORMAT parquet, USE_TMP_FILE false)",
+        "WITH t AS (COPY (SELECT 1) TO 'x.csv') SELECT 1",
+        "SELECT * FROM (WITH t AS (COPY (SELECT 1) TO 'x.csv') SELECT 1)",
+        "SELECT 1) LIMIT 1; COPY (SELECT 1) TO 'x.csv'; SELECT * FROM (SELECT 1",
+        "SELECT * FROM enable_logging('QueryLog', storage = 'file', storage_path = 'x')",
+        "SELECT * FROM query('COPY (SELECT 1) TO ''x.csv''')",
+    ],
+)
+def test_no_way_to_write_is_open(home: Path, sql: str) -> None:
+    data = next((home / "documents").rglob("part-*.parquet"))
+    refused = _refusal(home, sql.replace("{data}", str(data)))
+    assert refused.cause in {
+        "it must be exactly one SELECT (or SHOW TABLES, DESCRIBE rows)",
+        "DuckDB refuses it",
+    }
+    assert refused.cure
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_text('job.json')",
+        "SELECT * FROM read_json('{home}/job.json')",
+        "SELECT * FROM read_blob('{manifest}')",
+        "SELECT * FROM '../notes.txt'",
+        "SELECT * FROM read_text('documents/out.txt')",
+        "SELECT * FROM read_text('documents/out/notes.txt')",
+        "SELECT * FROM read_parquet('{home}_evil/x.parquet')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM glob('**')",
+        "SELECT * FROM read_parquet('http://127.0.0.1:1/x.parquet')",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM wish",
+        "SELECT * FROM duckdb_extensions()",
+    ],
+)
+def test_nothing_but_the_data_of_the_snapshot_can_be_read(home: Path, sql: str) -> None:
+    manifest = next((home / "documents").rglob("manifest.json"))
+    refused = _refusal(home, sql.replace("{home}", str(home)).replace("{manifest}", str(manifest)))
+    assert refused.cause == "DuckDB refuses it"
+    assert "secret" not in str(refused)
+
+
+def test_settings_tell_nothing_but_where_the_data_lies(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    rows = ask(home, "SELECT name, value::VARCHAR FROM duckdb_settings()").rows
+    told = " ".join(f"{name}={value}" for name, value in rows)
+    assert "part-00000.parquet" in told
+    for secret in ("hunter2", f"{Path.home()}/", sys.prefix):
+        assert secret not in told.replace(str(home.parent), "")
+
+
+def test_what_is_endless_ends_in_time(home: Path) -> None:
+    endless = (
+        "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
+    )
+    refused = _refusal(home, endless, Limits(seconds=0.5))
+    assert refused.cause == "it took longer than 0.5 s"
+    assert "curriculum query" in refused.cure
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list(range) FROM range(10000000000)",
+        "SELECT len(repeat('x', 4000000000::BIGINT))",
+        "SELECT count(DISTINCT hash(range)) FROM range(1000000000)",
+    ],
+)
+def test_what_is_huge_ends_with_its_memory(home: Path, sql: str) -> None:
+    refused = _refusal(home, sql, Limits(memory=64 << 20, seconds=60))
+    assert refused.cause == "it needs more than 0.0625 GiB of memory"
+
+
+def test_rows_beyond_the_limit_are_left_out_and_that_is_told(home: Path) -> None:
+    assert ask(home, "FROM range(10)", Limits(rows=10)).truncated == ""
+    cut = ask(home, "FROM range(11)", Limits(rows=10))
+    assert (cut.truncated, len(cut.rows)) == ("rows", 10)
+    endless = "WITH RECURSIVE t AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM t) SELECT x FROM t"
+    assert ask(home, endless, Limits(rows=3)).rows == [(1,), (2,), (3,)]
+
+
+def test_bytes_beyond_the_limit_are_left_out_and_that_is_told(home: Path) -> None:
+    cut = ask(home, "SELECT repeat('x', 1000000) FROM range(100)", Limits(bytes=5_500_000))
+    assert (cut.truncated, len(cut.rows)) == ("bytes", 5)
+    nothing = ask(home, "SELECT repeat('x', 1000000)", Limits(bytes=1000))
+    assert (nothing.truncated, nothing.rows) == ("bytes", [])
+
+
+@given(
+    widths=st.lists(st.integers(0, 400), max_size=40),
+    rows=st.integers(0, 50),
+    most=st.integers(0, 6000),
+    batch=st.integers(1, 16),
+)
+def test_what_is_written_is_a_prefix_and_whole_unless_told_otherwise(
+    widths: list[int], rows: int, most: int, batch: int
+) -> None:
+    texts = ["x" * width for width in widths]
+    batches = pa.table({"a": pa.array(texts, pa.string())}).to_batches(max_chunksize=batch)
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.string())]), batches)
+    body, truncated = cell.written(reader, rows, most)
+    kept = pa.ipc.open_stream(body).read_all()["a"].to_pylist()
+    assert kept == texts[: len(kept)]
+    assert len(kept) <= rows
+    if not truncated:
+        assert kept == texts
+    if truncated == "rows":
+        assert (len(kept), len(texts) > rows) == (rows, True)
+    if truncated == "bytes":
+        assert sum(widths) + 5000 > most
+
+
+def test_sentences_name_what_is_wrong_and_where(home: Path) -> None:
+    assert "LINE 2: FORM documents" in str(_refusal(home, "SELECT 1\nFORM documents"))
+    assert _refusal(home, "SELECT * FROM documentz").cure == 'Did you mean "documents"?'
+    assert _refusal(home, "SELECT 1; SELECT 2").value == "SELECT, SELECT"
+    assert "\n" not in str(_refusal(home, "SELECT foo FROM documents").cause)
+
+
+def test_depth_and_length_of_a_question_harm_nobody(home: Path) -> None:
+    deep = f"SELECT {'(' * 20_000}1{')' * 20_000}"
+    assert "depth" in str(_refusal(home, deep).value)
+    assert ask(home, f"SELECT {'1, ' * 500}1 -- {'x' * 200_000}").columns[0] == "1"
+
+
+def test_an_empty_workspace_and_none_at_all_have_the_same_views(tmp_path: Path) -> None:
+    assert ask(tmp_path, "SELECT count(*) FROM documents").rows == [(0,)]
+    assert ask(tmp_path / "none", "SELECT count(*) FROM artefacts").rows == [(0,)]
+
+
+def test_several_questions_are_answered_at_once(home: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        replies = pool.map(lambda number: ask(home, f"SELECT {number}"), range(2))
+        assert [reply.rows for reply in replies] == [[(0,)], [(1,)]]
+
+
+def test_text_that_is_no_text_is_refused_or_answered(home: Path) -> None:
+    assert ask(home, "SELECT '\ud800'").rows == [("?",)]
+    assert _refusal(home, "SELECT 1 \0 FROM").cause == "DuckDB refuses it"
+
+
+def test_the_kernel_stops_what_duckdb_would_let_through(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before external access is off, DuckDB opens whatever it is asked to."""
+    data = next((home / "documents").rglob("part-*.parquet"))
+    for more in (
+        "COPY (SELECT 1) TO 'x.csv'",
+        "COPY (SELECT 1) TO '/tmp/x.csv'",
+        f"COPY (SELECT 1) TO '{str(data).replace(chr(39), chr(39) * 2)}' (USE_TMP_FILE false)",
+        "CREATE TABLE t AS FROM read_text('/etc/passwd')",
+        "CREATE TABLE t AS FROM read_text('job.json')",
+        "ATTACH 'x.duckdb'; CREATE TABLE x.t AS SELECT 1; CHECKPOINT x",
+    ):
+        monkeypatch.setattr(
+            confined, "script", lambda *a, more=more, **k: f"{script(*a, **k)};\n{more}"
+        )
+        refused = _refusal(home, "SELECT 1")
+        assert "Permission denied" in str(refused), more
+
+
+ESCAPES = """
+import os, signal, socket, sys, resource
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import cell
+there, version = Path(sys.argv[2]), int(sys.argv[3])
+cell.landlock = lambda: version
+held = (there / "held").open("wb", buffering=0)
+assert cell.read_only([str(there / "allowed")]) == version
+cell.limit(1 << 30, 1, 1)
+tries = {
+    "write": lambda: (there / "new").write_text("x"),
+    "append": lambda: (there / "allowed").open("a"),
+    "make a folder": lambda: (there / "folder").mkdir(),
+    "remove": lambda: (there / "allowed").unlink(),
+    "rename": lambda: (there / "allowed").rename(there / "new"),
+    "link": lambda: os.link(there / "allowed", there / "new"),
+    "symlink": lambda: (there / "new").symlink_to("/"),
+    "pipe": lambda: os.mkfifo(there / "new"),
+    "write what was open": lambda: held.write(b"x"),
+    "read another": lambda: (there / "other").read_text(),
+    "list": lambda: os.listdir(there),
+    "run": lambda: os.execv("/bin/true", ["true"]),
+}
+if version >= 3:
+    tries["cut on opening"] = lambda: os.open(there / "allowed", os.O_RDONLY | os.O_TRUNC)
+    tries["cut"] = lambda: os.truncate(there / "allowed", 0)
+if version >= 4:
+    tries["connect"] = lambda: socket.create_connection(("127.0.0.1", 9))
+if version >= 6:
+    tries["signal"] = lambda: os.kill(os.getppid(), 0)
+for name, attempt in tries.items():
+    try:
+        attempt()
+    except PermissionError:
+        continue
+    except OSError as stopped:
+        if name == "write what was open" and stopped.errno == 27:
+            continue
+        print(name, stopped)
+    else:
+        print(name)
+print((there / "allowed").read_text())
+"""
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_a_confined_process_can_read_what_it_may_and_do_nothing_else(
+    tmp_path: Path, version: int
+) -> None:
+    if version > cell.landlock():
+        pytest.skip(f"this kernel has Landlock {cell.landlock()}")
+    for name in ("allowed", "other"):
+        (tmp_path / name).write_text("as it was")
+    source = Path(cell.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ESCAPES, str(source), str(tmp_path), str(version)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("as it was\n", "")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["allowed", "held", "other"]
+    assert (tmp_path / "held").read_bytes() == b""
+
+
+def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without = tmp_path / "cell.py"
+    without.write_text(Path(cell.__file__).read_text().replace('!= "Linux"', '!= "Plan 9"'))
+    monkeypatch.setattr(confined, "CELL", without)
+    refused = _refusal(home, "SELECT 1")
+    assert refused.name == "Landlock"
+    assert "curriculum query" in refused.cure
+
+
+def test_a_process_that_dies_is_told_as_a_sentence(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = tmp_path / "cell.py"
+    monkeypatch.setattr(confined, "CELL", dying)
+    dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    assert _refusal(home, "SELECT 1").cause == "its process ended by SIGSEGV"
+    dying.write_text("raise SystemExit(3)\n")
+    assert _refusal(home, "SELECT 1").cause == "its process ended by exit code 3"
+
+
+def test_a_module_that_lies_in_the_workspace_is_never_run(home: Path, tmp_path: Path) -> None:
+    there = tmp_path / "home"
+    shutil.copytree(home, there, symlinks=True)
+    for name in ("duckdb", "pyarrow", "json", "sitecustomize"):
+        (there / f"{name}.py").write_text("raise SystemExit(9)\n")
+    assert ask(there, "SELECT count(*) FROM documents").rows == [(3,)]
