@@ -5,13 +5,13 @@ import os
 import pwd
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.disk import write_text
 from flows.lines import report_of
 from schemas.approval import Approval
 from schemas.errors import StoreError
+from schemas.json_text import read_json
 
 FOLDER = "approvals"
 
@@ -36,15 +36,13 @@ def read(file: Path) -> Approval:
     Raises:
         StoreError: for a file that is none.
     """
-    try:
-        return Approval.model_validate_json(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValidationError) as broken:
-        raise StoreError(
-            str(file),
-            str(broken).splitlines()[0],
-            cause="it is no approval",
-            cure="Delete it, look at the run, and approve again",
-        ) from None
+    return read_json(
+        Approval,
+        file,
+        error=StoreError,
+        cause="it is no approval",
+        cure="Delete it, look at the run, and approve again",
+    )
 
 
 def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
@@ -63,9 +61,7 @@ def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approv
     )
     file = place_of(store, run)
     file.parent.mkdir(exist_ok=True)
-    draft = file.with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(said.model_dump_json(indent=1), encoding="utf-8")
-    draft.replace(file)
+    write_text(file, said.model_dump_json(indent=1))
     return said
 
 

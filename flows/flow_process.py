@@ -1,7 +1,6 @@
 """The process of a flow run: it ends with the worker that started it, and says when it has ended."""
 
 import contextlib
-import ctypes
 import os
 import runpy
 import signal
@@ -9,13 +8,13 @@ import threading
 import time
 from collections.abc import Iterator
 
+from curriculum.train.parent import dying_with_parent
 from flows import settings
 
 ENDED = "curriculum.flow-run.ended"
 """The event that a process sends last, after all of its heartbeats."""
 END_WITHIN_S = 40.0
 """After the worker's end: Prefect would ask a server that went with it again and again."""
-_PR_SET_PDEATHSIG = 1
 _INIT = 1
 
 
@@ -33,7 +32,7 @@ def end_with_parent(number: signal.Signals) -> None:
     the signal in time is killed.
     """
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    dying_with_parent(number)()
     threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
     if os.getppid() == _INIT:
         os.kill(os.getpid(), number)

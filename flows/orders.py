@@ -8,8 +8,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from curriculum.corpus.domains import is_path
 from curriculum.store import Store
 from curriculum.train.disk import write_text
@@ -19,6 +17,7 @@ from flows.leaving_out import LeavingOut
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import StoreError
+from schemas.json_text import read_json
 from schemas.phase import PhaseSpec
 from schemas.text import Strict
 
@@ -82,15 +81,13 @@ def thaw(store: Store, flow_run: str) -> Course:
         StoreError: for a file that isn't an order of this version.
     """
     file = place_of(store, flow_run)
-    try:
-        said = FrozenOrder.model_validate_json(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, ValidationError) as broken:
-        raise StoreError(
-            str(file),
-            str(broken).splitlines()[0],
-            cause="it is no order of this version",
-            cure="Start the run anew",
-        ) from None
+    said = read_json(
+        FrozenOrder,
+        file,
+        error=StoreError,
+        cause="it is no order of this version",
+        cure="Start the run anew",
+    )
     middle = Middle.at(store.root / said.checkpoint) if said.checkpoint else None
     domains = file.with_suffix(DOMAINS)
     own = {"domains": str(domains)} if domains.is_file() else {}

@@ -12,7 +12,6 @@ goes on from there.
 
 import argparse
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -22,11 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curriculum.train.parent import dying_with_parent
+
 if TYPE_CHECKING:
     from curriculum.train.distributed import Place
     from schemas.errors import CurriculumError
 
-PR_SET_PDEATHSIG = 1
 GRACE_SECONDS = 10.0
 """For the step in progress, when the parent is gone; then this process ends, and its group."""
 
@@ -143,8 +143,7 @@ def _arguments() -> argparse.Namespace:
 
 def _end_with(parent: int) -> None:
     """Get SIGTERM when the parent dies; leave at once if it already has."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    dying_with_parent(signal.SIGTERM)()
     if os.getppid() != parent:
         sys.exit(f"process {parent}, which started this job, is gone")
     threading.Thread(target=_outlive_not, args=(parent,), daemon=True).start()

@@ -13,6 +13,7 @@ from pathlib import Path
 from curriculum.store import Store
 from curriculum.train.directory import claimed, read_job
 from curriculum.train.exits import CANCELLED, failure_of, kind_of
+from curriculum.train.parent import dying_with_parent
 from curriculum.train.require import require_fitting
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
@@ -21,7 +22,7 @@ from schemas.job import Failure, Job, Report, Stopped
 GRACE_SECONDS = 10.0
 """For the command to end after it was told to; then it is killed, with all that it started."""
 _POLL_SECONDS = 0.05
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
@@ -65,19 +66,13 @@ def words_of(command: str, job: Path) -> list[str]:
 
 def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
     """The code that the command returns; negative for a signal."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if libc is not None:
+    if sys.platform == "linux":
         # What the command leaves behind becomes ours, to be ended: torchrun starts sessions of their own.
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-    def end_with_us() -> None:
-        if libc is not None:
-            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _say(f"starting {shlex.join(words)}")
     try:
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, preexec_fn=end_with_us, close_fds=False
+            words, stdin=subprocess.DEVNULL, preexec_fn=dying_with_parent(), close_fds=False
         )
     except OSError as failed:
         raise JobError(

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
-from pydantic import ValidationError
 
 from curriculum.store import Store
 from curriculum.train.disk import write_text
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
+from schemas.json_text import read_json
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
@@ -27,16 +27,13 @@ def read_job(path: Path) -> Job:
     """
     if not path.is_file():
         raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
-    try:
-        return Job.model_validate_json(path.read_text())
-    except ValidationError as broken:
-        first = broken.errors(include_url=False)[0]
-        raise JobError(
-            str(path),
-            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
-            cause="this is no job of this version",
-            cure="Make the job again",
-        ) from None
+    return read_json(
+        Job,
+        path,
+        error=JobError,
+        cause="this is no job of this version",
+        cure="Make the job again",
+    )
 
 
 def read_report(directory: Path) -> Report:

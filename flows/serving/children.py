@@ -1,26 +1,25 @@
 """Processes of ours: each in a group of its own, started again where it dies, gone when we are."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from curriculum.train.parent import dying_with_parent
 from flows import settings
 from schemas.errors import CurriculumError
 
 DEATHS = 5
 WINDOW_S = 600.0
 """A child that dies so often within so long isn't started again."""
-_PR_SET_PDEATHSIG = 1
 
 
 class ServeError(CurriculumError):
@@ -150,10 +149,3 @@ def end_all(children: Sequence[Child]) -> None:
             each.interrupt()
     for each in children:
         each.end()
-
-
-def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """What a child does first, so that the system signals it when its parent's thread is gone."""
-    # Looked up before the fork: afterwards another thread's lock may be held for ever.
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_PR_SET_PDEATHSIG, number)

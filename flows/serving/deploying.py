@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum.train.parent import dying_with_parent
 from flows import settings
-from flows.serving.children import ServeError, dying_with_parent
+from flows.serving.children import ServeError
 
 FOLDERS = ("diets", "corpora", "phases")
 """Of a workspace; what lies in them is chosen from in the forms."""
