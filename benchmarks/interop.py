@@ -1,0 +1,222 @@
+"""How fast do rows go to other tools, and come back? Million tokens per CPU second, medians of rounds.
+
+python benchmarks/interop.py [--tokens 8_000_000] [--rounds 5]
+
+Rows go as they lie, and a mixture of them in training order, each row twice in an order of its own. Beside
+them numpy copies the same ids and masks: what a disk and a cast alone cost.
+"""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum import pack
+from curriculum.interop import tokens_out
+from curriculum.interop.complete import RowFacts
+from curriculum.interop.folder import whole_folder
+from curriculum.interop.huggingface import export_parquet
+from curriculum.interop.order import PLAN_NAME, Ordered
+from curriculum.interop.parquet_in import parquet_rows
+from curriculum.interop.publish import publish
+from curriculum.interop.tokens_in import token_rows
+from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
+from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.tokens.codec import Tokenizer
+from schemas.mixture import PLAN_SCHEMA, MixtureReport
+from schemas.packed_row import RowFormat
+
+VOCAB = 32_000
+TOKENIZER = cast(
+    Tokenizer,
+    SimpleNamespace(json="{}", vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2),
+)
+NOTHING = RowFacts(family=None, objective=None, variant=None, domain=None, split=None)
+
+
+def encodings(tokens: int, row_length: int) -> Encodings:
+    """Log-normal documents, mean 300, of token ids with a long tail; three pieces each."""
+    random = np.random.default_rng(20261121)
+    lengths = np.clip(random.lognormal(5.1, 1.1, tokens // 250), 8, row_length).astype(np.int64)
+    lengths = lengths[np.cumsum(lengths) <= tokens]
+    ends = np.cumsum(lengths)
+    ids = random.zipf(1.2, int(ends[-1])).clip(3, VOCAB - 1).astype(np.int32)
+    mask = np.ones(len(ids), dtype=np.uint8)
+    ids[ends - lengths], ids[ends - 1], mask[ends - 1] = 1, 2, 0
+    one, zero = np.ones_like(lengths), np.zeros_like(lengths)
+    first = np.stack([one, zero, one, zero, zero], axis=1)
+    text = np.stack([zero, one, lengths - 1, zero, 4 * lengths], axis=1)
+    last = np.stack([one, lengths - 1, lengths, 4 * lengths, 4 * lengths], axis=1)
+    return Encodings(
+        document_ids=random.integers(0, 256, (len(lengths), 16), dtype=np.uint8),
+        lengths=lengths,
+        ids=ids,
+        loss_mask=mask,
+        piece_counts=np.full(len(lengths), 3, dtype=np.int64),
+        pieces=np.stack([first, text, last], axis=1).reshape(-1, 5).astype(np.int32),
+    )
+
+
+def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
+    labels = {
+        "family": "v2_simple",
+        "objective": "causal",
+        "variant": "0",
+        "row_length": str(row_length),
+        "split": "train",
+    }
+    recipe = Recipe(stage="rows", labels=tuple(labels.items()), revision=1, config={"n": tokens})
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        (draft,) = drafts
+        spool = draft.path / "spool"
+        spool.mkdir()
+        with Spool(spool) as spooling:
+            spooling.extend(encodings(tokens, row_length))
+        spooled = SpooledDocuments(spool)
+        ties = pack.ties(spooled.document_ids, seed=17)
+        plan = pack.plan(spooled.lengths, row_length, ties, seed=17)
+        row_format = RowFormat(
+            row_length=row_length, vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2
+        )
+        about = RowLabels(
+            rows_key=recipe.key, family="v2_simple", objective="causal", variant=0, split="train"
+        )
+        with RowWriter(draft.path, row_format=row_format, labels=about) as writer:
+            writer.write(spooled, plan.order, plan.row_starts, domain="all")
+        shutil.rmtree(spool)
+
+    return store.produce([recipe], fill)[0]
+
+
+def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
+    """Every row twice, each time in another order."""
+    numbers = np.arange(pq.read_metadata(rows.files()[0]).num_rows)
+    random = np.random.default_rng(5)
+    order = np.concatenate([random.permutation(numbers) for _ in range(2)])
+    count = len(order)
+    recipe = Recipe(
+        stage="mixtures",
+        labels=(("specialist", "bench"), ("phase", "one")),
+        revision=1,
+        inputs=(rows.as_input("rows 0"),),
+    )
+
+    def fill(drafts: Sequence[Draft]) -> None:
+        zeros = np.zeros(count, dtype=np.int32)
+        values: dict[str, Any] = {
+            "position": np.arange(count),
+            "slot": np.arange(count),
+            "row_length": zeros + row_length,
+            "rows_key": [rows.key] * count,
+            "row": order.astype(np.int32),
+            "pack_id": [""] * count,
+        }
+        columns = {name: values.get(name, zeros) for name in PLAN_SCHEMA.names}
+        pq.write_table(pa.table(columns, schema=PLAN_SCHEMA), drafts[0].path / PLAN_NAME)
+        report = MixtureReport(
+            slot_length=row_length,
+            slots=count,
+            rows=count,
+            tokens=count * row_length,
+            budget=count * row_length,
+            tokens_per_step=row_length,
+            steps=count,
+            strata=(),
+        )
+        drafts[0].report.update(report.model_dump(mode="json"))
+
+    return store.produce([recipe], fill)[0]
+
+
+def rate(tokens: int, rounds: int, action: Callable[[Path], object]) -> float:
+    """Million tokens per CPU second, the median."""
+    seconds = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.process_time()
+            action(Path(folder))
+            seconds.append(time.process_time() - begin)
+    return tokens / statistics.median(seconds) / 1e6
+
+
+def out(store: Store, artefact: Artefact, form: str) -> Callable[[Path], object]:
+    def write(scratch: Path) -> None:
+        with whole_folder(scratch / "out") as folder:
+            ordered = Ordered.of(store, artefact)
+            if form == "huggingface":
+                export_parquet(ordered, TOKENIZER, folder, ())
+            else:
+                tokens_out.export_rows(ordered, TOKENIZER, folder, cast(Any, form))
+
+    return write
+
+
+def back(source: Path, form: str, tokenizer: Artefact) -> Callable[[Path], object]:
+    def read(scratch: Path) -> None:
+        store = Store(scratch / "ws")
+        store.open()
+        imported = (
+            parquet_rows(source, NOTHING, TOKENIZER)
+            if form == "parquet"
+            else token_rows(source, cast(Any, form), NOTHING, TOKENIZER, None)
+        )
+        publish(store, imported, tokenizer)
+
+    return read
+
+
+def copying(tokens: int) -> Callable[[Path], object]:
+    """The same bytes by numpy alone, from memory."""
+    ids, mask = np.ones(tokens, dtype=np.int32), np.ones(tokens, dtype=np.uint8)
+
+    def copy(scratch: Path) -> None:
+        ids.astype(np.uint16).tofile(scratch / "ids.bin")
+        mask.tofile(scratch / "mask.bin")
+
+    return copy
+
+
+def measure(row_length: int, tokens: int, rounds: int, home: Path) -> None:
+    store = Store(home)
+    store.open()
+    rows = rows_artefact(store, tokens, row_length)
+    planned = mixture(store, rows, row_length)
+    count = sum(
+        int(np.sum(pq.read_table(file, columns=["valid_token_count"])[0].to_numpy()))
+        for file in rows.files()
+    )
+    print(f"T = {row_length}, million tokens per CPU second")
+    for form in ("megatron", "flat", "huggingface"):
+        print(f"  rows to {form:20} {rate(count, rounds, out(store, rows, form)):8.1f}")
+        print(f"  mixture to {form:17} {rate(2 * count, rounds, out(store, planned, form)):8.1f}")
+    print(f"  numpy, the same ids and masks {rate(count, rounds, copying(count)):7.1f}")
+    for form in ("megatron", "flat"):
+        exported = home / "exports" / form
+        out(store, rows, form)(exported)
+        print(f"  {form} to rows {rate(count, rounds, back(exported / 'out', form, rows)):12.1f}")
+    print(f"  Parquet to rows {rate(count, rounds, back(rows.path, 'parquet', rows)):13.1f}")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--tokens", type=int, default=8_000_000)
+    arguments.add_argument("--rounds", type=int, default=5)
+    options = arguments.parse_args()
+    for row_length in (512, 4096, 65536):
+        with tempfile.TemporaryDirectory() as folder:
+            measure(row_length, options.tokens, options.rounds, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
