@@ -12,6 +12,7 @@ from dashboards import palette
 from flows.lines import percent
 from flows.look.colours import NAMES, SHADES
 from flows.page.colours import of_documents
+from flows.page.marks import quoted
 from flows.page.rows import draw
 from flows.page.rows.read import Shown
 from flows.page.rows.table import table, texts
@@ -79,7 +80,7 @@ def _row(shown: Shown, at: int, tokenizer: Tokenizer) -> tuple[str, str]:
     said = texts_of(shown, tokenizer)
     facts = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in _facts(shown))
     article = (
-        f'<article id="{place}" data-pack="{escaped(row.pack_id)}"><div class="pair">'
+        f'<article id="{place}" data-pack="{quoted(row.pack_id)}"><div class="pair">'
         '<section class="card see"><h2>Attention mask</h2><p>Rows ask, columns are seen. '
         f"<output></output></p>{draw.mask(shown.spans, shown.length)}</section>"
         f'<section class="card holds"><h2>{escaped(row.pack_id)}</h2><dl>{facts}</dl>'

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from flows.lines import number, percent
 from flows.page.colours import document as colour
-from flows.page.marks import quoted
 from flows.page.rows.read import Part, Place, Whence
 from flows.template import escaped
 
@@ -87,7 +86,7 @@ def _whence(part: Part) -> str:
     more = f"<li>and {rest:,} more</li>" if rest > 0 else ""
     return (
         f"<details><summary>made of {number(len(places), 'file')}</summary>"
-        f"<p>document <code>{escaped(quoted(part.document_id))}</code></p><ul>{listed}{more}</ul></details>"
+        f"<p>document <code>{escaped(part.document_id)}</code></p><ul>{listed}{more}</ul></details>"
     )
 
 

@@ -1,0 +1,297 @@
+"""The page of rows: whole, escaped, small, bound to itself, and usable by mouse and keyboard."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from playwright.sync_api import Page, expect, sync_playwright
+
+from flows.page.rows.draw import documents, mask
+from flows.page.rows.page import page
+from flows.page.rows.read import Place, Shown
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+
+
+class _Read(HTMLParser):
+    """What a browser makes of the page, as far as it matters here."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.said = ""
+        self._within = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self._within = tag
+        if tag == "pre":
+            self.texts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within == "pre":
+            self.texts[-1] += data
+        elif self._within not in ("style", "script"):
+            self.said += data
+
+
+def _page(made: Any, **wanted: int) -> str:
+    return page("rows", "of <arena>", made.shown(), made.loaded(), **wanted)
+
+
+def _data(text: str) -> Any:
+    found = re.search(r'id="data">(.*?)</script>', text)
+    assert found
+    return json.loads(found[1])
+
+
+def test_every_text_is_there_as_it_is_trained_on(made: Any) -> None:
+    read = _Read(_page(made))
+    tokenizer = made.loaded()
+    said = [
+        tokenizer.decode(each.row.input_ids[part.start : part.end])
+        for each in made.shown()
+        for part in each.parts
+    ]
+    assert [text.removeprefix("\n") for text in read.texts] == said
+    assert any("</script><img src=x onerror=alert(1)>{{data}}" in text for text in read.texts)
+
+
+def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
+    said = _Read(_page(made)).said
+    for at in range(3):
+        assert f"arena at {at}c{'0' * 38}" in said
+        assert f"src/</script>{at}.cpp" in said, "what else it was made of"
+    for each in made.shown():
+        assert each.row.pack_id in said
+        for part in each.parts:
+            assert part.document_id in said
+
+
+def test_what_people_wrote_is_never_markup(made: Any) -> None:
+    calm = _Read(_page(made))
+    evil = '"><img src=x onerror="alert(1)"><script>{{data}}</script>'
+    hostile = []
+    for each in made.shown():
+        place = Place(repository=evil, commit=evil, path=evil, num_bytes=1)
+        parts = tuple(
+            replace(part, whence=replace(part.whence, licence=evil, places=(place,) * 2))
+            for part in each.parts
+        )
+        row = replace(each.row, pack_id=evil, domain=evil)
+        hostile.append(replace(each, row=row, parts=parts))
+    read = _Read(page(evil, evil, hostile, made.loaded()))
+    gone = {"li", "b", "i", "code"}  # Places of one file at one commit are one.
+    assert [tag for tag in read.tags if tag not in gone] == [
+        tag for tag in calm.tags if tag not in gone
+    ]
+    names = {name for name, _ in read.attributes}
+    assert "style" not in names, "the policy would drop it"
+    assert [name for name in names if name.startswith("on") or name == "src"] == []
+
+
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(made: Any) -> None:
+    text = _page(made)
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert found
+    digests = []
+    for tag in ("style", "script"):
+        inside = re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert inside
+        digest = base64.b64encode(hashlib.sha256(inside[1].encode()).digest()).decode()
+        digests.append(f"{tag}-src 'sha256-{digest}'")
+        assert re.findall(r"(?:https?:|url\(|@import|fetch\(|XMLHttp|{{)", inside[1]) == []
+    assert found[1] == (
+        f"default-src 'none'; {'; '.join(digests)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_the_script_is_told_where_documents_begin_and_what_is_joined(made: Any) -> None:
+    data = _data(_page(made))
+    one, three, structured = data["rows"]
+    assert three["starts"] == [start for start, _ in made.shown()[1].spans]
+    assert one["codes"] == []
+    assert structured["calls"] == [1, 0, 1]
+    assert structured["chunks"][2:4] == [3, 1]
+    assert data["names"][3] == "func_sig"
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(0, 200))
+def test_the_mask_has_a_triangle_a_document_and_nothing_between_them(
+    lengths: list[int], padding: int
+) -> None:
+    ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
+    spans = [(end - size, end) for end, size in zip(ends, lengths, strict=True)]
+    drawn = mask(spans, ends[-1] + padding)
+    triangles = re.findall(r'data-d="(\d+)" d="M(\d+) (\d+)v(\d+)h(\d+)z"', drawn)
+    assert [(int(x), int(y)) for _, x, y, _, _ in triangles] == [
+        (start, start) for start, _ in spans
+    ]
+    assert all(
+        down == across == str(size)
+        for (_, _, _, down, across), size in zip(triangles, lengths, strict=True)
+    )
+    assert len(drawn) < 500 + 130 * len(spans), "it grows with documents, not with tokens"
+    assert documents(spans, ends[-1] + padding).count("<rect") == len(spans)
+
+
+def test_a_page_that_nobody_chose_rows_for_is_small_but_never_empty(made: Any) -> None:
+    assert _page(made, largest=1).count("<article") == 1
+    assert len(_data(_page(made, largest=1))["rows"]) == 1
+    assert _page(made, largest=1_000_000).count("<article") == 3
+
+
+def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(made: Any) -> None:
+    tokenizer, one = made.loaded(), made.shown()[1]
+    code = "".join(
+        f"  value_{at} = compute(argument_{at % 97}, {at}); // a line\n" for at in range(9_000)
+    )
+    ids = tokenizer.encode(code).tolist()[:65_536]
+    assert len(ids) == 65_536
+    size = 65_536 // 200
+    spans = [(at * size, (at + 1) * size) for at in range(200)]
+    parts = tuple(replace(one.parts[0], start=start, end=end, scored=size) for start, end in spans)
+    row = replace(
+        one.row,
+        input_ids=ids,
+        loss_mask=[1, 0] * 32_768,
+        valid=200 * size,
+        doc_starts=[s for s, _ in spans],
+    )
+    shown = Shown(
+        row=row, parts=parts, attention_pairs=1, histogram=(1, 0, 0, 0), generated=one.generated
+    )
+    assert len(page("x", "", [shown], tokenizer).encode()) <= 1_000_000
+
+
+@pytest.mark.browser
+def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page: Page) -> None:
+    file = tmp_path / "rows.html"
+    file.write_text(_page(made), encoding="utf-8")
+    browser_page.goto(file.as_uri())
+    now = browser_page.locator("article.now")
+    expect(now).to_have_count(1)
+    expect(now.locator("h2").nth(1)).to_have_text(f"{'a' * 12}-0000000000")
+    expect(browser_page.locator("#before")).to_be_disabled()
+    reading = now.locator(".reading")
+
+    # Loss: what isn't scored is struck, what no document holds is slanted.
+    browser_page.keyboard.press("j")
+    expect(browser_page.locator("#rows output")).to_have_text("row 2 of 3")
+    expect(now.locator("section.doc")).to_have_count(3)
+    first = now.locator("section.doc").first.locator("pre")
+    struck = "".join(first.locator("s").all_text_contents())
+    assert struck == "<|bos|>/// Adds two values.\n"
+    assert "T add(T a, T b)" in "".join(first.locator("i").all_text_contents())
+    expect(first.locator(".g")).to_have_text("<|bos|>")
+    assert now.locator(".strip.documents rect").count() == 3
+    expect(now.locator(".strip.loss path")).to_have_count(1)
+    expect(now.locator("tbody tr")).to_have_count(3)
+    expect(now.locator("tbody tr").nth(1)).to_contain_text("1c00000000")
+    expect(now.locator("dl")).to_contain_text("of 256")
+
+    # Pointing at a document lights it everywhere.
+    now.locator("tbody tr").nth(2).hover()
+    expect(now.locator(".mask .on, .strip .on, tr.on, section.on")).to_have_count(4)
+    expect(now.locator(".mask .on")).to_have_attribute("data-d", "2")
+    expect(browser_page.locator("#strip .on")).to_have_attribute("data-d", "2")
+    box = now.locator(".mask").bounding_box()
+    assert box
+    browser_page.mouse.move(box["x"] + 20, box["y"] + 20)
+    asks = int(256 * 20 / box["width"])
+    expect(now.locator(".see output")).to_have_text(
+        f"Token {asks} sees {asks + 1} tokens, from 0 on: document 0."
+    )
+    browser_page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 3)
+    expect(now.locator(".see output")).to_contain_text("is padding")
+    first.locator("i").nth(4).hover()
+    expect(reading).to_contain_text("into document 0 · scored")
+
+    # The address keeps what is looked at.
+    browser_page.keyboard.press("n")
+    browser_page.keyboard.press("n")
+    assert browser_page.url.endswith("#r1d1")
+    expect(now.locator("section.chosen h3")).to_contain_text("src/f1.cpp")
+    expect(now.locator("section.chosen")).to_be_in_viewport()
+    browser_page.keyboard.press("m")
+    browser_page.reload()
+    expect(now.locator("section.chosen h3")).to_contain_text("src/f1.cpp")
+    expect(browser_page.locator("main")).to_have_attribute("data-show", "plain")
+    browser_page.keyboard.press("Escape")
+    expect(now.locator(".chosen")).to_have_count(0)
+    browser_page.keyboard.press("m")
+    expect(browser_page.locator("main")).to_have_attribute("data-show", "loss")
+
+    for scheme in ("light", "dark"):
+        browser_page.emulate_media(color_scheme=scheme)
+        browser_page.mouse.move(5, 5)
+        browser_page.screenshot(path=shots / f"rows-{scheme}.png", full_page=True)
+    assert browser_page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+@pytest.mark.browser
+def test_structure_of_rows_in_a_browser(
+    made: Any, tmp_path: Path, shots: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "rows.html"
+    file.write_text(_page(made), encoding="utf-8")
+    browser_page.goto(f"{file.as_uri()}#r2")
+    main, now = browser_page.locator("main"), browser_page.locator("article.now")
+    expect(main).to_have_attribute("data-show", "structure")
+    expect(now.locator(".strip.structure rect")).to_have_count(2)
+    expect(now.locator(".edges path")).to_have_count(1)
+    assert "".join(now.locator("pre .k3").all_text_contents()) == "int f();\n"
+    signature = now.locator("pre .k3").first.evaluate("each => getComputedStyle(each).color")
+    body = now.locator("pre .k4").first.evaluate("each => getComputedStyle(each).color")
+    assert signature != body
+    now.locator("pre .k4").last.hover()
+    expect(now.locator(".reading")).to_contain_text("func body · level 1 · 1 edge to")
+    expect(now.locator(".edges .lit")).to_have_count(1)
+    expect(now.locator("pre .near").first).to_have_text("int")
+    for scheme in ("light", "dark"):
+        browser_page.emulate_media(color_scheme=scheme)
+        browser_page.screenshot(path=shots / f"rows-structure-{scheme}.png", full_page=True)
+    browser_page.locator("#legend").get_by_text("func_sig").click()
+    assert browser_page.url.endswith("#r2&o=k3")
+    dimmed = now.locator("pre .k4").first.evaluate("each => getComputedStyle(each).color")
+    assert dimmed != body
+    browser_page.locator("#before").click()
+    expect(main).to_have_attribute("data-show", "loss")
+    expect(browser_page.get_by_role("button", name="Structure")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_without_its_script_the_page_is_a_readable_text(
+    made: Any, tmp_path: Path, chromium: str
+) -> None:
+    file = tmp_path / "rows.html"
+    file.write_text(_page(made), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        context = browser.new_context(
+            java_script_enabled=False, viewport={"width": 390, "height": 844}
+        )
+        opened = context.new_page()
+        opened.goto(file.as_uri())
+        expect(opened.locator("article")).to_have_count(3)
+        opened.locator("article").nth(1).get_by_role("link", name="2", exact=True).click()
+        expect(opened.locator("#r1d2 pre")).to_be_in_viewport()
+        expect(opened.locator("#r1d2 pre")).to_contain_text("int g() { f(); }")
+        expect(opened.locator("#rows")).to_be_hidden()
+        browser.close()

@@ -1,0 +1,83 @@
+"""What the script reads is what the row holds."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.page.rows.tokens import DIGITS, codes, generated, runs, scored, texts_of, written
+
+
+def _read(text: str) -> list[int]:
+    """As the script does it."""
+    values, carried = [], 0
+    for letter in text:
+        value = DIGITS.index(letter)
+        carried += value
+        if value < 63:
+            values.append(carried)
+            carried = 0
+    return values
+
+
+@given(st.lists(st.integers(0, 700)))
+def test_lengths_come_back(lengths: list[int]) -> None:
+    assert _read(written(lengths)) == lengths
+
+
+@given(st.lists(st.booleans()))
+def test_runs_come_back(flags: list[bool]) -> None:
+    back = itertools.chain.from_iterable(
+        [bool(at % 2)] * size for at, size in enumerate(runs(flags))
+    )
+    assert list(back) == flags
+
+
+def test_texts_are_whole_and_lengths_cut_them_into_the_tokens(made: Any) -> None:
+    tokenizer = made.loaded()
+    for each in made.shown():
+        said = texts_of(each, tokenizer)
+        lengths = _read(said.lengths)
+        assert len(lengths) == each.row.valid
+        at = 0
+        for part, text in zip(each.parts, said.texts, strict=True):
+            ids = each.row.input_ids[part.start : part.end]
+            assert text == tokenizer.decode(ids)
+            units = text.encode("utf-16-le")
+            assert sum(lengths[part.start : part.end]) == len(units) // 2
+            for token, length in zip(ids, lengths[part.start : part.end], strict=True):
+                own = tokenizer.decode([token])
+                if "\ufffd" not in own:
+                    assert own.encode("utf-16-le") == units[at : at + 2 * length]
+                at += 2 * length
+            at = 0
+
+
+def test_a_character_of_several_tokens_is_there_once(made: Any) -> None:
+    said = texts_of(made.shown()[1], made.loaded())
+    assert "\U0001f600" in said.texts[1]
+    assert "größe" in said.texts[1]
+    assert "\ufffd" not in said.texts[1]
+
+
+def test_a_token_is_scored_where_the_token_before_it_predicts(made: Any) -> None:
+    one = made.shown()[0]
+    flags = scored(one)
+    assert not flags[0], "nothing predicts the first"
+    assert flags[1:].tolist() == [bool(each) for each in one.row.loss_mask[:-1]]
+    assert int(flags.sum()) == one.row.scored > 0
+
+
+def test_what_no_document_holds_is_told_apart(made: Any) -> None:
+    three = made.shown()[1]
+    assert np.flatnonzero(generated(three)).tolist() == [part.start for part in three.parts]
+
+
+def test_structure_is_told_in_runs_and_not_at_all_without(made: Any) -> None:
+    one, _, structured = made.shown()
+    assert codes(one) == []
+    told = codes(structured)
+    assert told[::2] == [0, 3, 4]
+    assert sum(told[1::2]) == structured.row.valid

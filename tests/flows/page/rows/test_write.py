@@ -1,0 +1,72 @@
+"""Pages of rows lie beside the reports: written once, found from there, chosen by whoever asks."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from flows import cli
+from flows.look import Wish
+from flows.page.rows import write as writing
+from flows.page.rows.write import example, place, wished, write
+from schemas.errors import StoreError
+
+
+@pytest.fixture
+def root(made: Any, tmp_path: Path) -> Path:
+    """A folder for reports of its own; the rows lie elsewhere."""
+    made.store.root.joinpath("reports").mkdir(exist_ok=True)
+    return Path(made.store.root)
+
+
+def test_a_page_is_written_once_and_anew_only_where_it_would_look_different(
+    made: Any, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(root, made.rows, made.made_of)
+    assert file == place(root, made.rows) == root / "reports/rows" / f"{made.rows.key[:12]}.html"
+    first = file.stat().st_mtime_ns
+    monkeypatch.setattr(writing, "shown", None)
+    assert write(root, made.rows, []) == file, "it isn't read again"
+    assert file.stat().st_mtime_ns == first
+    monkeypatch.undo()
+    text = file.read_text()
+    file.write_text(text.replace("<!-- ", "<!-- 0"))
+    assert write(root, made.rows, made.made_of) == file
+    assert file.read_text() == text
+    assert [*file.parent.glob(".*")] == [], "nothing half written is left"
+
+
+def test_rows_without_their_tokenizer_have_no_page(made: Any, tmp_path: Path) -> None:
+    root = tmp_path
+    assert write(root, made.rows, made.documents) is None
+    assert not place(root, made.rows).exists()
+
+
+def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, root: Path) -> None:
+    found = example(made.rows)
+    assert found
+    assert (len(found.spans), found.length) == (3, 256)
+    assert found.link == f"rows/{made.rows.key[:12]}.html#r1"
+    assert found.spans == tuple(made.shown()[1].spans)
+    page, _, row = found.link.partition("#")
+    write(root, made.rows, made.made_of)
+    assert f'<article id="{row}"' in (root / "reports" / page).read_text()
+
+
+def test_whoever_asks_for_a_row_gets_that_one(made: Any) -> None:
+    named = f"{'a' * 12}-0000000002"
+    text = wished(made.store, made.rows, Wish(pack_id=named))
+    assert re.findall(r'data-pack="([^"]*)"', text) == [named]
+    assert wished(made.store, made.rows, Wish(rows=2)).count("<article") == 2
+    with pytest.raises(StoreError, match="what was asked for"):
+        wished(made.store, made.rows, Wish(pack_id="none"))
+
+
+def test_the_command_writes_the_page(made: Any, tmp_path: Path) -> None:
+    file = tmp_path / "rows.html"
+    asked = ["inspect", str(made.rows.path), "--rows", "3", "--html", str(file)]
+    done = CliRunner().invoke(cli.app, asked)
+    assert (done.exit_code, done.output) == (0, f"{file.as_uri()}\n")
+    assert file.read_text().count("<article") == 3
