@@ -262,7 +262,8 @@ def seen_most_often(world: Demo) -> Lines:
 
 @answers
 def longest_context(world: Demo) -> Lines:
-    lengths, scored = defaultdict(list), defaultdict(lambda: [0, 0, 0])
+    lengths: dict[tuple[str, int], list[int]] = defaultdict(list)
+    scored: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in world.train:
         group = row["family"], row["row_length"]
         lengths[group] += [count for _, count in spans(row)]
