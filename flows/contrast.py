@@ -11,6 +11,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT
 from flows.attempts import Line, attempt
 from flows.lines import REPORT_NAME, percent
+from flows.look.find import store_of
 from flows.meant import named
 from flows.runs import Begun, begun_in, run_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
@@ -116,14 +117,13 @@ def sides(home: Path, what: str) -> dict[str, Side]:
         JobError: for what is no run.
         StoreError: for a specialist of several branches.
     """
-    path = Path(what)
-    store = Store.containing(path / MANIFEST_NAME) if path.exists() else Store(home)
-    store = Store(store.root, dry=True)
+    store = store_of(home, what)
     begun = begun_in(store)
     ways = {(each.job.specialist, each.job.branch) for each in begun}
-    whose = None if path.exists() else named(store.root, what, ways)
+    whose = named(store.root, what, ways)
     if whose is None or whose.phase is not None:
-        run = run_of(store, what, name="a run")
+        there = store.root / what
+        run = run_of(store, str(there) if what and there.exists() else what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
     mine = [each for each in begun if (each.job.specialist, each.job.branch) == whose.way]
     mine.sort(key=lambda each: (each.path / "job.json").stat().st_mtime_ns)

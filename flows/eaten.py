@@ -15,7 +15,7 @@ from curriculum.mix import PLAN_NAME
 from curriculum.mix import STAGE as MIXTURES
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows.look.find import inputs
+from flows.look.find import inputs, store_of
 from flows.look.origins import UNKNOWN, origins
 from flows.meant import current, named, way_of
 from schemas.errors import StoreError
@@ -64,9 +64,7 @@ def eaten(home: Path, what: str) -> Eaten:
     Raises:
         StoreError: for what is none of them, and where rows that a mixture draws on are gone.
     """
-    path = Path(what)
-    root = Store.containing(path / MANIFEST_NAME).root if path.exists() else home
-    store = Store(root, dry=True)
+    store = store_of(home, what)
     found = _meant(store, what)
     by_key = {each.key: each for each in store.artefacts()}
     parts = [part for each in found for part in _parts(store, each, by_key)]
@@ -90,8 +88,10 @@ class _Part:
 
 
 def _meant(store: Store, what: str) -> list[Artefact]:
-    path = Path(what) if Path(what).exists() else store.root / what
-    found = _at(store, path) if path.is_dir() else _named(store, what)
+    path = Path(what).absolute()
+    if not (path.exists() and path.is_relative_to(store.root)):
+        path = store.root / what
+    found = _at(store, path) if what and path.is_dir() else _named(store, what)
     known = [each for each in found if each.manifest.stage in (ROWS, MIXTURES)]
     if not known:
         stage = found[0].manifest.stage if found else None

@@ -30,11 +30,12 @@ def status(
 
 
 @app.command(rich_help_panel=LOOK)
-def inspect(
+def inspect(  # noqa: PLR0913 - each is an option
     what: Annotated[
         str,
         typer.Argument(
-            help="A path in the workspace, or the first digits of a key or of a document's id."
+            help="A path, a stage (rows), the first digits of a key or a document's id, a pack_id, or a "
+            "run by name (specialist/phase)."
         ),
     ],
     rows: Annotated[int, typer.Option(min=1, help="How many rows or documents.")] = 1,
@@ -42,18 +43,48 @@ def inspect(
     document: Annotated[
         str | None, typer.Option(help="The document of that artefact whose id begins so.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Whole texts and trees.")] = False,
+    family: Annotated[str | None, typer.Option(help="Only of this family.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Only of this domain.")] = None,
+    repository: Annotated[str | None, typer.Option(help="Only with text of it.")] = None,
+    path: Annotated[
+        str | None, typer.Option(help="Only with text of this file or folder, or src/*.h.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="Only with text of the commit that begins so.")
+    ] = None,
+    licence: Annotated[str | None, typer.Option(help="Only under it, or none.")] = None,
+    step: Annotated[
+        str | None, typer.Option(help="Of a mixture or a run only this step, or 10-20.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Only lines that an SQL condition holds for, as num_docs > 3."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts, trees and tables.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Only name the artefacts that are meant.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write rows or documents as a page to this file.")
     ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """Show an artefact: packed rows down to the commit, documents, plans, runs."""
+    """Show rows and documents down to the commit, tokens, plans, runs, checkpoints, selections."""
     from flows import look
 
-    wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full)
-    look.show(settings.home(home), what, wish, as_json=as_json, html=html)
+    only = look.Only(
+        family=family,
+        domain=domain,
+        repository=repository,
+        path=path,
+        commit=commit,
+        licence=licence,
+        step=look.steps(step),
+        where=where,
+    )
+    wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
+    look.show(settings.home(home), what, wish, listed=listed, as_json=as_json, html=html)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -1,83 +1,91 @@
-"""`curriculum inspect`: one artefact, or one document, for human eyes.
+"""`curriculum inspect`: what a workspace holds, for human eyes.
 
-find.py       which artefact, and which document of it, is meant
-read.py       what lies in its files; row.py one packed row
+wish.py       what of it to show; choose.py which lines that is
+find.py       which artefact, row, document, run or checkpoint is meant
+read.py       what lies in its files; row.py one packed row; origins.py where documents came from
 tree.py       a context document as a tree; pieces.py text cut by structure
-documents.py  rows.py  others.py    what the terminal shows of each stage
-painted.py    structure in colour; colours.py has the colours, safe.py keeps terminals from harm
+documents.py  rows.py  plans.py  trained.py  vocabulary.py  selected.py  others.py
+              what the terminal shows of each stage; weights.py reads the head of a checkpoint's weights
+drawn.py      bars and lines of characters; painted.py structure in colour
+colours.py    the colours of structure; safe.py keeps terminals from harm
+plain.py      the same as JSON
 sheet.py      what a page shows of document_sheet.py; page.py writes it; rows have flows/page/rows
 """
 
-import itertools
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import typer
 from rich.console import RenderableType
+from rich.panel import Panel
 from rich.text import Text
 
 from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
 from flows.lines import count, number
+from flows.look.choose import chosen, has_row, line_files
 from flows.look.document_sheet import document_sheet
 from flows.look.documents import document_panels
-from flows.look.find import find, store_of
-from flows.look.others import counts, plan, run
+from flows.look.find import Found, find, store_of
+from flows.look.others import counts
 from flows.look.page import page
-from flows.look.read import document_lines, documents, lines
+from flows.look.plain import as_text
+from flows.look.plans import plan
+from flows.look.read import documents
 from flows.look.row import Row
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
-from flows.look.wish import Wish
-from flows.show import ACCENT, MUTED, out
+from flows.look.selected import selection
+from flows.look.trained import checkpoint, open_run, run
+from flows.look.vocabulary import documents_of, token_panels, tokenizer
+from flows.look.wish import FILTERS, Only, Wish, steps
+from flows.show import ACCENT, MUTED, out, plain_table
 from schemas.errors import StoreError
 
-__all__ = ["STRIP_WIDTH", "Row", "Wish", "as_page", "as_text", "find", "look", "show", "strip"]
+__all__ = [
+    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "as_page", "as_text", "find", "look", "show", "steps",
+    "strip",
+]  # fmt: skip
+
+BY_LINE = ("rows", "documents", "tokens")
+"""Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
 
 def show(
-    home: Path, what: str, wish: Wish, *, as_json: bool = False, html: Path | None = None
+    home: Path,
+    what: str,
+    wish: Wish,
+    *,
+    listed: bool = False,
+    as_json: bool = False,
+    html: Path | None = None,
 ) -> None:
-    """Find an artefact or a document and print it, or write it as a page."""
+    """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
+
+    Raises:
+        StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
+    """
     store = store_of(home, what)
-    artefact, wish = find(store, what, wish)
+    found = _narrowed(store, find(store, what, wish))
     if html:
-        _write(as_page(store, artefact, wish), html)
+        _write(as_page(store, _sole(found), found.wish), html)
     if as_json:
-        typer.echo(as_text(store, artefact, wish))
+        typer.echo(as_text(store, found, listed=listed))
     if html or as_json:
         return
-    for piece in look(store, artefact, wish):
-        out.print(piece)
+    for piece in _index(store, found) if listed else look(store, found):
+        out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
 
 
-def look(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
-    """The artefact, piece by piece."""
-    yield _header(store, artefact)
-    match artefact.manifest.stage:
-        case "rows":
-            yield from row_panels(store, artefact, wish)
-        case "documents":
-            yield from document_panels(store, artefact, wish)
-        case "mixtures":
-            yield from plan(artefact, wish)
-        case "runs":
-            yield from run(artefact)
-        case _:
-            yield counts(artefact)
-
-
-def as_text(store: Store, artefact: Artefact, wish: Wish) -> str:
-    """The manifest, and of rows and documents what is wished, as it lies in the files."""
-    content: dict[str, object] = {
-        "path": str(artefact.path),
-        "manifest": artefact.manifest.model_dump(mode="json"),
-    }
-    match artefact.manifest.stage:
-        case "documents":
-            content["lines"] = [*document_lines(store, artefact, wish)]
-        case "rows" | "mixtures":
-            content["lines"] = [*itertools.islice(lines(artefact, wish), wish.rows)]
-    return json.dumps(content, indent=1, ensure_ascii=False)
+def look(store: Store, found: Found) -> Iterator[RenderableType]:
+    """What was found, piece by piece."""
+    if found.checkpoint is not None:
+        yield from checkpoint(store, found.checkpoint.path, found.wish)
+    elif found.begun is not None:
+        yield from open_run(store, found.begun)
+    else:
+        yield from _artefacts(store, found)
 
 
 def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
@@ -106,6 +114,136 @@ def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
     return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
 
 
+def _narrowed(store: Store, found: Found) -> Found:
+    """Without the artefacts that have no line of what is asked for.
+
+    Raises:
+        StoreError: where none is left, and for what can't be chosen by.
+    """
+    only, stages = found.wish.only, {each.manifest.stage for each in found.artefacts}
+    if found.wish.pack_id is not None:
+        found = _with_row(found, found.wish.pack_id)
+    if not only.given:
+        return found
+    if found.begun is not None or found.checkpoint is not None:
+        only.refuse("checkpoints", "it", known=FILTERS["checkpoints"] if found.checkpoint else ())
+        return found
+    for stage in sorted(stages):
+        only.refuse(stage, "it")
+    left = [each for each in found.artefacts if _has_some(store, each, only)]
+    if not left:
+        asked = " ".join(f"--{name} {only.words(name)}" for name in only.given)
+        raise StoreError(
+            asked,
+            cause=f"nothing in {number(len(found.artefacts), 'artefact')} is so",
+            cure="Ask for less; --list shows the artefacts that were looked at",
+        )
+    return replace(found, artefacts=tuple(left))
+
+
+def _with_row(found: Found, pack_id: str) -> Found:
+    holders = [
+        each for each in found.artefacts if each.manifest.stage == "rows" and has_row(each, pack_id)
+    ]
+    if not holders:
+        raise StoreError(
+            pack_id,
+            cause=f"no row in {number(len(found.artefacts), 'artefact')} has this pack_id",
+            cure="A pack_id begins with the first digits of its artefact's key",
+        )
+    return replace(found, artefacts=tuple(holders))
+
+
+def _has_some(store: Store, artefact: Artefact, only: Only) -> bool:
+    stage = artefact.manifest.stage
+    if stage == "runs":
+        # A run's figures are chosen where they are shown.
+        only = Only(step=only.step, where=only.where)
+    if stage == "tokens":
+        made_of = documents_of(store, artefact)
+        if made_of is None:
+            return False
+        artefact = made_of
+    masks = chosen(store, artefact, only)
+    return masks is None or any(mask.any() for mask in masks)
+
+
+def _sole(found: Found) -> Artefact:
+    if not found.artefacts:
+        raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
+    return found.artefacts[0]
+
+
+def _artefacts(store: Store, found: Found) -> Iterator[RenderableType]:
+    """The first artefact; of rows and documents as many as it takes to show what is wished."""
+    left = found.wish.rows
+    for artefact in found.artefacts:
+        stage = artefact.manifest.stage
+        wish = replace(found.wish, rows=left) if stage in BY_LINE else found.wish
+        if stage in BY_LINE and len(found.artefacts) > 1 and _is_empty(artefact):
+            continue
+        yield _header(store, artefact)
+        shown = 0
+        for piece in _of_stage(store, artefact, wish):
+            shown += isinstance(piece, Panel)
+            yield piece
+        left -= shown if stage in BY_LINE else left
+        if left <= 0:
+            break
+    rest = len(found.artefacts) - found.artefacts.index(artefact) - 1 if found.artefacts else 0
+    if rest:
+        yield Text(f"… and {number(rest, 'more artefact')}: --list names them", MUTED)
+
+
+def _is_empty(artefact: Artefact) -> bool:
+    files = line_files(artefact)
+    return bool(files) and not any(pq.read_metadata(file).num_rows for file in files)
+
+
+def _of_stage(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    match artefact.manifest.stage:
+        case "rows":
+            yield from row_panels(store, artefact, wish)
+        case "documents":
+            yield from document_panels(store, artefact, wish)
+        case "mixtures":
+            yield from plan(store, artefact, wish)
+        case "runs":
+            yield from run(store, artefact, wish)
+        case "selections":
+            yield from selection(store, artefact, wish)
+        case "tokenizers":
+            yield from tokenizer(artefact, wish)
+        case "tokens":
+            yield from token_panels(store, artefact, wish)
+        case _:
+            yield counts(artefact)
+
+
+def _index(store: Store, found: Found) -> Iterator[RenderableType]:
+    """The artefacts, a line each."""
+    drawn = plain_table("stage", "key", "what", "size", "made")
+    drawn.columns[3].justify = "right"
+    for each in found.artefacts:
+        manifest = each.manifest
+        drawn.add_row(
+            Text(manifest.stage, "bold"),
+            each.key[:KEY_DIGITS],
+            Text(_labels(each)),
+            f"{count(sum(record.num_bytes for record in manifest.files))}B",
+            manifest.created[:16].replace("T", " "),
+        )
+    yield drawn
+    yield Text(f"{number(len(found.artefacts), 'artefact')} of {store.root}", MUTED)
+
+
+def _labels(artefact: Artefact) -> str:
+    return " · ".join(
+        f"{name} {value}" if value.isdigit() else value
+        for name, value in artefact.manifest.labels.items()
+    )
+
+
 def _write(page: str, file: Path) -> None:
     try:
         file.write_text(page, encoding="utf-8")
@@ -118,14 +256,11 @@ def _write(page: str, file: Path) -> None:
 
 def _header(store: Store, artefact: Artefact) -> Text:
     manifest = artefact.manifest
-    labels = " · ".join(
-        f"{name} {value}" if value.isdigit() else value for name, value in manifest.labels.items()
-    )
     where = artefact.path.relative_to(store.root).as_posix()
     size = sum(record.num_bytes for record in manifest.files)
     return Text.assemble(
         (f"{manifest.stage} ", f"bold {ACCENT}"),
-        (labels, "bold"),
+        (_labels(artefact), "bold"),
         (
             f"\n{where} · {number(len(manifest.files), 'file')} · {count(size)}B · {manifest.created[:19]}",
             MUTED,

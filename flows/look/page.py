@@ -12,7 +12,7 @@ from dashboards import palette
 from dashboards.palette import DOCUMENT_COLOURS
 from flows.look.colours import NAMES, SHADES
 from flows.look.pieces import Piece
-from flows.look.sheet import Bar, Section, Sheet, Stretch
+from flows.look.sheet import Section, Sheet, Stretch
 from flows.look.tree import WORDS
 from flows.template import escaped, fill, policy, template
 from schemas.document import EDGE_KINDS, EDGE_LABELS
@@ -86,7 +86,7 @@ def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
     for sheet in sheets:
         own = f" id=n{first}" if below else ""
         said = "".join(map(_fact, sheet.facts))
-        yield f"<article{own}><header><h2>{escaped(sheet.title)}</h2>{said}{_strip(sheet.bars)}</header>"
+        yield f"<article{own}><header><h2>{escaped(sheet.title)}</h2>{said}</header>"
         written: set[int] = set()
         for section in sheet.sections:
             yield _section(section, first + below, written)
@@ -98,18 +98,6 @@ def _fact(fact: str) -> str:
     """A line of words, broken between its items only."""
     items = (f"<span>{escaped(item)}</span>" for item in fact.split(" · "))
     return f"<p>{' '.join(items)}</p>"
-
-
-def _strip(bars: Sequence[Bar]) -> str:
-    """A row as a bar, a colour a document; what is left is padding."""
-    if not bars:
-        return ""
-    drawn = "".join(
-        f'<rect class="{bar.colour}" x="{1000 * bar.start:.2f}" width="{1000 * (bar.end - bar.start):.2f}" '
-        'height="10"/>'
-        for bar in bars
-    )
-    return f'<svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">{drawn}</svg>'
 
 
 def _section(section: Section, first: int, written: set[int]) -> str:
@@ -151,11 +139,7 @@ def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Neighbours of one look as one: white space looks like what stands before it."""
     held: Piece | None = None
     for piece in pieces:
-        if (
-            held
-            and held.scored == piece.scored
-            and (held.code == piece.code or piece.text.isspace())
-        ):
+        if held and (held.code == piece.code or piece.text.isspace()):
             held = held._replace(text=held.text + piece.text)
             continue
         if held:
@@ -169,8 +153,6 @@ def _piece(piece: Piece, code: int) -> str:
     """A piece; its colour is said where it isn't that of the chunk around it."""
     text = escaped(piece.text)
     own = f" class=k{piece.code}" if piece.code != code and not piece.text.isspace() else ""
-    if not piece.scored:
-        return f"<s{own}>{text}</s>"
     return f"<i{own}>{text}</i>" if own else text
 
 

@@ -1,16 +1,17 @@
 """What an artefact's Parquet files hold: lines as they are, and documents as values."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.mix import PLAN_NAME, STAGE
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
+from flows.look.choose import Mask, chosen, line_files
 from flows.look.wish import Wish
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
 from schemas.errors import StoreError
@@ -51,22 +52,48 @@ def lines(artefact: Artefact, wish: Wish) -> Iterator[Line]:
         yield line
 
 
-def numbered_lines(artefact: Artefact, wish: Wish) -> Iterator[tuple[int, Line]]:
-    """The same, each with its row number in the artefact."""
+def wished(store: Store, artefact: Artefact, wish: Wish) -> Iterator[tuple[int, Line]]:
+    """The lines that are wished, what else they must be included, each with its number in the artefact.
+
+    Raises:
+        StoreError: for what lines of this stage can't be chosen by.
+    """
+    yield from numbered_lines(artefact, wish, chosen(store, artefact, wish.only))
+
+
+def numbered_lines(
+    artefact: Artefact, wish: Wish, masks: Sequence[Mask] | None = None
+) -> Iterator[tuple[int, Line]]:
+    """Lines by their id, or those of masks, one a file, each with its row number in the artefact."""
     name, value = ("pack_id", wish.pack_id) if wish.pack_id else ("document_id", wish.document)
     first = 0
-    is_plan = artefact.manifest.stage == STAGE
-    for file in artefact.files(PLAN_NAME if is_plan else ".parquet"):
+    for at, file in enumerate(line_files(artefact)):
+        mask, inside = None if masks is None else masks[at], 0
         with pq.ParquetFile(file) as opened:
             for group in range(opened.num_row_groups):
                 size = opened.metadata.row_group(group).num_rows
-                if value is None:
-                    batches = opened.iter_batches(BATCH_LINES, row_groups=[group])
-                    found = (line for batch in batches for line in batch.to_pylist())
-                    yield from zip(itertools.count(first), found, strict=False)
-                else:
-                    yield from _line_in(opened, group, name, value, first)
-                first += size
+                mine = None if mask is None else mask[inside : inside + size]
+                if value is not None:
+                    for number, line in _line_in(opened, group, name, value, first + inside):
+                        if mine is None or mine[number - first - inside]:
+                            yield number, line
+                elif mine is None or mine.any():
+                    yield from _lines_in(opened, group, first + inside, mine)
+                inside += size
+        first += inside
+
+
+def _lines_in(
+    opened: pq.ParquetFile, group: int, first: int, mask: Mask | None
+) -> Iterator[tuple[int, Line]]:
+    """The lines of a row group, a few at a time: who looks at one doesn't decode all."""
+    at = 0
+    for batch in opened.iter_batches(BATCH_LINES, row_groups=[group]):
+        size = len(batch)
+        kept = np.arange(size) if mask is None else np.flatnonzero(mask[at : at + size])
+        taken = batch.take(kept).to_pylist() if len(kept) else []
+        yield from zip((kept + first + at).tolist(), taken, strict=True)
+        at += size
 
 
 def _line_in(
@@ -85,7 +112,7 @@ def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
         StoreError: where the artefact has none.
     """
     tokens = tokens_of(store, artefact)
-    found = itertools.islice(numbered_lines(artefact, wish), wish.rows)
+    found = itertools.islice(wished(store, artefact, wish), wish.rows)
     first = next(found, None)
     if first is None:
         raise StoreError(
@@ -100,7 +127,7 @@ def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
 def document_lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Line]:
     """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
-    for number, line in itertools.islice(numbered_lines(artefact, wish), wish.rows):
+    for number, line in itertools.islice(wished(store, artefact, wish), wish.rows):
         yield {**line, "part_tokens": _part_tokens(tokens, number)}
 
 

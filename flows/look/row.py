@@ -1,7 +1,7 @@
 """One packed row as a value, and what the workspace knows of it."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.look.find import inputs
+from flows.look.origins import origins
 from flows.look.pieces import Piece
 from flows.look.read import Line
 from schemas.errors import StoreError
@@ -18,11 +19,16 @@ from schemas.structure import StructureChunk, StructureEdge
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Where a document came from: the first of its provenance."""
+    """Where a document came from: of several files its lineage's, the target's largest."""
 
     repository: str
     commit: str
     path: str
+    licence: str | None = None
+
+
+NOWHERE = Origin(repository="?", commit="", path="")
+"""Of a document whose artefact is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,19 +112,36 @@ def row_pieces(row: Row, tokenizer: Tokenizer, start: int, end: int) -> Iterator
 
 def origins_of(store: Store, artefact: Artefact, row: Row) -> dict[str, Origin]:
     """Where the row's documents came from; one whose documents artefact is gone has no origin."""
-    origins = dict.fromkeys(row.document_ids, Origin(repository="?", commit="", path=""))
-    wanted = pc.field("document_id").isin(row.document_ids)
-    for documents in inputs(store, artefact, "documents"):
-        for file in documents.files(".parquet"):
-            if not file.name.startswith("part-"):
-                continue
-            columns = ["document_id", "provenance"]
-            for line in pq.read_table(file, columns=columns, filters=wanted).to_pylist():
-                first = line["provenance"][0]
-                origins[line["document_id"]] = Origin(
-                    repository=first["repository"], commit=first["commit"], path=first["path"]
-                )
-    return origins
+    return _origins(inputs(store, artefact, "documents"), row.document_ids)
+
+
+def origins_in(
+    store: Store, artefact: Artefact, pack_ids: Collection[str]
+) -> dict[str, list[Origin]]:
+    """Where the documents of some rows of an artefact came from, in the rows' order, by pack_id."""
+    wanted = pc.field("pack_id").isin(list(pack_ids))
+    held: list[Line] = [
+        line
+        for file in artefact.files(".parquet")
+        for line in pq.read_table(
+            file, columns=["pack_id", "document_ids"], filters=wanted
+        ).to_pylist()
+    ]
+    ids = list({name for line in held for name in line["document_ids"]})
+    known = _origins(inputs(store, artefact, "documents"), ids)
+    return {line["pack_id"]: [known[name] for name in line["document_ids"]] for line in held}
+
+
+def _origins(documents: list[Artefact], ids: list[str]) -> dict[str, Origin]:
+    found = dict.fromkeys(ids, NOWHERE)
+    for line in origins(documents, ids).to_pylist():
+        found[line["document_id"]] = Origin(
+            repository=line["repository"],
+            commit=line["commit"],
+            path=line["path"],
+            licence=line["licence"],
+        )
+    return found
 
 
 def tokenizer_of(store: Store, artefact: Artefact) -> Tokenizer:

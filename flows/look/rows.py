@@ -12,7 +12,7 @@ from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.lines import number, percent
 from flows.look.painted import painted, plain
-from flows.look.read import lines
+from flows.look.read import wished
 from flows.look.row import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
 from flows.look.safe import safe
 from flows.look.wish import Wish
@@ -25,7 +25,7 @@ TEXT_LINES = 24
 def row_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Panel]:
     """A panel a row."""
     tokenizer = tokenizer_of(store, artefact)
-    for line in itertools.islice(lines(artefact, wish), wish.rows):
+    for _, line in itertools.islice(wished(store, artefact, wish), wish.rows):
         row = row_of(line)
         yield _panel(row, origins_of(store, artefact, row), tokenizer, full=wish.full)
 
@@ -59,11 +59,13 @@ def _panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: 
 
 def _documents(row: Row, origins: dict[str, Origin]) -> Table:
     table = plain_table("doc", "repository", "commit", "path", "start", "tokens", "scored")
+    for column in table.columns[4:]:
+        column.justify = "right"
     for index, (start, end) in enumerate(row.spans):
         origin = origins[row.document_ids[index]]
         table.add_row(
             Text(f"■ {index}", colour(index)),
-            origin.repository,
+            Text(safe(origin.repository)),
             origin.commit[:10],
             Text(safe(origin.path)),
             f"{start:,}",

@@ -70,24 +70,14 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
-    """Where a document lies in its row, in shares of the row."""
-
-    start: float
-    end: float
-    colour: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Sheet:
-    """One document or row; its nodes are numbered from 0, in the order of the tree."""
+    """One document; its nodes are numbered from 0, in the order of the tree."""
 
     title: str
     facts: tuple[str, ...]
     nodes: tuple[Node, ...]
     sections: tuple[Section, ...]
     links: tuple[Link, ...] = ()
-    bars: tuple[Bar, ...] = ()
 
     @property
     def codes(self) -> set[int]:

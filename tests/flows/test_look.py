@@ -85,7 +85,8 @@ def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -
 def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
-    for piece in look.look(Store(home, dry=True), rows, look.Wish()):
+    store = Store(home, dry=True)
+    for piece in look.look(store, look.find(store, rows.key, look.Wish())):
         console.print(piece)
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
@@ -94,10 +95,8 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     text = look.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
-    assert text.count("<pre id=") == sum(len(line["document_ids"]) for line in lines)
-    assert text.count("<rect ") == sum(len(line["document_ids"]) for line in lines)
     assert all(line["pack_id"] in text for line in lines)
-    assert "<s>&lt;|bos|&gt;</s>" in text, "a BOS is never predicted"
+    assert all(name[:12] in text for line in lines for name in line["document_ids"])
 
 
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
@@ -227,7 +226,8 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     assert [command for command, _, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
     assert {place for _, place, _ in pasted} == {str(home)}
     assert [shlex.split(rest)[0] for _, _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
-    assert look.find(Store(home, dry=True), pasted[3][2], look.Wish())[0].manifest.stage == "rows"
+    found = look.find(Store(home, dry=True), pasted[3][2], look.Wish())
+    assert {each.manifest.stage for each in found.artefacts} == {"rows"}
 
 
 def test_gc_removes_what_nothing_refers_to_and_nothing_else(

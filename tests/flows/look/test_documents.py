@@ -36,7 +36,8 @@ def _said(
         color_system="truecolor" if styles else None,
     )
     with console.capture() as captured:
-        for piece in look.look(Store(home, dry=True), _artefact(home, family), wish):
+        found = look.Found(artefacts=(_artefact(home, family),), wish=wish)
+        for piece in look.look(Store(home, dry=True), found):
             console.print(piece)
     return captured.get()
 

@@ -21,7 +21,8 @@ def _artefact(home: Path, family: str, stage: str = "documents") -> Artefact:
 
 
 def _find(home: Path, what: str, **wish: str) -> tuple[Artefact, Wish]:
-    return find(Store(home, dry=True), what, Wish(**wish))  # type: ignore[arg-type]
+    found = find(Store(home, dry=True), what, Wish(**wish))  # type: ignore[arg-type]
+    return found.artefacts[0], found.wish
 
 
 def test_the_beginning_of_an_id_finds_the_document(looked: Path, context: Document) -> None:
@@ -55,7 +56,9 @@ def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) ->
 
 @pytest.mark.parametrize("what", ["zzz", "0" * 32, "-", "documents/none"])
 def test_what_is_nothing_says_so(looked: Path, what: str) -> None:
-    with pytest.raises(StoreError, match=f"{what}: it is no path, and no key and no document"):
+    with pytest.raises(
+        StoreError, match=f"{what}: it is no path and no run's name, and no key and no document"
+    ):
         _find(looked, what)
 
 

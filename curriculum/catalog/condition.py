@@ -1,0 +1,58 @@
+"""Which lines of some Parquet files a condition holds for: the WHERE of a question that has no view."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from curriculum.catalog.answer import CatalogError
+from curriculum.catalog.views import quoted
+
+
+def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
+    """Of each file the numbers of the rows that a condition on its columns holds for, ascending.
+
+    Nothing but these files can be read, and none written.
+
+    Raises:
+        CatalogError: for what is no condition, or names columns that aren't there.
+    """
+    listed = ", ".join(quoted(str(file)) for file in files)
+    options = (
+        "filename = true, file_row_number = true, union_by_name = true, hive_partitioning = false"
+    )
+    read = f"read_parquet([{listed}], {options})"
+    sql = f"SELECT filename, file_row_number FROM {read} WHERE (\n{condition}\n)"
+    found: dict[str, list[int]] = {str(file): [] for file in files}
+    if not files:
+        return []
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"SET allowed_paths = [{listed}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        statements = connection.extract_statements(sql)
+        if [statement.type.name for statement in statements] != ["SELECT"]:
+            raise CatalogError(
+                "--where",
+                condition,
+                cause="it is more than a condition",
+                cure="Say what would stand behind WHERE, as num_docs > 3",
+            )
+        for file, number in connection.execute(sql).fetchall():
+            found[file].append(number)
+        return [sorted(numbers) for numbers in found.values()]
+    except duckdb.Error as refused:
+        message = str(refused).partition("\n")[0]
+        raise CatalogError(
+            "--where", condition, cause=message, cure=_columns(connection, read)
+        ) from None
+    finally:
+        connection.close()
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, read: str) -> str:
+    """The columns that there are: what the condition can name."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM {read}").fetchall()
+    names = [str(each[0]) for each in described]
+    return f"Columns: {', '.join(names[:-2])}"

@@ -1,0 +1,276 @@
+"""Which lines of an artefact are wished: by what they say, by the documents in them, by SQL."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curriculum.mix import PLAN_NAME, report_of
+from curriculum.store import Artefact, Store
+from flows.look.find import inputs
+from flows.look.wish import OF_DOCUMENTS, Only
+from schemas.errors import StoreError
+
+Mask = npt.NDArray[np.bool_]
+NO_LICENCE = "none"
+NAMES = {
+    "documents": ("part-",),
+    "rows": ("part-",),
+    "mixtures": (PLAN_NAME,),
+    "selections": ("selection.parquet", "kept.parquet"),
+    "runs": ("metrics/",),
+    "tokenizers": ("token_bytes.parquet",),
+}
+"""How the names of the files begin that hold the lines of a stage."""
+
+
+def line_files(artefact: Artefact) -> list[Path]:
+    """The files that hold an artefact's lines, in their order."""
+    prefixes = NAMES.get(artefact.manifest.stage, ())
+    names = [each.name for each in artefact.manifest.files]
+    mine = sorted(name for name in names if name.startswith(prefixes) and prefixes)
+    return [artefact.path / name for name in mine if name.endswith(".parquet")]
+
+
+def chosen(store: Store, artefact: Artefact, only: Only) -> list[Mask] | None:
+    """Of each of the artefact's files which lines are wished; None for all.
+
+    Raises:
+        StoreError: for what lines of this stage can't be chosen by.
+        CatalogError: for a condition that is none.
+    """
+    if not only.given:
+        return None
+    stage, files = artefact.manifest.stage, line_files(artefact)
+    only.refuse(stage, artefact.path.name)
+    masks = [np.ones(pq.read_metadata(file).num_rows, np.bool_) for file in files]
+    if only.family is not None and not _is_family(artefact, only.family):
+        return [np.zeros_like(mask) for mask in masks]
+    wanted = _ids(store, artefact, only) if stage == "rows" else None
+    for mask, file in zip(masks, files, strict=True):
+        match stage:
+            case "documents":
+                mask &= _of_documents(file, only)
+                mask &= _in_domain(store, artefact, file, only)
+            case "rows":
+                mask &= _of_rows(file, only, wanted)
+            case "selections":
+                mask &= _of_selection(file, only)
+            case "mixtures":
+                mask &= _of_plan(store, artefact, file, only)
+            case "runs" if only.step:
+                mask &= _within(file, "step", *only.step)
+    if only.where is not None:
+        masks = _where(files, masks, only.where)
+    return masks
+
+
+def has_row(rows: Artefact, pack_id: str) -> bool:
+    """Whether an artefact holds a row with this pack_id."""
+    return any(
+        bool(_same(pq.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
+        for file in line_files(rows)
+    )
+
+
+def _is_family(artefact: Artefact, family: str) -> bool:
+    """Whether an artefact may have lines of a family: those of one family know of no other."""
+    return artefact.manifest.labels.get("family", family) == family
+
+
+def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mask]:
+    from curriculum.catalog.condition import matching
+
+    found = matching(files, condition)
+    kept = [np.zeros_like(mask) for mask in masks]
+    for mask, numbers in zip(kept, found, strict=True):
+        mask[numbers] = True
+    return [mask & each for mask, each in zip(masks, kept, strict=True)]
+
+
+def _of_documents(file: Path, only: Only) -> Mask:
+    """By provenance: one of a document's sources is all that is asked; and by licence."""
+    table = pq.read_table(file, columns=["provenance", "licence"])
+    provenance: Any = table["provenance"].combine_chunks()
+    flat: Any = provenance.flatten()
+    fits = np.ones(len(flat), np.bool_)
+    if only.repository is not None:
+        fits &= _same(pc.struct_field(flat, "repository"), only.repository)
+    if only.commit is not None:
+        fits &= _true(pc.starts_with(pc.struct_field(flat, "commit"), only.commit.lower()))
+    if only.path is not None:
+        fits &= _true(pc.match_substring_regex(pc.struct_field(flat, "path"), regex(only.path)))
+    mask = np.zeros(len(table), np.bool_)
+    parents: Any = pc.list_parent_indices(provenance)
+    mask[parents.to_numpy()[fits]] = True
+    if only.licence is not None:
+        licence: Any = table["licence"]
+        mask &= _same(pc.fill_null(licence, NO_LICENCE), only.licence)
+    return mask
+
+
+def _in_domain(store: Store, documents: Artefact, file: Path, only: Only) -> Mask:
+    """By the newest selection that decided on these documents."""
+    number = pq.read_metadata(file).num_rows
+    if only.domain is None:
+        return np.ones(number, np.bool_)
+    keys = {documents.key, *(each.key for each in documents.manifest.inputs)}
+    decided = [
+        each
+        for each in store.artefacts("selections")
+        if keys & {record.key for record in each.manifest.inputs} and _has_domains(each)
+    ]
+    if not decided:
+        raise StoreError(
+            "--domain",
+            only.domain,
+            cause=f"no selection has said yet in which domains the documents of {documents.path.name} are",
+            cure="Build the phase to its rows first",
+        )
+    newest = max(decided, key=lambda each: each.manifest.created)
+    known = pq.read_table(
+        newest.path / "selection.parquet",
+        columns=["document_id"],
+        filters=pc.field("domain") == only.domain,
+    )
+    # A document of v6_enriched stands where its base's does.
+    column = "base_document_id" if documents.manifest.labels.get("base") else "document_id"
+    ids: Any = pq.read_table(file, columns=[column])[column]
+    return _true(pc.is_in(ids, value_set=known["document_id"].combine_chunks()))
+
+
+def _has_domains(selection: Artefact) -> bool:
+    return any(each.name == "selection.parquet" for each in selection.manifest.files)
+
+
+def _of_rows(file: Path, only: Only, wanted: Any) -> Mask:
+    """By domain, and by whether a row holds one of some documents, where some are wanted."""
+    if only.domain is not None:
+        domains = pq.read_table(file, columns=["domain"])["domain"]
+        return _same(domains, only.domain) & _holding(file, wanted)
+    return _holding(file, wanted)
+
+
+def _holding(file: Path, wanted: Any) -> Mask:
+    """Whether each row holds one of some documents; None wants none of them."""
+    if wanted is None:
+        return np.ones(pq.read_metadata(file).num_rows, np.bool_)
+    ids: Any = pq.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()
+    held = _true(pc.is_in(ids.flatten(), value_set=wanted))
+    parents: Any = pc.list_parent_indices(ids)
+    has = np.zeros(len(ids), np.bool_)
+    has[parents.to_numpy()[held]] = True
+    return has
+
+
+def _ids(store: Store, rows: Artefact, only: Only) -> Any:
+    """The ids of the documents of rows that are what is asked for; None where all are."""
+    if not set(only.given) & set(OF_DOCUMENTS):
+        return None
+    found: list[str] = []
+    for each in inputs(store, rows, "documents"):
+        if only.repository in (None, each.manifest.labels.get("repository", only.repository)):
+            for file in line_files(each):
+                ids = pq.read_table(file, columns=["document_id"])["document_id"]
+                fitting: Any = ids.filter(pa.array(_of_documents(file, only)))
+                found += fitting.to_pylist()
+    return pa.array(found, pa.string())
+
+
+def _of_selection(file: Path, only: Only) -> Mask:
+    names = [*("family", "repository", "lineage"), *(["domain"] if only.domain else [])]
+    there = pq.read_schema(file).names
+    if only.domain and "domain" not in there:
+        raise StoreError(
+            "--domain",
+            only.domain,
+            cause=f"{file.parent.name} says what is kept, before domains are decided",
+            cure="Look at the selection beside it, which holds selection.parquet",
+        )
+    table = pq.read_table(file, columns=names)
+    mask = np.ones(len(table), np.bool_)
+    for name in ("family", "repository", "domain"):
+        if (value := getattr(only, name)) is not None:
+            mask &= _same(table[name], value)
+    if only.path is not None:
+        paths = [str(each).partition(":")[2] for each in table["lineage"].to_pylist()]
+        wanted = re.compile(regex(only.path))
+        mask &= np.array([wanted.search(path) is not None for path in paths], np.bool_)
+    return mask
+
+
+def _of_plan(store: Store, mixture: Artefact, file: Path, only: Only) -> Mask:
+    """By stratum, by step, and by what stands in the rows."""
+    table = pq.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
+    report = report_of(mixture)
+    mask = np.ones(len(table), np.bool_)
+    if only.family is not None or only.domain is not None:
+        strata = [
+            each.stratum
+            for each in report.strata
+            if only.family in (None, each.family) and only.domain in (None, each.domain)
+        ]
+        mask &= np.isin(table["stratum"].to_numpy(), strata)
+    if only.step is not None:
+        slots = slots_of(only.step, report.tokens_per_step // report.slot_length)
+        mask &= _within(file, "slot", slots.start, slots.stop - 1)
+    if set(only.given) & set(OF_DOCUMENTS):
+        mask &= _with_rows(store, mixture, table, only)
+    return mask
+
+
+def slots_of(steps: tuple[int, int], each: int) -> range:
+    """The slots of a plan that steps from a first to a last read, of so many slots each.
+
+    >>> slots_of((1, 1), 8), slots_of((3, 4), 8)
+    (range(0, 8), range(16, 32))
+    """
+    return range((steps[0] - 1) * each, steps[1] * each)
+
+
+def _with_rows(store: Store, mixture: Artefact, plan: pa.Table, only: Only) -> Mask:
+    mask = np.zeros(len(plan), np.bool_)
+    shards, numbers = plan["shard"].to_numpy(), plan["row"].to_numpy()
+    for rows in inputs(store, mixture, "rows"):
+        mine = _same(plan["rows_key"], rows.key)
+        if not mine.any():
+            continue
+        wanted = _ids(store, rows, only)
+        for shard, file in enumerate(line_files(rows)):
+            here = np.flatnonzero(mine & (shards == shard))
+            mask[here] = _holding(file, wanted)[numbers[here]]
+    return mask
+
+
+def _within(file: Path, name: str, first: int, last: int) -> Mask:
+    values = pq.read_table(file, columns=[name])[name].to_numpy()
+    mask: Mask = (values >= first) & (values <= last)
+    return mask
+
+
+def regex(pattern: str) -> str:
+    r"""A path, a folder or a pattern as a regular expression.
+
+    >>> regex("src"), regex("*.h")
+    ('^src(/.*)?$', '^.*\\.h(/.*)?$')
+    """
+    letters = {"*": ".*", "?": "."}
+    written = "".join(letters.get(letter) or re.escape(letter) for letter in pattern.rstrip("/"))
+    return f"^{written}(/.*)?$"
+
+
+def _same(values: Any, value: str) -> Mask:
+    return _true(pc.equal(values, pa.scalar(value)))
+
+
+def _true(values: Any) -> Mask:
+    """Booleans as an array; null is false."""
+    known: Any = pc.fill_null(values, False)
+    mask: Mask = np.asarray(known.to_numpy(zero_copy_only=False), np.bool_)
+    return mask

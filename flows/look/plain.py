@@ -1,0 +1,129 @@
+"""What `inspect` shows, as JSON: manifests, and the wished lines as they lie in the files."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from curriculum.build.tokens import load_tokenizer
+from curriculum.store import Artefact, Store
+from flows.attempts import Line as Queue
+from flows.attempts import attempt
+from flows.lines import report_of
+from flows.look.find import Found
+from flows.look.read import Line, document_lines, wished
+from flows.look.row import origins_of, row_of
+from flows.look.trained import CheckpointFiles, figures_of, saved_at, spec_at
+from flows.look.vocabulary import controls, documents_of
+from flows.look.weights import tensors
+from flows.look.wish import Wish
+from flows.runs import JOB, Begun, checkpoints
+from schemas.job import Job
+
+LINED = ("rows", "mixtures", "selections", "runs")
+
+
+def as_text(store: Store, found: Found, *, listed: bool = False) -> str:
+    """What was found; of rows and documents what is wished, as it lies in the files."""
+    return json.dumps(_content(store, found, listed=listed), indent=1, ensure_ascii=False)
+
+
+def _content(store: Store, found: Found, *, listed: bool) -> dict[str, object]:
+    if found.checkpoint is not None:
+        return _checkpoint(found.checkpoint.path)
+    if found.begun is not None:
+        return _open_run(store, found.begun)
+    if listed:
+        return {"artefacts": [_artefact(each) for each in found.artefacts]}
+    return _first(store, found)
+
+
+def _first(store: Store, found: Found) -> dict[str, object]:
+    """The first artefact, and its lines; lines that are still wished then come of the next ones."""
+    first, wish = found.artefacts[0], found.wish
+    content = _artefact(first)
+    match first.manifest.stage:
+        case "runs":
+            report = report_of(first)
+            content["job"] = Begun.at(first.path).job.model_dump(mode="json")
+            content["figures"] = figures_of(report, wish)
+            content["checkpoints"] = _checkpoints(first.path)
+        case "tokenizers":
+            content["controls"] = controls(load_tokenizer(first))
+    lines = [line for each in found.artefacts for line in _lines(store, each, wish)]
+    if first.manifest.stage in (*LINED, "documents") or lines:
+        content["lines"] = lines[: wish.rows]
+    return content
+
+
+def _lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Line]:
+    stage = artefact.manifest.stage
+    if stage == "documents":
+        yield from document_lines(store, artefact, wish)
+    elif stage == "rows":
+        for _, line in itertools.islice(wished(store, artefact, wish), wish.rows):
+            yield {**line, "documents": _documents(store, artefact, line)}
+    elif stage in LINED and (stage != "runs" or wish.only.step or wish.only.where):
+        yield from (line for _, line in itertools.islice(wished(store, artefact, wish), wish.rows))
+    elif stage == "tokens" and wish.only.given:
+        made_of = documents_of(store, artefact)
+        if made_of is not None:
+            yield from document_lines(store, made_of, wish)
+
+
+def _documents(store: Store, artefact: Artefact, line: Line) -> list[dict[str, object]]:
+    """The documents of a row, down to the commit."""
+    row = row_of(line)
+    known = origins_of(store, artefact, row)
+    return [
+        {
+            "document_id": name,
+            "repository": known[name].repository,
+            "commit": known[name].commit,
+            "path": known[name].path,
+            "licence": known[name].licence,
+            "start": start,
+            "tokens": end - start,
+            "scored": sum(row.loss_mask[start:end]),
+        }
+        for name, (start, end) in zip(row.document_ids, row.spans, strict=True)
+    ]
+
+
+def _artefact(artefact: Artefact) -> dict[str, object]:
+    return {
+        "path": str(artefact.path),
+        "manifest": artefact.manifest.model_dump(mode="json"),
+    }
+
+
+def _open_run(store: Store, begun: Begun) -> dict[str, object]:
+    stands = attempt(store, begun, Queue.of(store))
+    return {
+        "path": str(begun.path),
+        "state": stands.state,
+        "why": stands.why,
+        "job": begun.job.model_dump(mode="json"),
+        "checkpoints": _checkpoints(begun.path),
+    }
+
+
+def _checkpoint(path: Path) -> dict[str, object]:
+    spec = spec_at(path)
+    job = Job.model_validate_json((path.parents[1] / JOB).read_text())
+    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_text())
+    return {
+        "path": str(path),
+        "manifest": files.model_dump(mode="json"),
+        "state": saved_at(path).model_dump(mode="json"),
+        "model": spec.model_dump(mode="json") if spec else None,
+        "job": job.model_dump(mode="json"),
+        "weights": [
+            {"name": each.name, "type": each.kind, "shape": list(each.shape)}
+            for each in tensors(path)
+        ],
+    }
+
+
+def _checkpoints(run: Path) -> list[dict[str, object]]:
+    return [{"step": step, "path": str(path)} for step, path in sorted(checkpoints(run))]

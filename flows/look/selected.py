@@ -1,0 +1,98 @@
+"""Selections in the terminal: what is kept, in which domains, and why the rest isn't."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import RenderableType
+from rich.text import Text
+
+from curriculum.store import Artefact, Store
+from flows.lines import Line, count, number, percent
+from flows.look.drawn import bar
+from flows.look.read import wished
+from flows.look.safe import safe
+from flows.look.wish import Wish
+from flows.show import MUTED, plain_table, table
+
+LINES = 12
+
+
+class _Domain(BaseModel):
+    documents: int
+    val: int = 0
+    bytes: int = 0
+    share: float = 0.0
+    comment_share: float = 0.0
+
+
+class _Report(BaseModel):
+    """What a selection counted, as far as it is shown."""
+
+    documents: int
+    kept: int
+    val: int = 0
+    repeated: int = 0
+    rejected: dict[str, int] = {}
+    domains: dict[str, _Domain] = {}
+    repositories: dict[str, dict[str, Any]] = {}
+    families_without_val: list[str] = []
+    warnings: list[str] = []
+
+
+def selection(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    """A selection: domains, losses by reason, and the documents that are asked for."""
+    report = _Report.model_validate(artefact.manifest.report)
+    yield Text(
+        f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
+        "validate" + (f" · {report.repeated:,} repeated" if report.repeated else "")
+    )
+    if report.domains:
+        yield ""
+        yield _domains(report)
+    if report.rejected:
+        yield ""
+        yield table(_rejected(report))
+    for warning in report.warnings:
+        yield Text(f"\n{safe(warning)}", "yellow")
+    yield ""
+    yield from _lines(store, artefact, wish)
+
+
+def _domains(report: _Report) -> RenderableType:
+    drawn = plain_table("domain", "documents", "val", "bytes", "share", "", "comments")
+    for at in (1, 2, 3, 4, 6):
+        drawn.columns[at].justify = "right"
+    for name, each in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes):
+        drawn.add_row(
+            Text(safe(name), "bold"),
+            f"{each.documents:,}",
+            f"{each.val:,}",
+            count(each.bytes),
+            percent(each.share),
+            bar(each.share),
+            percent(each.comment_share),
+        )
+    return drawn
+
+
+def _rejected(report: _Report) -> Iterator[Line]:
+    for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1]):
+        yield {"not kept": reason.replace("_", " "), "documents": some}
+
+
+def _lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    found = wished(store, artefact, wish)
+    most = None if wish.full and wish.only.given else max(wish.rows, LINES)
+    held = [line for _, line in itertools.islice(found, most)]
+    names = ("family", "repository", "lineage", "split", "domain", "domain_rule")
+    drawn = plain_table("document", *names[:2], "file", "split", "domain", "by the rule", "")
+    for line in held:
+        fate = "" if line["keep"] else " ".join(filter(None, (line["reason"], line["evidence"])))
+        cells = (Text(safe(str(line.get(name) or ""))) for name in names)
+        drawn.add_row(line["document_id"][:12], *cells, Text(safe(fate), "yellow"))
+    yield drawn
+    rest = sum(1 for _ in found)
+    if wish.only.given:
+        yield Text(f"{number(len(held) + rest, 'document')} are so", MUTED)

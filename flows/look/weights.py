@@ -1,0 +1,91 @@
+"""What a checkpoint's safetensors hold, read of the file's head: no tensor is loaded."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+WEIGHTS = "model.safetensors"
+_LARGEST_HEAD = 100_000_000
+"""Bytes: what safetensors themselves allow."""
+_NUMBERED = re.compile(r"^(.*?\.\d+)\.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """One tensor of the weights."""
+
+    name: str
+    kind: str
+    """Its type, as F32."""
+    shape: tuple[int, ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers it has."""
+        return prod(self.shape)
+
+    @property
+    def tensors(self) -> int:
+        """One."""
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Tensors that belong to one block, or to one thing outside the blocks."""
+
+    name: str
+    kind: str
+    tensors: int
+    parameters: int
+
+
+def tensors(checkpoint: Path) -> list[Tensor]:
+    """The tensors of a checkpoint's weights, as the file lists them; none where it has no such file."""
+    file = checkpoint / WEIGHTS
+    if not file.is_file():
+        return []
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        if length > _LARGEST_HEAD:
+            return []
+        head = json.loads(opened.read(length))
+    head.pop("__metadata__", None)
+    return [
+        Tensor(name=name, kind=each["dtype"], shape=tuple(each["shape"]))
+        for name, each in head.items()
+    ]
+
+
+def groups(listed: Sequence[Tensor]) -> list[Group]:
+    """Tensors by the block that they are of, else by the first part of their name.
+
+    >>> [each.name for each in groups(tensors_of("blocks.0.norm", "blocks.0.mlp.up", "embedding.weight"))]
+    ['blocks.0', 'embedding']
+    """
+    by_name: dict[str, list[Tensor]] = {}
+    for each in listed:
+        numbered = _NUMBERED.match(each.name)
+        name = numbered[1] if numbered else each.name.partition(".")[0]
+        by_name.setdefault(name, []).append(each)
+    return [
+        Group(
+            name=name,
+            kind=", ".join(sorted({each.kind for each in own})),
+            tensors=len(own),
+            parameters=sum(each.parameters for each in own),
+        )
+        for name, own in sorted(by_name.items(), key=lambda pair: _order(pair[0]))
+    ]
+
+
+def _order(name: str) -> tuple[object, ...]:
+    """Numbers as numbers.
+
+    >>> _order("blocks.10") > _order("blocks.9")
+    True
+    """
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in name.split("."))
