@@ -125,9 +125,10 @@ class Workspace:
     def fill(self, number: int) -> None:
         """Half documents of repositories, a tenth each of rows, mixtures, runs; the rest selections."""
         Store(self.home).open()
-        made: list[Artefact] = []
-        for at in range(number // 2):
-            made.append(self.documents(at // len(FAMILIES), FAMILIES[at % len(FAMILIES)]))
+        made = [
+            self.documents(at // len(FAMILIES), FAMILIES[at % len(FAMILIES)])
+            for at in range(number // 2)
+        ]
         rows = [self.rows(at) for at in range(max(1, number // 5))]
         mixtures = [self.mixture(at, rows[at % len(rows)]) for at in range(max(1, number // 10))]
         runs = [self.run(at, mixture) for at, mixture in enumerate(mixtures)]

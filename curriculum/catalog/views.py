@@ -27,8 +27,9 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 _DATA = frozenset(kind.name for kind in KINDS)
 _RELATION = re.compile(r"\$([a-z_]+)")
+_SETTINGS = ("SET parquet_metadata_cache = true", "CREATE SCHEMA internal")
 _END = re.compile(r";[ \t]*(?:\n|$)")
-_NAME = re.compile(r"^(?:CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
+_NAME = re.compile(r"^(CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
 
@@ -56,6 +57,8 @@ class Statement:
     name: str
     text: str
     words: frozenset[str]
+    makes: bool
+    """Whether it makes something; others are comments on what is made."""
 
 
 @functools.cache
@@ -63,7 +66,9 @@ def statements() -> tuple[Statement, ...]:
     """All statements of sql/, in the order in which they are run; each ends with a line's last `;`."""
     texts = itertools.chain(*(_END.split(text_of(subject)) for subject in subjects()))
     return tuple(
-        Statement(name=found[1], text=text.strip(), words=words_of(text))
+        Statement(
+            name=found[2], text=text.strip(), words=words_of(text), makes=found[1] == "CREATE"
+        )
         for text in texts
         if (found := _NAME.search(text)) is not None
     )
@@ -83,7 +88,7 @@ def needed(asked: str) -> list[Statement]:
         wanted |= open_ends
         mentioned = (each.words for each in statements() if each.name in open_ends)
         open_ends = frozenset().union(*mentioned) - wanted
-    return [each for each in statements() if each.name in wanted]
+    return [each for each in statements() if each.name in wanted and each.makes]
 
 
 def words_of(sql: str) -> frozenset[str]:
@@ -106,7 +111,7 @@ def script(
 
     wanted = statements() if asked is None else needed(asked)
     texts = (_RELATION.sub(relation, each.text) for each in wanted)
-    return "".join(f"{text};\n\n" for text in ("CREATE SCHEMA internal", *texts))
+    return "".join(f"{text};\n\n" for text in (*_SETTINGS, *texts))
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:
