@@ -23,6 +23,8 @@ settings.load_profile("repeatable")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 TESTS = Path(__file__).parent
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -38,8 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         _order(items)
     for item in items:
-        if "demo" in getattr(item, "fixturenames", ()):
-            # Whichever test comes first waits for the demo: minutes where the cores are shared.
+        if {"demo", "prefect_server"} & set(getattr(item, "fixturenames", ())):
+            # Whichever test comes first waits for the demo, or a server: minutes where cores are shared.
             item.add_marker(pytest.mark.timeout(1200))
         if item.get_closest_marker("browser") and not CHROMIUM:
             item.add_marker(pytest.mark.skip(reason="needs chromium on the PATH"))

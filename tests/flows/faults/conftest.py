@@ -153,14 +153,14 @@ class Course:
         while self.progress() < point or role not in self.alive().values():
             assert time.monotonic() < deadline, self.said.read_text()
             assert process is None or process.poll() is None, f"{point}: {self.said.read_text()}"
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def await_quiet(self, *but: str) -> None:
         """Wait until nobody lives any more, but for these roles."""
         deadline = time.monotonic() + ORPHANS_END_WITHIN_S
         while left := {pid: role for pid, role in self.alive().items() if role not in but}:
             assert time.monotonic() < deadline, f"orphans: {left}"
-            time.sleep(0.05)
+            time.sleep(0.1)
 
     def contents(self) -> dict[tuple[str, str], str]:
         """What each artefact is; of a run: its weights, moments and counts."""

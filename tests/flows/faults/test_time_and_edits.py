@@ -31,6 +31,7 @@ def test_clock_jumps_change_nothing(course: Any, uninterrupted: Any, tmp_path: P
     process = course.start()
     course.await_progress(int(uninterrupted.progress() * 0.5), "trainer", process)
     course.kill("command")
+    process.wait(300)
     course.await_quiet()
     for number, file in enumerate(sorted(course.home.rglob("*"))):
         then = file.stat().st_mtime + (LONG_AGO, IN_A_YEAR)[number % 2]
