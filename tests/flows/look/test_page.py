@@ -16,26 +16,22 @@ from playwright.sync_api import Page, expect, sync_playwright
 from typer.testing import CliRunner
 
 from curriculum.store import Artefact, Store
-from curriculum.tokens.codec import Tokenizer
 from flows import cli, look
 from flows.look.colours import SHADES
 from flows.look.document_sheet import document_sheet
 from flows.look.page import joined, page
 from flows.look.pieces import Piece
 from flows.look.read import Seen
-from flows.look.row import Origin, Row
-from flows.look.row_sheet import row_sheet
 from flows.look.sheet import Link, Node, Section, Sheet, Stretch
 from schemas.document import Document, Part
 from schemas.errors import StoreError
-from schemas.structure import StructureChunk, StructureEdge
 
 SHOTS = Path(__file__).parents[3] / "test-output"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 TAGS = {
     *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
-    *("output", "ol", "a", "i", "b", "u", "s", "small", "p", "kbd", "main", "article", "h2"),
-    *("pre", "script", "svg", "rect"),
+    *("output", "ol", "a", "i", "b", "u", "small", "p", "kbd", "main", "article", "h2"),
+    *("pre", "script"),
 }
 
 
@@ -251,49 +247,8 @@ def test_white_space_looks_like_what_stands_before_it() -> None:
         Piece("\n  ", 4),
         Piece("b", 7),
         Piece("c", 4),
-        Piece(" ", 4, scored=False),
     ]
-    assert [(each.text, each.code) for each in joined(cut)] == [("a\n  b", 7), ("c", 4), (" ", 4)]
-
-
-def _row_page(tokenizer: Tokenizer, *, structured: bool) -> str:
-    text = "int f();\nint g() { f(); }\n"
-    ids = [int(each) for each in tokenizer.encode(text)]
-    chunks = [(0, 9, 3), (9, 26, 4)]
-    row = Row(
-        pack_id="r-0",
-        input_ids=ids + [0] * 6,
-        loss_mask=[*([0] * 9), *([1] * 16), *([0] * 7)],
-        doc_starts=[0, 9, 26],
-        valid=26,
-        scored=16,
-        document_ids=["a", "b"],
-        domain="general",
-        structure_ids=(*([3] * 9), *([4] * 17), *([0] * 6)) if structured else (),
-        chunks=tuple(
-            StructureChunk(start=start, end=end, kind=kind, name="", dep_level=number + 1)
-            for number, (start, end, kind) in enumerate(chunks)
-        )
-        if structured
-        else (),
-        call_edges=(StructureEdge(source=1, target=0, label=1),) if structured else (),
-    )
-    origins = {name: Origin(repository="arena", commit="c", path=f"{name}.c") for name in "ab"}
-    return page("rows", "", [row_sheet(row, origins, tokenizer)])
-
-
-@pytest.mark.parametrize("structured", [False, True])
-def test_a_row_shows_documents_masked_tokens_and_structure(
-    bytes_tokenizer: Tokenizer, structured: bool
-) -> None:
-    text = _row_page(bytes_tokenizer, structured=structured)
-    read = _Read(text)
-    assert read.texts == ["int f();\n", "int g() { f(); }\n"]
-    _check_places(read)
-    assert '<rect class="d1" x="281.25" width="531.25" height="10"/>' in text
-    assert "<s>int f();\n</s>" in text
-    assert ('<b class="k3 w" data-l=0 id=n1>' in text) == structured
-    assert ("level 1" in text) == structured
+    assert [(each.text, each.code) for each in joined(cut)] == [("a\n  b", 7), ("c", 4)]
 
 
 def test_the_command_writes_a_page_and_says_where(

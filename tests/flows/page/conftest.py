@@ -1,11 +1,13 @@
 """A specialist of four weeks, as its report would find it: every state, gates, approvals, GPUs that cost."""
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
+from flows.page.rows.write import Example
 from flows.standing import Standing, State
 from schemas.approval import Approval
 from schemas.diet import AdvanceWhen, StopsImproving
@@ -178,9 +180,25 @@ def packed(each: ResolvedServing) -> Packed:
         documents={"whole": 8000, "elided": 900, "divided": 700, "routed": 300, "dropped": 20},
         elided_bytes=1,
         key="a" * 12,
+        example=example(each),
     )
 
 
+def example(each: ResolvedServing) -> Example:
+    """A row of three documents and some padding."""
+    length = each.row_length
+    ends = [0, length // 2, 3 * length // 4, length - length // 16]
+    return Example(
+        link=f"rows/{'a' * 12}.html#r{each.index}",
+        spans=tuple(itertools.pairwise(ends)),
+        length=length,
+        valid=ends[-1],
+    )
+
+
+BEGUN = ("2026-11-08T12:00:00+00:00", "2026-11-10T18:00:00+00:00", "2026-11-13T09:00:00+00:00",
+         "2026-11-20T07:30:00+00:00", "")  # fmt: skip
+ENDED = ("2026-11-10T17:03:00+00:00", "2026-11-11T17:03:00+00:00", "2026-11-19T17:03:00+00:00")
 APPROVED = Approval(
     run_key="k",
     attempt=1,
@@ -222,15 +240,24 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         run=f"runs/specialist=templates/branch=wide/phase={each.name}/{'a' * 12}/attempt=1"
         if done
         else "",
-        ended="2026-11-11T17:03:00+00:00" if done else "",
+        ended=ENDED[number] if done else "",
         report=report(number) if done else None,
         price=2.5 if done else None,
         approval=APPROVED if number == 1 else None,
         mixture=mixture(each) if state != "waiting" else None,
         packed=tuple(map(packed, each.servings)) if state != "waiting" else (),
-        earlier=(Attempt(number=1, key="b" * 12, report=report(0, worse=0.03)),)
+        earlier=(
+            Attempt(
+                number=1,
+                key="b" * 12,
+                report=report(0, worse=0.03),
+                begun="2026-11-06T08:00:00+00:00",
+                ended="2026-11-08T10:00:00+00:00",
+            ),
+        )
         if number == 0
         else (),
+        begun=BEGUN[number],
     )
 
 

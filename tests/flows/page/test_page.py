@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect, sync_playwright
 
-from flows.page import curves, kept, sheets, words
-from flows.page.colours import FAMILY_COLOURS, properties
+from dashboards.palette import FAMILY_COLOURS
+from flows.page import curves, kept, sheets, when, words
+from flows.page.colours import properties
 from flows.page.curves import apart, plot_of
 from flows.page.facts import Facts, Losses, place
 from flows.page.page import page
@@ -60,7 +61,7 @@ class _Read(HTMLParser):
         return " ".join(self.said)
 
 
-@pytest.mark.parametrize("module", [words, curves, kept, sheets])
+@pytest.mark.parametrize("module", [words, curves, kept, sheets, when])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)
@@ -114,7 +115,10 @@ def test_every_link_leads_somewhere_on_the_page(facts: Facts) -> None:
     links = [value for name, value in read.attributes if name == "href"]
     places = [value for name, value in read.attributes if name == "id"]
     assert links
-    assert {link[1:] for link in links} <= set(places)
+    here = {link[1:] for link in links if link.startswith("#")}
+    assert here <= set(places)
+    elsewhere = {link for link in links if not link.startswith("#")}
+    assert elsewhere == {f"rows/{'a' * 12}.html#r{at}" for at in range(3)}
     assert len(places) == len(set(places))
 
 
@@ -187,6 +191,40 @@ def test_shares_are_drawn_where_they_are(facts: Facts) -> None:
     assert text.count('<circle class="ring" cx="80.00%"') == 5
     assert "planned 60.0%, realised" in text
     assert "Nothing is mixed yet." in text
+
+
+def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Facts) -> None:
+    text = page(facts)
+    shown = re.findall(r'<a class="example" href="([^"]*)"[^>]*>(.*?)</a>', text)
+    assert len(shown) == 4 * 3, "of each serving but those of the phase that isn't built"
+    link, drawn = shown[0]
+    assert link == f"rows/{'a' * 12}.html#r0"
+    assert drawn.count("<path") == drawn.count("<rect") == 3, "its mask, then its documents"
+    assert 'd="M0 0v2048h2048z"' in drawn
+    bare = replace(facts.phases[0].packed[0], example=None)
+    first = replace(facts.phases[0], packed=(bare,))
+    assert 'class="example"' not in page(replace(facts, phases=(first,)))
+
+
+def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
+    text = re.search(r'<section class="card" id="when">.*?</section>', page(facts))
+    assert text
+    said = _Read(text[0]).text
+    assert "5 attempts over 15 d 7 h, in UTC. A diamond is an approval." in said
+    lines = re.findall(r'<rect x="([\d.]+)%" y="4" width="([\d.]+)%"', text[0])
+    starts = [float(x) for x, _ in lines]
+    assert starts == sorted(starts)
+    assert starts[0] == 0
+    assert float(lines[-1][0]) + float(lines[-1][1]) == pytest.approx(100, abs=0.02), "it goes on"
+    assert "attempt 1, gate" in said
+    assert text[0].count("</title>") == 5
+    assert text[0].count('class="approval"') == 1
+    assert "6 Nov" in said
+
+
+def test_a_report_says_nothing_of_when_where_it_isnt_known(facts: Facts) -> None:
+    phases = tuple(replace(each, begun="", earlier=()) for each in facts.phases)
+    assert 'id="when"' not in page(replace(facts, phases=phases)).partition("</nav>")[2]
 
 
 def test_all_that_was_spent_is_counted_also_for_attempts_that_were_replaced(facts: Facts) -> None:
@@ -267,8 +305,10 @@ def test_a_report_in_a_browser(
     file = tmp_path / "report.html"
     file.write_text(page(facts), encoding="utf-8")
     browser_page.goto(file.as_uri())
-    for part in ("phases", "val_bpb", "kept", "documents", "spent"):
+    for part in ("phases", "val_bpb", "kept", "documents", "when", "spent"):
         expect(browser_page.locator(f"#{part}")).to_be_visible()
+    expect(browser_page.locator(".example")).to_have_count(12)
+    expect(browser_page.locator(".when rect")).to_have_count(5)
     wide = browser_page.evaluate("document.documentElement.scrollWidth")
     assert wide == 1280, "it is wider than the window"
 

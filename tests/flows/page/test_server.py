@@ -28,6 +28,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
     (folder / "bare.html").write_text("<script>alert(1)</script>", encoding="utf-8")
     (folder / ".templates.html.1.draft").write_text("half")
     (folder / "notes.txt").write_text("secret")
+    (folder / "rows").mkdir()
+    (folder / "rows" / "0123456789ab.html").write_text(PAGE, encoding="utf-8")
+    (folder / "rows" / "link.html").symlink_to(tmp_path / "secret.html")
+    (folder / "rows" / "notes.txt").write_text("secret")
     (folder / "deeper").mkdir()
     (folder / "deeper" / "in.html").write_text("secret")
     (folder / "folder.html").mkdir()
@@ -53,7 +57,9 @@ def _ask(
     return answer.status, answer.headers, body
 
 
-@pytest.mark.parametrize("path", ["/templates.html", "/templates.html?x=1"])
+@pytest.mark.parametrize(
+    "path", ["/templates.html", "/templates.html?x=1", "/rows/0123456789ab.html"]
+)
 def test_a_report_comes_whole_and_with_its_policy(server: Server, path: str) -> None:
     status, headers, body = _ask(server, path)
     assert (status, body) == (200, PAGE)
@@ -75,6 +81,8 @@ def test_a_page_without_a_policy_may_do_nothing(server: Server) -> None:
     [
         *("/", "/reports/", "/none.html", "/notes.txt", "/deeper/in.html", "/link.html"),
         *("/../secret.html", "/%2e%2e/secret.html", "//etc/passwd", "/.templates.html.1.draft"),
+        *("/rows/", "/rows", "/rows/link.html", "/rows/notes.txt", "/rows/../templates.html"),
+        *("/rows//0123456789ab.html", "/rows/rows/0123456789ab.html", "/rows/%2e%2e/secret.html"),
         *("/folder.html", "/templates.html/", "/templates.html%00", "http://x/templates.html"),
     ],
 )
