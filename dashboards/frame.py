@@ -33,7 +33,10 @@ HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" co
 
 def style() -> str:
     """The stylesheet of all pages."""
-    ours = (resources.files("dashboards") / "pages.css").read_text(encoding="utf-8")
+    ours = "".join(
+        (resources.files("dashboards") / name).read_text(encoding="utf-8")
+        for name in ("pages.css", "sql.css")
+    )
     light = "".join(f"--{name}:{pair.light};" for name, pair in FAMILY_COLOURS.items())
     dark = "".join(f"--{name}:{pair.dark};" for name, pair in FAMILY_COLOURS.items())
     classes = "".join(f".{name}{{--c:var(--{name})}}" for name in FAMILY_COLOURS)

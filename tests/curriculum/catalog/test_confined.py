@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import doctest
 import shutil
 import subprocess
 import sys
@@ -438,3 +439,8 @@ def test_a_module_that_lies_in_the_workspace_is_never_run(home: Path, tmp_path: 
     for name in ("duckdb", "pyarrow", "json", "sitecustomize"):
         (there / f"{name}.py").write_text("raise SystemExit(9)\n")
     assert ask(there, "SELECT count(*) FROM documents").rows == [(3,)]
+
+
+def test_examples_hold() -> None:
+    done = doctest.testmod(cell)
+    assert (done.failed, done.attempted > 0) == (0, True)

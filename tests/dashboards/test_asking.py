@@ -1,0 +1,86 @@
+"""An answer reads well, hides nothing and trusts no text; downloads hold what was answered."""
+
+import csv
+import doctest
+import io
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.catalog import CatalogError
+from curriculum.catalog.confined import Reply
+from dashboards import asking
+
+EVIL = '<script>alert("1")</script>'
+
+
+def _reply(
+    columns: dict[str, list[Any]], *types: str, cut: Literal["", "rows", "bytes"] = ""
+) -> Reply:
+    return Reply(
+        columns=tuple(columns),
+        types=types,
+        table=pa.table(columns),
+        truncated=cut,
+        seconds=0.25,
+        landlock=7,
+    )
+
+
+def test_numbers_stand_right_and_in_thousands_and_null_is_told_apart_from_text() -> None:
+    shown = asking.answer(
+        _reply({"n": [1234567, None], "of": ["null", None]}, "UBIGINT", "VARCHAR")
+    )
+    assert '<th scope="col" class="n">n<small>ubigint</small></th>' in shown
+    assert '<td class="n">1,234,567</td><td>null</td>' in shown
+    assert shown.count('<i class="null">null</i>') == 2
+    assert "2 rows in 0.25 s." in shown
+
+
+def test_text_of_repositories_and_names_of_columns_are_never_markup() -> None:
+    shown = asking.answer(_reply({EVIL: [EVIL], "long": [EVIL * 9]}, EVIL, "VARCHAR[]"))
+    assert "<script" not in shown
+    assert shown.count("&lt;script&gt;") >= 4
+    refused = CatalogError(EVIL, f"{EVIL}\nLINE 1: {EVIL}", cause=EVIL, cure=EVIL)
+    assert "<script" not in asking.refusal(refused)
+
+
+def test_what_was_left_out_is_told() -> None:
+    many = {"n": list(range(600))}
+    whole = asking.answer(_reply(many, "BIGINT"))
+    assert "600 rows in 0.25 s; the first 500 are shown." in whole
+    assert whole.count("<tr>") == 501
+    assert "ends after 10,000 rows" in asking.answer(_reply(many, "BIGINT", cut="rows"))
+    assert "ends after 32 MiB" in asking.answer(_reply(many, "BIGINT", cut="bytes"))
+
+
+def test_a_refusal_shows_where_and_what_to_do() -> None:
+    refused = CatalogError(
+        "the question",
+        "Parser Error: near\nLINE 2: FORM x\n        ^",
+        cause="no",
+        cure="Write FROM",
+    )
+    shown = asking.refusal(refused)
+    assert "<p>No. Parser Error: near</p><pre>LINE 2: FORM x\n        ^</pre>" in shown
+    assert "<p>Write FROM</p>" in shown
+
+
+@pytest.mark.parametrize("text", ["plain", 'with, comma "and" quote\nand line', "é", ""])
+def test_downloads_hold_what_was_answered(text: str) -> None:
+    reply = _reply({"a": [1, None], "t": [text, "x"], "l": [[1], []]}, "I", "V", "I[]")
+    lines = list(csv.reader(io.StringIO(reply.csv().decode(), newline="")))
+    assert lines == [["a", "t", "l"], ["1", text, "[1]"], ["", "x", "[]"]]
+    assert pq.read_table(io.BytesIO(reply.parquet())).equals(reply.table)
+
+
+def test_values_are_drawn_whole_or_say_how_long_they_are() -> None:
+    assert asking._shown("x" * asking.MOST_LINE) == "x" * asking.MOST_LINE
+    assert '<div title="1,000 characters">' in asking._shown("x" * 1000)
+
+
+def test_examples_hold() -> None:
+    done = doctest.testmod(asking)
+    assert (done.failed, done.attempted > 0) == (0, True)
