@@ -19,22 +19,25 @@ def _() -> tuple[Snapshot]:
 
 
 @app.cell
-def _(snapshot: Snapshot) -> None:
-    mo.Html(standing.totals(snapshot))
+def _(snapshot: Snapshot) -> tuple[standing.Totals]:
+    totals = standing.totals(snapshot)
+    mo.stop(not totals.artefacts, mo.Html(standing.first()))
+    mo.Html(standing.totals_card(totals))
+    return (totals,)
 
 
 @app.cell
-def _(snapshot: Snapshot) -> None:
+def _(snapshot: Snapshot, totals: standing.Totals) -> None:
     mo.Html(standing.attention(snapshot))
 
 
 @app.cell
-def _(snapshot: Snapshot) -> None:
+def _(snapshot: Snapshot, totals: standing.Totals) -> None:
     mo.Html(standing.specialists(snapshot))
 
 
 @app.cell
-def _(snapshot: Snapshot) -> None:
+def _(snapshot: Snapshot, totals: standing.Totals) -> None:
     mo.Html(standing.data_sets(snapshot))
 
 

@@ -195,7 +195,8 @@ def policy(page: str, host: str) -> str:
 
 def _trimmed(page: str) -> str:
     """The page without the script that would leave a service worker behind, and what we don't show."""
-    return _SCRIPT.sub(lambda found: "" if "serviceWorker" in found["body"] else found[0], page)
+    shown = _PRELOAD.sub("", page)
+    return _SCRIPT.sub(lambda found: "" if "serviceWorker" in found["body"] else found[0], shown)
 
 
 _NEEDS_TOKEN = "Open the address that `curriculum dashboard` printed: it holds a token."

@@ -186,7 +186,7 @@ def _lanes(each: Serving, of: float) -> str:
     look = frame.family(each.family)
     realised = each.planned if each.realised is None else each.realised
     line = _lane(
-        f"{text(each.family)}<small>{text(each.objective)} at {each.row_length:,}</small>",
+        f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small>",
         (each.share, realised, sum(one.planned for one in each.strata), each.strata[0].budget),
         of=of,
         look=look,
@@ -228,7 +228,7 @@ def epochs(which: Mixed, found: Sequence[Serving]) -> str:
     limit = found[0].strata[0].max_repetition
     of = max(1.1 * limit, *(max(one.repetition for one in each.strata) for each in found))
     lines = "".join(
-        f'<tr><th><i class="{frame.family(each.family)}"></i>{text(each.family)}'
+        f'<tr><th><i class="{frame.family(each.family)}"></i>{text(each.family)} '
         f"<small>{text(each.objective)} at {each.row_length:,}</small></th>"
         f'<td class="drawn">{charts.bar(each.repetition, of=of, look=frame.family(each.family), limit=limit)}'
         f"</td><td class=n>{each.repetition:.2f}</td><td class=n>{_before(each):.2f}</td>"
@@ -381,7 +381,7 @@ def _line(
     look = frame.family(each.family)
     return (
         f'<tr data-serving="{each.number}"{" class=short" if short else ""}><th><i class="{look}"></i>'
-        f"{text(each.family)}<small>{text(each.objective)} at {each.row_length:,}</small></th>"
+        f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small></th>"
         f"<td class=control>{control}</td>"
         f"<td class=n><b>{share(served)}</b><small>{share(each.share)}</small></td>"
         f"<td class=n><b>{amount(served * then.budget)}</b>"

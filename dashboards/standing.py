@@ -105,19 +105,23 @@ def first() -> str:
     )
 
 
-def totals(snapshot: Snapshot) -> str:
-    """The figures that come first."""
+def totals(snapshot: Snapshot) -> Totals:
+    """How much there is of everything."""
     (found,) = snapshot.ask(question("panels/totals"), Totals)
+    return found
+
+
+def totals_card(found: Totals) -> str:
+    """The figures that come first."""
     running = f", {found.running} running" if found.running else ""
     unused = f", {amount(found.unused_bytes)}B of it unused" if found.unused_bytes else ""
     figures = [
-        ("Specialists", f"{found.specialists}", f"{found.artefacts:,} artefacts"),
+        ("Specialists", f"{found.specialists}", "each with a diet of its own"),
         ("Phases done", f"{found.finished} of {found.phases}", f"of what is mixed{running}"),
         ("Tokens trained", amount(found.tokens), f"of {amount(found.budget)} planned"),
         ("Trained for", charts.duration(found.seconds), _spent(found)),
         ("On disk", f"{amount(found.num_bytes)}B", f"{found.artefacts:,} artefacts{unused}"),
     ]
-    figures[0] = ("Specialists", f"{found.specialists}", "each with a diet of its own")
     body = "".join(
         f"<div><dt>{title}</dt><dd>{text(figure)}<small>{text(said)}</small></dd></div>"
         for title, figure, said in figures
@@ -167,6 +171,9 @@ def _attention(each: Attention) -> str:
 def specialists(snapshot: Snapshot) -> str:
     """Specialists by phases: state, tokens, val_bpb and yield of each."""
     found = snapshot.ask(question("panels/standing"), Standing)
+    if not found:
+        nothing = "<p>Nothing is mixed or trained yet: <code>curriculum run templates</code></p>"
+        return frame.card("specialists", "Specialists and phases", nothing)
     phases = in_order([[each.phase for each in one] for one in by_specialist(found).values()])
     heads = "".join(f"<th>{text(phase)}</th>" for phase in phases)
     lines = ""
@@ -212,7 +219,7 @@ def data_sets(snapshot: Snapshot) -> str:
         return frame.card("data_sets", "Data sets", "<p>No row is packed yet.</p>")
     most = max(each.tokens for each in found)
     lines = "".join(
-        f"<tr><th><i class='{frame.family(each.family)}'></i>{text(each.family)}"
+        f'<tr><th><i class="{frame.family(each.family)}"></i>{text(each.family)} '
         f"<small>{text(_served(each))}</small></th><td class=n>{each.row_length:,}</td>"
         f"<td class=n>{each.documents:,}</td><td class=n>{each.rows:,}</td>"
         f"<td class=n>{amount(each.tokens)}</td>"

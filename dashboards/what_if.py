@@ -52,7 +52,7 @@ def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Su
     for each in supplies:
         whole[each.serving] = whole.get(each.serving, 0.0) + each.share
     return [
-        replace(each, share=asked[each.serving] * each.share / whole[each.serving])
+        replace(each, share=asked[each.serving] * each.share / (whole[each.serving] or 1.0))
         for each in supplies
     ]
 

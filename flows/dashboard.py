@@ -25,6 +25,8 @@ from schemas.errors import CurriculumError
 
 CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
 """What marimo is told; what a person set for notebooks of their own has no say here."""
+CURE = "pip install 'curriculum[dashboards]'"
+"""Where marimo isn't there."""
 LINGER_S = 2
 """How long open pages may take to be closed at the end."""
 
@@ -63,7 +65,7 @@ def _require_marimo() -> None:
         raise DashboardError(
             "dashboard",
             cause="marimo isn't installed",
-            cure="pip install 'curriculum[dashboards]'",
+            cure=CURE,
         )
 
 
@@ -83,6 +85,8 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
                     cure="Choose another with --port",
                 ) from None
             ear.bind((settings.HOST, 0))
+        # Browsers that come early wait, and aren't refused.
+        ear.listen()
         yield ear
 
 
@@ -128,6 +132,15 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
+def _write_secret(file: Path, said: str) -> None:
+    """Whole or not at all, and for its owner only."""
+    draft = file.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(said)
+    draft.replace(file)
+
+
 def _token(address: str) -> str:
     return parse_qs(urlsplit(address).query)["token"][0]
 
@@ -144,9 +157,7 @@ def main() -> None:
     token = _token(before) if before else secrets.token_urlsafe(24)
     with _until_stopped(), _any_if_taken(given.port) as ear:
         address = _address(ear, token)
-        place.unlink(missing_ok=True)
-        place.touch(mode=0o600)
-        place.write_text(address)
+        _write_secret(place, address)
         sys.stdout.write("the pages are there\n")
         sys.stdout.flush()
         _show(given.workspace, ear, address)

@@ -14,7 +14,7 @@ from types import FrameType
 
 import filelock
 
-from flows import settings
+from flows import dashboard, settings
 from flows.serving.children import Child, ServeError, end_all
 from flows.serving.deploying import Choices, deploy
 from flows.serving.pages import confine
@@ -57,6 +57,8 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         ending.callback(served.end_workers)
         served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
         served.start_pages()
+        ending.callback(settings.dashboard_file(workspace).unlink, missing_ok=True)
+        served.start_dashboards()
         served.announce()
         served.watch()
 
@@ -154,6 +156,22 @@ class _Served:
             reports.require_alive()
             time.sleep(0.05)
 
+    def start_dashboards(self) -> None:
+        """Dashboards are beside the reports, where what they are made with is installed."""
+        place = settings.dashboard_file(self.workspace)
+        place.unlink(missing_ok=True)
+        if not dashboard.is_installed():
+            return
+        port = (self.port + 1) % 65535 + 1
+        pages = self.child(
+            "dashboards", "flows.dashboard", str(self.workspace), "--port", str(port)
+        )
+        self.pages.append(pages)
+        pages.start()
+        while not place.is_file():
+            pages.require_alive()
+            time.sleep(0.05)
+
     def announce(self) -> None:
         settings.address_file(self.workspace).write_text(self.address)
         logs = settings.prefect_folder(self.workspace)
@@ -163,6 +181,7 @@ class _Served:
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
         self.tell(f"reports     {settings.reports_at(self.workspace)}")
+        self.tell(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
         self.tell(f"logs        {logs}/*.log")
         self.tell("Ctrl-C ends all of it.")
 

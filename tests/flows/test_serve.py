@@ -4,6 +4,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -101,6 +103,31 @@ def test_a_run_outlives_the_death_of_its_server(served: Served) -> None:
     served.child("server start").kill()
     wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
     served.await_state(run, "Completed")
+
+
+def test_dashboards_are_there_for_who_knows_the_token_and_outlive_their_death(
+    served: Served,
+) -> None:
+    address = settings.dashboard_at(served.home)
+    assert address
+    assert f"dashboards  {address}" in served.log.read_text()
+    assert settings.dashboard_file(served.home).stat().st_mode & 0o077 == 0
+
+    def status(url: str) -> int:
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+        except urllib.error.URLError:
+            return 0
+
+    assert status(address.partition("?")[0]) == 401
+    served.child("flows.dashboard").kill()
+    wait_until(lambda: "dashboards had ended with exit code -9" in served.log.read_text())
+    wait_until(lambda: status(address.partition("?")[0]) == 401)
+    assert settings.dashboard_at(served.home) == address, "the links that people have are dead"
+    assert status(address.replace("token=", "token=not")) == 401
 
 
 @pytest.mark.slow
