@@ -1,14 +1,11 @@
-"""`curriculum query`, `check` and `gc`: what the workspace holds, and whether it is sound."""
+"""`curriculum check` and `gc`: whether what the workspace holds is sound, and in use."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from curriculum import catalog
 from curriculum.build.selection import val_lineages
 from curriculum.build.sides import check_sides
 from curriculum.families.check import check_document
@@ -17,58 +14,12 @@ from curriculum.rows.check import check as check_rows
 from curriculum.store import Artefact, Store, collect, garbage
 from flows.lines import count
 from flows.look.find import inputs
-from flows.show import MUTED, err, out, plain_table
+from flows.show import MUTED, err, out
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 
 MOST_LINES = 40
-"""Lines of an answer that a terminal shows; --json gives all."""
-
-
-def query(home: Path, sql: str, *, as_json: bool) -> None:
-    """The answer to a question, as a table or as JSON lines."""
-    answer = catalog.query(home, sql)
-    if as_json:
-        for row in answer.rows:
-            line = dict(zip(answer.columns, row, strict=True))
-            typer.echo(json.dumps(line, ensure_ascii=False, default=str))
-        return
-    out.print(_drawn(answer))
-    rest = len(answer.rows) - MOST_LINES
-    more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
-    err.print(Text(f"{len(answer.rows):,} lines{more}", MUTED))
-
-
-def _drawn(answer: catalog.Answer) -> Table:
-    """A line a row; where that is wider than the terminal, a line a value."""
-    rows = [[_shown(value) for value in row] for row in answer.rows[:MOST_LINES]]
-    columns = list(zip(*rows, strict=True)) or [()] * len(answer.columns)
-    widths = [
-        max(map(len, (name, *cells))) for name, cells in zip(answer.columns, columns, strict=True)
-    ]
-    if sum(widths) + 2 * len(widths) <= out.width:
-        drawn = plain_table(*answer.columns)
-        for column, values in zip(drawn.columns, zip(*answer.rows, strict=True), strict=False):
-            numeric = all(isinstance(value, int | float) or value is None for value in values)
-            column.justify = "right" if numeric else "left"
-        for row in rows:
-            drawn.add_row(*row)
-        return drawn
-    drawn = plain_table("column", "value")
-    for row in rows:
-        for name, value in zip(answer.columns, row, strict=True):
-            drawn.add_row(Text(name, MUTED), value)
-        drawn.add_row("", "")
-    return drawn
-
-
-def _shown(value: object) -> Text:
-    if isinstance(value, float):
-        return Text(f"{value:,.4g}")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Text(f"{value:,}")
-    text = "" if value is None else str(value)
-    return Text(text if len(text) <= 200 else f"{text[:199]}…")
+"""Of what would be removed that are shown."""
 
 
 def check(paths: list[Path]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import duckdb
 
-from curriculum.catalog.answer import Answer, CatalogError, query
+from curriculum.catalog.answer import Answer, CatalogError, Stream, query, stream
 from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
 
 __all__ = [
@@ -21,11 +21,13 @@ __all__ = [
     "Answer",
     "CatalogError",
     "Relation",
+    "Stream",
     "macros",
     "open_catalog",
     "publish",
     "query",
     "relations",
+    "stream",
 ]
 
 

@@ -1,11 +1,14 @@
 """One question and its answer."""
 
 import contextlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from curriculum.catalog.connection import connect
 from curriculum.catalog.views import quoted
@@ -24,42 +27,96 @@ class Answer:
     rows: list[tuple[Any, ...]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stream:
+    """An answer in batches, of any length in little memory; read while its question is open."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
 def query(root: Path, sql: str) -> Answer:
     """The answer to one SELECT (or SHOW, DESCRIBE) that can read the workspace and write nothing.
 
     Raises:
         CatalogError: for anything else than one SELECT, or one that DuckDB refuses.
     """
+    with _bound(root, sql) as relation:
+        try:
+            rows = relation.fetchall()
+        except duckdb.Error as refused:
+            raise _refusal(sql, refused) from None
+        return Answer(columns=tuple(relation.columns), rows=rows)
+
+
+@contextlib.contextmanager
+def stream(root: Path, sql: str) -> Iterator[Stream]:
+    """The same as Arrow, batch by batch, while the block lasts.
+
+    Raises:
+        CatalogError: as `query` does; also while batches are read.
+    """
+    with _bound(root, sql) as relation:
+        try:
+            reader = pa.RecordBatchReader.from_stream(relation)
+        except (duckdb.Error, OSError) as refused:
+            raise _refusal(sql, refused) from None
+        yield Stream(schema=reader.schema, batches=_batches(sql, reader))
+
+
+def _batches(sql: str, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     try:
-        return _answer(root, sql, asked=sql)
-    except (duckdb.CatalogException, duckdb.BinderException):
-        pass  # A name that the question doesn't spell out, or a wrong one: all of the catalog tells.
+        yield from reader
+    except OSError as refused:
+        # Arrow's streams carry DuckDB's refusals as errors of this kind.
+        raise _refusal(sql, refused) from None
+
+
+@contextlib.contextmanager
+def _bound(root: Path, sql: str) -> Iterator[duckdb.DuckDBPyRelation]:
+    """A question that names only what there is; nothing of it has been computed yet."""
+    inner = _one_select(sql)
+    with contextlib.ExitStack() as held:
+        try:
+            try:
+                relation = _relation(held, root, inner, asked=sql)
+            except (duckdb.CatalogException, duckdb.BinderException):
+                # A name that isn't spelt out, or a wrong one: all of the catalog tells.
+                relation = _relation(held, root, inner, asked=None)
+        except duckdb.Error as refused:
+            raise _refusal(sql, refused) from None
+        yield relation
+
+
+def _relation(
+    held: contextlib.ExitStack, root: Path, inner: str, *, asked: str | None
+) -> duckdb.DuckDBPyRelation:
+    connection = held.enter_context(contextlib.closing(connect(root, asked)))
+    connection.execute(f"SET allowed_directories = [{quoted(f'{root.absolute()}/')}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    # A COPY hidden in a WITH is a SELECT too; below top level DuckDB refuses it.
+    return connection.sql(f"SELECT * FROM (\n{inner}\n)")
+
+
+def _one_select(sql: str) -> str:
+    """The one SELECT that a text holds, without its end; else a CatalogError."""
+    try:
+        kinds = [each.type.name for each in duckdb.extract_statements(sql)]
     except duckdb.Error as refused:
         raise _refusal(sql, refused) from None
-    try:
-        return _answer(root, sql, asked=None)
-    except duckdb.Error as refused:
-        raise _refusal(sql, refused) from None
+    if kinds != ["SELECT"]:
+        cure = "Ask with SELECT, FROM, SHOW TABLES or DESCRIBE"
+        raise CatalogError(sql, cause="a question is exactly one SELECT", cure=cure)
+    ends = (found.start() for found in re.finditer(";", sql))
+    return sql[: next((at for at in ends if _AFTER.fullmatch(sql, at)), len(sql))]
 
 
-def _answer(root: Path, sql: str, *, asked: str | None) -> Answer:
-    with contextlib.closing(connect(root, asked)) as connection:
-        connection.execute(f"SET allowed_directories = [{quoted(f'{root.absolute()}/')}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        statements = connection.extract_statements(sql)
-        if [statement.type.name for statement in statements] != ["SELECT"]:
-            cure = "Ask with SELECT, FROM, SHOW TABLES or DESCRIBE"
-            raise CatalogError(sql, cause="a question is exactly one SELECT", cure=cure)
-        # A COPY hidden in a WITH is a SELECT too; below top level DuckDB refuses it.
-        found = connection.execute(
-            f"SELECT * FROM (\n{statements[0].query.rstrip().rstrip(';')}\n)"
-        )
-        columns = tuple(str(column[0]) for column in found.description or ())
-        return Answer(columns=columns, rows=found.fetchall())
+_AFTER = re.compile(r"(;|\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
+"""What may follow a question: its end, spaces and comments."""
 
 
-def _refusal(sql: str, refused: duckdb.Error) -> CatalogError:
+def _refusal(sql: str, refused: duckdb.Error | OSError) -> CatalogError:
     message, _, hint = str(refused).partition("\n")
     near = (line.strip() for line in hint.splitlines() if "Did you mean" in line)
     cure = next(near, "SHOW TABLES lists what there is; DESCRIBE rows tells its columns")

@@ -1,24 +1,55 @@
 """Commands that answer questions."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows import settings
 from flows.commands.app import LOOK, app
-from flows.options import Home, Json
+from flows.options import Form, Home, Json
 
 
 @app.command(rich_help_panel=LOOK)
 def query(
-    sql: Annotated[str, typer.Argument(help="One SELECT, or SHOW TABLES, or DESCRIBE rows.")],
+    sql: Annotated[
+        str | None,
+        typer.Argument(
+            help="One SELECT, or SHOW TABLES, or DESCRIBE rows; - reads it from standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Read the question from a file.", show_default=False),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="table, unless --out tells another.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write the answer to a file, all of it.", show_default=False),
+    ] = None,
     home: Home = None,
     as_json: Json = False,
 ) -> None:
     """Ask the workspace in SQL; SHOW TABLES lists documents, rows, pieces, mixtures, runs, metrics."""
-    from flows import report
+    from flows import query as asking
 
-    report.query(settings.home(home), sql, as_json=as_json)
+    how = asking.form_of(form, out, as_json=as_json)
+    asking.query(settings.home(home), asking.text_of(sql, file), form=how, file=out)
+
+
+@app.command(
+    rich_help_panel=LOOK,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def shell(context: typer.Context, home: Home = None) -> None:
+    """DuckDB's own command line over the same views; words behind -- go to it: -- -c "FROM runs"."""
+    from flows import shell as duckdb
+
+    duckdb.shell(settings.home(home), context.args)
 
 
 @app.command(rich_help_panel=LOOK)

@@ -182,33 +182,6 @@ def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
         file.write_bytes(content)
 
 
-def test_numbers_in_an_answer_stand_right_and_wide_ones_become_records(
-    home: Path, printed: Console
-) -> None:
-    report.query(
-        home, "SELECT 'a' AS name, 12 AS n UNION SELECT 'b', 1234 ORDER BY n", as_json=False
-    )
-    assert printed.export_text().splitlines()[:3] == ["name      n", "a        12", "b     1,234"]
-    report.query(home, "SELECT repeat('x', 200) AS long, 1 AS n", as_json=False)
-    assert printed.export_text().splitlines()[0].split() == ["column", "value"]
-
-
-def test_a_long_answer_is_cut_and_says_so(
-    home: Path, printed: Console, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "err", printed)
-    report.query(home, "SELECT * FROM range(1000)", as_json=False)
-    said = printed.export_text()
-    assert len(said.splitlines()) < 60
-    assert "960 more: --json shows all" in said
-
-
-def test_an_answer_as_json_is_a_line_a_row(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report.query(home, "SELECT range AS n FROM range(1000)", as_json=True)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert lines == [{"n": each} for each in range(1000)]
-
-
 @pytest.mark.parametrize(("question", "sql"), demo.QUESTIONS)
 def test_the_demos_questions_have_answers(home: Path, question: str, sql: str) -> None:
     answer = catalog.query(home, sql)
