@@ -54,7 +54,7 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     facts = _facts(files, stored, said)
     others = [name for name in schemas[0].names if name not in {*stored, "pack_id"}]
     read = [
-        f"{name}: {schemas[0].field(name).type} is read as {_plain(KNOWN[name])}"
+        f"{name}: {_plain(schemas[0].field(name).type)} is read as {_plain(KNOWN[name])}"
         for name in stored
         if _plain(schemas[0].field(name).type) != _plain(KNOWN[name])
     ]

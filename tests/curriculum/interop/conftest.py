@@ -59,12 +59,13 @@ def encoding(codec: Tokenizer, length: int, number: int, *, structured: bool) ->
     """[BOS] text [EOS] with some of its predictions masked."""
     random = np.random.default_rng(number)
     assert codec.bos_id is not None
+    assert codec.eos_id is not None
     ids = random.integers(10, codec.vocab_size, length).astype(np.int32)
     ids[0], ids[-1] = codec.bos_id, codec.eos_id
     mask = (random.random(length) < 0.7).astype(np.uint8)
     mask[0], mask[-1] = 1, 0
     pieces = [[1, 0, 1, 0, 0], [0, 1, length - 1, 0, 3 * length], [1, length - 1, length, 0, 0]]
-    flat = {
+    flat: dict[str, Any] = {
         "document_id": f"{number:08x}" * 4,
         "ids": ids,
         "loss_mask": mask,
