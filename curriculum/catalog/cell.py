@@ -160,8 +160,10 @@ def answer(wish: dict[str, Any], tables: dict[str, Any]) -> Sheet:
         return _asked(connection, sql, wish)
     except (duckdb.OutOfMemoryException, MemoryError) as short:
         raise RefusedError("memory", str(short)) from None
-    except duckdb.Error as refused:
-        raise RefusedError("sql", _as_asked(str(refused))) from None
+    except (duckdb.Error, OSError) as refused:
+        # An Arrow stream that has begun carries DuckDB's errors as its own, by their words.
+        words = _as_asked(str(refused), sql)
+        raise RefusedError("memory" if "Out of Memory" in words else "sql", words) from None
 
 
 def _set_up(connection: Any, wish: dict[str, Any], tables: dict[str, Any]) -> None:
@@ -177,9 +179,19 @@ def _set_up(connection: Any, wish: dict[str, Any], tables: dict[str, Any]) -> No
     connection.execute("SET lock_configuration = true")
 
 
-def _as_asked(words: str) -> str:
-    """Without the line that stands before a question once it is wrapped: `LINE 3:` becomes `LINE 2:`."""
-    return re.sub(r"^LINE (\d+):", lambda at: f"LINE {max(1, int(at[1]) - 1)}:", words, flags=re.M)
+def _as_asked(words: str, sql: str) -> str:
+    r"""With the line as the question counts it, not as what it is wrapped in does.
+
+    >>> _as_asked("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
+    'no such column\nLINE 2: FROM a'
+    """
+
+    def counted(found: re.Match[str]) -> str:
+        shown = found[2].strip(".")
+        at = (at for at, line in enumerate(sql.splitlines(), 1) if shown in line)
+        return f"LINE {next(at, found[1])}: {found[2]}"
+
+    return re.sub(r"^LINE (\d+): (.*)$", counted, words, flags=re.MULTILINE)
 
 
 def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> Sheet:

@@ -19,13 +19,15 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(not cell.landlock(), reason="needs Landlock"),
 ]
-PATIENT_MS = 60_000
+PATIENT_MS = 120_000
 
 
 @pytest.fixture(scope="module")
 def page(watched: Any, address: str) -> Iterator[Page]:
     """The page as it is opened first; in the end nothing was complained of."""
     page: Page = watched.page
+    page.set_default_timeout(PATIENT_MS)
+    page.set_default_navigation_timeout(PATIENT_MS)
     page.goto(address.replace("/?", "/sql/?"))
     yield page
     watched.expect_calm(address)

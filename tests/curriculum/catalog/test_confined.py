@@ -296,6 +296,15 @@ def test_what_is_written_is_a_prefix_and_whole_unless_told_otherwise(
         assert sum(widths) + 5000 > most
 
 
+def test_what_goes_wrong_midway_is_told_like_what_goes_wrong_at_once(home: Path) -> None:
+    late = "SELECT CASE WHEN range = 5000 THEN 'x' ELSE '1' END::INTEGER FROM range(9000)"
+    found = str(_refusal(home, f"-- late\n{late}").value)
+    assert found.startswith("Conversion Error: Could not convert string 'x'")
+    assert "\nLINE 2: SELECT CASE" in found
+    wide = "SELECT repeat('x', CASE WHEN range < 5000 THEN 1 ELSE 1500000000 END) FROM range(6000)"
+    assert "GiB of memory" in _refusal(home, wide, Limits(memory=64 << 20)).cause
+
+
 def test_sentences_name_what_is_wrong_and_where(home: Path) -> None:
     assert "LINE 2: FORM documents" in str(_refusal(home, "SELECT 1\nFORM documents"))
     assert _refusal(home, "SELECT * FROM documentz").cure == 'Did you mean "documents"?'
