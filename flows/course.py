@@ -19,6 +19,7 @@ from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.writers import chosen
 from flows.continuing import Middle, back_to, last_begun, middle_of
+from flows.in_use import mark
 from flows.leaving_out import LeavingOut, leaving_out
 from flows.runs import run_of
 from schemas.corpus import CorpusSpec
@@ -138,7 +139,7 @@ class Course:
         if self.store.dry:
             self.planned[name] = artefact
         else:
-            self.store.mark(name, [artefact])
+            mark(self.store, name, [artefact])
 
 
 def course(order: Order, *, dry: bool = False) -> Course:

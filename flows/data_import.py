@@ -16,6 +16,7 @@ from curriculum.interop.tokens_in import token_rows
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.controls import DocumentTokens
+from flows.in_use import mark
 from flows.show import MUTED, out
 from schemas.diet import Objective
 from schemas.errors import SchemaError
@@ -49,7 +50,7 @@ def take_in(home: Path, wish: Import) -> None:
     store.open()
     tokenizer = _tokenizer_for(store, wish)
     rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
-    store.mark(f"import-{rows.key[:KEY_DIGITS]}", [rows, tokenizer])
+    mark(store, f"import-{rows.key[:KEY_DIGITS]}", [rows, tokenizer])
     write_card(store)
     _tell(store, rows)
 

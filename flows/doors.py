@@ -23,6 +23,7 @@ from curriculum.train.writers import chosen
 from flows import settings, telling
 from flows.continuing import continued, left_out_before
 from flows.course import Course
+from flows.in_use import mark
 from flows.leaving_out import OPTION
 from flows.show import warn
 from flows.spread import spread_of
@@ -46,7 +47,7 @@ def build_phase(course: Course, phase: str, watch: Watch) -> Built:
     if not (course.store.dry or built.missing):
         length = f"-{course.order.row_length}" if course.order.row_length else ""
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
-        course.store.mark(name, built.artefacts())
+        mark(course.store, name, built.artefacts())
         write_card(course.store)
     return built
 
@@ -88,7 +89,7 @@ def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple
         watch=watch,
     )
     if not course.store.dry:
-        course.store.mark(f"sample-{course.corpus.name}-{phase}", made)
+        mark(course.store, f"sample-{course.corpus.name}-{phase}", made)
     return made
 
 

@@ -28,6 +28,7 @@ from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
+from flows.in_use import mark
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
 from flows.page.write import is_newer, rewritten
 from flows.reasons import why_lines
@@ -321,5 +322,5 @@ def tokenizer(order: Order) -> None:
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
         )
         trained = tokenizer_of(team, wanted, documents, kept)
-    plan.store.mark(f"tokenizer-{plan.corpus.name}", [trained])
+    mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

@@ -1,0 +1,12 @@
+"""What is in use: the names in current/ by which gc keeps artefacts, and the catalog that lists them."""
+
+from collections.abc import Sequence
+
+from curriculum import catalog
+from curriculum.store import Artefact, Store
+
+
+def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
+    """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then."""
+    store.mark(name, artefacts)
+    catalog.publish(store.root)
