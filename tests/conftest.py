@@ -1,9 +1,12 @@
 """What all tests share: a quiet, repeatable setting, and one demo that many of them look at."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,6 +30,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 TESTS = Path(__file__).parent
+TOGETHER = ("tests/dashboards/",)
+"""Folders whose files share a server and are taken by one process."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -54,8 +59,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Processes take whole files, for the sake of what a file's tests share, as the items are ordered."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Scheduling(config, log)
 
 
 def _order(items: list[pytest.Item]) -> None:
@@ -68,6 +78,14 @@ def _order(items: list[pytest.Item]) -> None:
         return 3 if "curriculum" in item.path.relative_to(TESTS).parts else 1
 
     items.sort(key=turn)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_event_loop_outlives_a_file() -> Iterator[None]:
+    """A browser that stays open for the session would make the next file's flows and browsers fail."""
+    yield
+    with suppress(RuntimeError):
+        pytest.fail(f"still running: {asyncio.get_running_loop()}; close what opened it")
 
 
 @pytest.fixture(scope="session")
