@@ -96,7 +96,7 @@ def test_a_build_over_two_workers_leaves_the_same_bytes(
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.2):
             seen.update(process.pid for process in ray_workers())
 
     watcher = threading.Thread(target=look)
@@ -120,7 +120,7 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
 
     def kill_one() -> None:
         """Kill a worker that has something in the making, once something else is published."""
-        while not (killed or over.wait(0.005)):
+        while not (killed or over.wait(0.02)):
             published = (tmp_path / "documents").exists()
             if published and any((tmp_path / ".drafts").iterdir()):
                 for process in ray_workers():
