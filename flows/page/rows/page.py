@@ -19,7 +19,7 @@ from flows.page.rows.table import table, texts
 from flows.page.rows.tokens import DIGITS, codes, generated, runs, scored, texts_of
 from flows.template import escaped, fill, policy, template
 from schemas.packed_row import HISTOGRAM_EDGES
-from schemas.structure import LABEL_CODES, StructureEdge
+from schemas.structure import StructureEdge
 
 TEMPLATE = "rows.html"
 LARGEST = 1_000_000
@@ -50,14 +50,9 @@ def page(
         "subtitle": escaped(subtitle),
         "legend": "".join(f'<li class="k{code}">{NAMES[code]}</li>' for code in codes_met if code),
         "rows": "\n".join(articles),
-        "data": f'{{"digits":"{DIGITS}","names":{json.dumps(NAMES)},"labels":{_labels()},'
-        f'"rows":[{",".join(data)}]}}',
+        "data": f'{{"digits":"{DIGITS}","names":{json.dumps(NAMES)},"rows":[{",".join(data)}]}}',
     }
     return fill(filled, slots)
-
-
-def _labels() -> str:
-    return json.dumps(["", *LABEL_CODES])
 
 
 def _shades() -> str:
@@ -143,9 +138,7 @@ def _data(shown: Shown, lengths: str) -> str:
         "made": runs(generated(shown)[: row.valid]),
         "codes": codes(shown),
         "chunks": [
-            value
-            for each in row.chunks
-            for value in (each.start, each.end, each.kind, each.dep_level)
+            value for each in row.chunks for value in (each.start, each.end, each.dep_level)
         ],
         "calls": _edges(row.call_edges),
         "types": _edges(row.type_edges),
@@ -154,7 +147,7 @@ def _data(shown: Shown, lengths: str) -> str:
 
 
 def _edges(edges: Sequence[StructureEdge]) -> list[int]:
-    return [value for each in edges for value in (each.source, each.target, each.label)]
+    return [value for each in edges for value in (each.source, each.target)]
 
 
 def named(labels: dict[str, str]) -> str:

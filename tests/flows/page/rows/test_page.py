@@ -127,8 +127,8 @@ def test_the_script_is_told_where_documents_begin_and_what_is_joined(made: Any) 
     one, three, structured = data["rows"]
     assert three["starts"] == [start for start, _ in made.shown()[1].spans]
     assert one["codes"] == []
-    assert structured["calls"] == [1, 0, 1]
-    assert structured["chunks"][2:4] == [3, 1]
+    assert structured["calls"] == [1, 0], "the body calls the signature"
+    assert structured["chunks"][2::3] == [1, 2], "their levels"
     assert data["names"][3] == "func_sig"
 
 
@@ -216,7 +216,7 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
     browser_page.mouse.move(box["x"] + 20, box["y"] + 20)
     asks = int(256 * 20 / box["width"])
     expect(now.locator(".see output")).to_have_text(
-        f"Token {asks} sees {asks + 1} tokens, from 0 on: document 0."
+        f"Token {asks} of document 0 sees {asks + 1} tokens."
     )
     browser_page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 3)
     expect(now.locator(".see output")).to_contain_text("is padding")
@@ -241,6 +241,7 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
     for scheme in ("light", "dark"):
         browser_page.emulate_media(color_scheme=scheme)
         browser_page.mouse.move(5, 5)
+        browser_page.evaluate("scrollTo(0, 0)")
         browser_page.screenshot(path=shots / f"rows-{scheme}.png", full_page=True)
     assert browser_page.evaluate("document.documentElement.scrollWidth") == 1280
 
@@ -261,7 +262,7 @@ def test_structure_of_rows_in_a_browser(
     body = now.locator("pre .k4").first.evaluate("each => getComputedStyle(each).color")
     assert signature != body
     now.locator("pre .k4").last.hover()
-    expect(now.locator(".reading")).to_contain_text("func body · level 1 · 1 edge to")
+    expect(now.locator(".reading")).to_contain_text("func_body · level 1 · calls 1")
     expect(now.locator(".edges .lit")).to_have_count(1)
     expect(now.locator("pre .near").first).to_have_text("int")
     for scheme in ("light", "dark"):
