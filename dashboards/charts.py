@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from dashboards.frame import text
 
 MINUS = "\N{MINUS SIGN}"
-WIDE, HIGH = 1180.0, 330.0
-LEFT, RIGHT, TOP, BELOW = 44.0, 170.0, 10.0, 30.0
+WIDE, HIGH = 1180.0, 366.0
+LEFT, RIGHT, TOP, BELOW = 44.0, 170.0, 46.0, 32.0
 _Place = Callable[[tuple[float, float]], tuple[float, float]]
 """Where a point of the data lies in the picture."""
 LINE_HIGH = 16.0
@@ -183,14 +183,14 @@ def _curve(
 
 
 def _marks(marks: Sequence[tuple[float, str]]) -> str:
-    """Lines from top to bottom with names; one that would stand on another goes a line down."""
-    lines, free = "", [-math.inf] * 6
+    """Lines from top to bottom, with names above the curves; where two would meet, one goes lower."""
+    lines, free = "", [-math.inf] * 3
     for x, name in marks:
         row = next((at for at, end in enumerate(free) if end < x), 0)
         free[row] = x + 14 + 6.4 * len(name)
         lines += (
-            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HIGH - BELOW}"/>'
-            f'<text class="mark" x="{x + 5:.1f}" y="{TOP + 10 + 14 * row}">{text(name)}</text>'
+            f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 42 + 14 * row}" y2="{HIGH - BELOW}"/>'
+            f'<text class="mark" x="{x + 5:.1f}" y="{TOP - 34 + 14 * row}">{text(name)}</text>'
         )
     return lines
 

@@ -111,7 +111,7 @@ def heatmap(found: Sequence[Gain], chosen: str) -> str:
         body,
         asked=[question("panels/gains")],
         why="Fall of val_bpb on the phase’s own validation rows, and where it ended. Coloured within each "
-        "phase, since the first wins the most everywhere; red rose.",
+        "phase, since the first wins the most everywhere; red where it rose.",
     )
 
 
@@ -206,7 +206,7 @@ def costs(snapshot: Snapshot, chosen: str) -> str:
         "Time and cost",
         body,
         asked=[asked],
-        why="All attempts of a phase together, against what it won; where a hundredth of a bit comes cheap comes first.",
+        why="All attempts of a phase together, against what it won; the cheapest hundredth first.",
     )
 
 
@@ -226,4 +226,6 @@ def _cost(each: Cost, name: str, most: float, priced: bool, chosen: bool) -> str
 
 
 def _money(sum_of: float | None) -> str:
-    return "–" if sum_of is None else f"{sum_of:,.2f}"
+    if sum_of is None:
+        return "–"
+    return f"{sum_of:,.2f}" if sum_of >= 0.1 else f"{sum_of:.2g}"

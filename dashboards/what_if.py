@@ -64,7 +64,11 @@ def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
         nothing = tuple(0.0 for _ in supplies)
         return Outcome(shares=nothing, short=(), refusal="Nothing is asked.")
     shares = [each.share / whole for each in supplies]
-    most = [limits.max_repetition * each.tokens / limits.budget for each in supplies]
+    # A serving that nothing is asked of is as good as left out.
+    most = [
+        limits.max_repetition * each.tokens / limits.budget if each.share else 0.0
+        for each in supplies
+    ]
     short = tuple(at for at, share in enumerate(shares) if share > most[at])
     if not short:
         return Outcome(shares=tuple(shares), short=(), refusal="")

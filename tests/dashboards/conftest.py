@@ -1,0 +1,328 @@
+"""A workspace of three specialists, made in a second: real plans, reports and rows of few columns."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from curriculum.diets.load import load_diet
+from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mix import mix
+from curriculum.store import Artefact, Draft, Recipe, Store
+from flows import settings
+from schemas.document import Family
+from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
+
+EVIL = "<img src=x onerror=alert(1)>"
+"""The name of a repository."""
+REPOSITORIES = ("leveldb", "fmt", EVIL)
+DOMAINS = {"templates": 24, "testing": 12, "general": 40}
+"""Rows of each."""
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+STEP = 4096
+COURSES: dict[tuple[str, str | None], tuple[tuple[str, float], ...]] = {
+    ("templates", None): (("syntax", 2.9), ("file_graph", 2.4), ("structure", 2.1)),
+    ("testing", None): (("syntax", 3.1), ("file_graph", 2.5), ("structure", 2.7)),
+    ("systems_c", "wide"): (("syntax", 2.8), ("file_graph", float("nan"))),
+}
+"""val_bpb after each phase; nan where it is mixed and not trained."""
+
+
+def _documents(store: Store, family: str) -> Artefact:
+    recipe = Recipe(
+        stage="documents",
+        labels=(("family", family), ("repository", "all")),
+        revision=1,
+        config={"family": family},
+    )
+    ids = [f"{family}{number:028d}" for number in range(60)]
+    places = pa.struct([(name, pa.string()) for name in ("repository", "commit", "path", "blob")])
+    found = [
+        [
+            {
+                "repository": REPOSITORIES[min(2, number % 5)],
+                "commit": f"{number:040x}",
+                "path": f"src/{number}.cpp",
+                "blob": "",
+            }
+        ]
+        for number in range(len(ids))
+    ]
+
+    def write(drafts: Sequence[Draft]) -> None:
+        table = pa.table(
+            {
+                "document_id": ids,
+                "family": [family] * len(ids),
+                "provenance": pa.array(found, pa.list_(places)),
+            }
+        )
+        pq.write_table(table, drafts[0].path / "part-00000.parquet")
+
+    return store.produce([recipe], write)[0]
+
+
+def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefact:
+    recipe = Recipe(
+        stage="rows",
+        labels=(
+            *(("family", family), ("objective", "causal"), ("variant", "0")),
+            *(("row_length", str(length)), ("split", "train")),
+        ),
+        revision=1,
+        config={},
+        inputs=(documents.as_input("documents"),),
+    )
+    rng = np.random.default_rng(length)
+    listed = [
+        (domain, int(rng.integers(length // 2, length)))
+        for domain, n in DOMAINS.items()
+        for _ in range(n)
+    ]
+
+    def write(drafts: Sequence[Draft]) -> None:
+        of = range(len(listed))
+        valid = pa.array([each for _, each in listed], pa.int32())
+        table = pa.table(
+            {
+                "pack_id": [f"{recipe.key[:12]}-{number:010d}" for number in of],
+                "family": [family] * len(listed),
+                "objective": ["causal"] * len(listed),
+                "domain": [domain for domain, _ in listed],
+                "split": ["train"] * len(listed),
+                "valid_token_count": valid,
+                "loss_token_count": valid,
+                "num_docs": pa.array([2] * len(listed), pa.int32()),
+                "document_ids": [
+                    [f"{family}{at:028d}" for at in (number % 60, (7 * number + 1) % 60)]
+                    for number in of
+                ],
+                "doc_starts": pa.array(
+                    [[0, each // 4] for _, each in listed], pa.list_(pa.int32())
+                ),
+            }
+        )
+        pq.write_table(table, drafts[0].path / "part-00000.parquet")
+
+    return store.produce([recipe], write)[0]
+
+
+def _phase(way: tuple[str, str | None], name: str, families: Mapping[Family, int]) -> ResolvedPhase:
+    shares: dict[Family, float] = {"v3_simple": 0.6, "v3_doxygen": 0.25, "v4_context_graph": 0.15}
+    served = [
+        ResolvedServing(
+            index=at,
+            family=family,
+            objective="causal",
+            row_length=length,
+            share=shares[family],
+            tokens=0,
+            domains=(("templates", 2.0), ("*", 1.0)),
+            repositories=(),
+        )
+        for at, (family, length) in enumerate(families.items())
+    ]
+    return ResolvedPhase(
+        specialist=way[0],
+        branch=way[1],
+        name=name,
+        tokens=60_000 + 1000 * len(name) + 10 * list(COURSES).index(way),
+        rope_base=5e5,
+        servings=tuple(served),
+        max_repetition=4.0,
+        on_shortage="stop",
+        advance_when=None,
+        on_budget="advance",
+        require=(),
+        why="",
+    )
+
+
+def _run(
+    store: Store, way: tuple[str, str | None], plan: Artefact, before: float, after: float
+) -> Artefact:
+    phase = plan.manifest.labels["phase"]
+    failed = (way[0], phase) == ("testing", "structure")
+    recipe = Recipe(
+        stage="runs",
+        labels=tuple(plan.manifest.labels.items()),
+        revision=1,
+        config={"after": after},
+        inputs=(plan.as_input("plan"),),
+    )
+    steps = 10
+
+    def figures(step: int, value: float) -> tuple[Figure, ...]:
+        return tuple(
+            Figure(
+                kind=kind,
+                phase=phase,
+                family="*",
+                domain="*",
+                step=step,
+                val_bpb=value + (kind == "anchor") * 0.1,
+                low=value - 0.05,
+                high=value + 0.15,
+                scored_tokens=900,
+                scored_bytes=2700,
+            )
+            for kind in ("phase", "anchor")
+        )
+
+    report = Report(
+        specialist=way[0],
+        phase=phase,
+        attempt=1,
+        stopped="failed" if failed else "budget",
+        reason="the loss isn't finite at step 10" if failed else f"{steps} steps",
+        steps=steps,
+        tokens=TokenCounts(positions=steps * STEP, valid=30_000, scored=29_000, bytes=90_000),
+        before=figures(0, before),
+        after=figures(steps, after),
+        history=(
+            *figures(0, before),
+            *figures(5, (before + 2 * after) / 3),
+            *figures(steps, after),
+        ),
+        tokens_per_second=500.0,
+        seconds=60.0,
+        gpu_seconds=60.0,
+        cost=0.05,
+        device="cuda",
+        backend="sdpa",
+        leakcheck="passed",
+        checkpoint="",
+    )
+
+    def write(drafts: Sequence[Draft]) -> None:
+        (draft,) = drafts
+        (draft.path / "report.json").write_text(report.model_dump_json())
+        (draft.path / "metrics").mkdir()
+        lines = [
+            {
+                field.name: (
+                    step if field.name == "step" else 3000 if field.name == "valid_tokens" else 1
+                )
+                for field in METRICS_SCHEMA
+            }
+            for step in range(1, steps + 1)
+        ]
+        pq.write_table(
+            pa.Table.from_pylist(lines, schema=METRICS_SCHEMA), draft.path / "metrics/0.parquet"
+        )
+
+    return store.produce([recipe], write)[0]
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace, to look at."""
+    home = tmp_path_factory.mktemp("dashboards") / "lab"
+    store = Store(home)
+    lengths: dict[Family, int] = {"v3_simple": 512, "v3_doxygen": 512, "v4_context_graph": 1024}
+    documents = {family: _documents(store, family) for family in lengths}
+    rows = {
+        family: _rows(store, family, length, documents[family])
+        for family, length in lengths.items()
+    }
+    diet = load_diet("templates")
+    for way, course in COURSES.items():
+        before = 3.9
+        for name, after in course:
+            phase = _phase(way, name, lengths)
+            plan = mix(
+                store, diet, phase, [[rows[family]] for family in lengths], tokens_per_step=STEP
+            )
+            mark = "-".join((*(part for part in way if part), name))
+            store.mark(f"mixtures-{mark}", [plan])
+            if after == after:
+                store.mark(f"runs-{mark}", [_run(store, way, plan, before, after)])
+                before = after
+    return home
+
+
+@pytest.fixture(scope="session")
+def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where its dashboards are shown, token and all; what the server says is empty in the end."""
+    said = tmp_path_factory.mktemp("said") / "dashboard.txt"
+    command = [sys.executable, "-m", "flows.cli", "dashboard", "--no-open", "--home", str(home)]
+    with said.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, "--port", str(_free())],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=settings.environment({}),
+        )
+    try:
+        while "Ctrl-C" not in said.read_text():
+            assert process.poll() is None, said.read_text()
+        yield next(line.split()[1] for line in said.read_text().splitlines() if "token=" in line)
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0, said.read_text()
+    # Marimo drops a cell that fails from the page, and tells the server's output alone.
+    assert len(said.read_text().splitlines()) == 3, said.read_text()
+
+
+def _free() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((settings.HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A browser; no longer than a file, for while it is open an event loop runs in this process."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page of the browser, and all that it asked for and complained of."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.page: Page = context.new_page()
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on(
+            "console",
+            lambda said: self.complaints.append(said.text) if said.type == "error" else None,
+        )
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def expect_calm(self, address: str) -> None:
+        """No request went to another host, and nothing was complained of."""
+        ours = address.partition("/?")[0]
+        assert self.asked
+        strangers = [
+            url for url in self.asked if not url.startswith((f"{ours}/", "data:", "blob:"))
+        ]
+        assert strangers == []
+        assert self.complaints == []
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Browser, address: str) -> Iterator[Watched]:
+    """A window of a browser that doesn't know the token yet."""
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    yield Watched(context)
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def shots() -> Path:
+    """Where screenshots are kept."""
+    folder = Path(__file__).parents[2] / "test-output"
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -1,0 +1,75 @@
+"""Pages of workspaces that hold little: what to do first is said, and nothing fails. Without a browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import marimo
+import pytest
+
+from curriculum.store import Store
+from dashboards import mixtures, overview, place, runs
+from tests.dashboards.conftest import EVIL
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Path]:
+    """An empty workspace that the pages show."""
+    before = place.home()
+    place.show(tmp_path / "new")
+    yield tmp_path / "new"
+    place.show(before)
+
+
+def said(app: marimo.App) -> str:
+    """What the cells of a page put out; one that fails raises."""
+    outputs, _ = app.run()
+    return "".join(each.text for each in outputs if each is not None)
+
+
+def test_an_empty_workspace_says_what_to_do_first(shown: Path) -> None:
+    assert "Nothing here yet" in said(overview.app)
+    assert "curriculum demo" in said(overview.app)
+    assert "curriculum mix templates" in said(mixtures.app)
+    assert "curriculum run templates" in said(runs.app)
+    assert not shown.exists(), "looking made something"
+
+
+def test_a_workspace_without_any_mixture_is_shown_as_far_as_it_goes(
+    shown: Path, home: Path
+) -> None:
+    Store(shown)
+    for each in Store(home, dry=True).artefacts("documents"):
+        target = shown / each.path.relative_to(home)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(each.path)
+    text = said(overview.app)
+    assert "No row is packed yet." in text
+    assert "Nothing is mixed or trained yet" in text
+    assert "Nothing needs a hand." in text
+
+
+def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
+    shown: Path, home: Path
+) -> None:
+    Store(shown)
+    for each in Store(home, dry=True).artefacts():
+        target = shown / each.path.relative_to(home)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(each.path)
+    (shown / "current").symlink_to(home / "current")
+    broken = shown / "runs/specialist=x/phase=y/000000000000"
+    broken.mkdir(parents=True)
+    (broken / "manifest.json").write_text('{"schema_version": "999.0"}')
+    text = said(overview.app)
+    assert text.index("can’t be read") < text.index("the loss isn&#x27;t finite")
+    assert "000000000000" in text
+    assert "2.900" in text
+
+
+def test_names_of_repositories_are_shown_and_never_obeyed(home: Path) -> None:
+    before = place.home()
+    place.show(home)
+    text = said(mixtures.app)
+    place.show(before)
+    assert EVIL not in text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
