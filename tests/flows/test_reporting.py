@@ -64,3 +64,14 @@ def test_where_nobody_has_begun_it_says_how_to(tmp_path: Path) -> None:
     assert code == 2
     assert "nobody" in said
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_is_only_built_shows_its_rows(home: Path) -> None:
+    for stage in ("mixtures", "runs"):
+        for mark in (home / "current").glob(f"{stage}-*.txt"):
+            mark.unlink()
+    assert _asked("templates/demo", "--home", str(home))[0] == 0
+    text = (home / "reports" / "templates-demo.html").read_text()
+    assert "Nothing is mixed yet." in text
+    assert "Nothing is built yet." not in text
+    assert text.count('class="example"') >= 8

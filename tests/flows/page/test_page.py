@@ -333,6 +333,7 @@ def test_a_report_in_a_browser(
     expect(browser_page.locator("article.on h2")).to_contain_text("file_graph")
     for scheme in ("light", "dark"):
         browser_page.emulate_media(color_scheme=scheme)
+        browser_page.evaluate("scrollTo(0, 0)")
         browser_page.screenshot(path=shots / f"report-{scheme}.png", full_page=True)
 
 
