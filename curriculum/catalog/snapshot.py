@@ -102,7 +102,9 @@ class _Kept:
 
     @property
     def stands(self) -> bool:
-        return self.folder.is_dir()
+        """Whether all tables are there; a loss of power may have left empty ones."""
+        files = [self.folder / f"{name}.parquet" for name in KEPT]
+        return all(file.is_file() and file.stat().st_size for file in files)
 
     @property
     def mended(self) -> bool:
@@ -135,6 +137,8 @@ class _Kept:
             draft.mkdir(parents=True)
             for name, table in tables.items():
                 pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
+            if not self.stands:
+                shutil.rmtree(self.folder, ignore_errors=True)
             draft.rename(self.folder)
         except OSError:
             # Read-only, full, somebody else's, no workspace yet; or another process was faster.
@@ -177,7 +181,8 @@ def _made(
     """The tables of these manifests: what the newest snapshot has of them, and the rest read now."""
     before = _before(home)
     same = _same(before["seen"], published)
-    fresh = [each for each in published if each.path not in same]
+    known = set(same)
+    fresh = [each for each in published if each.path not in known]
     lines: Lines = {name: [] for name in KEPT}
     for each in fresh:
         _read(home, each, lines)
