@@ -94,7 +94,7 @@ def steps(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, dash, last = text.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()):
+    if not first.isdecimal() or (dash and not last.isdecimal()):
         raise StoreError("--step", text, cause="it is no step", cure="Say 12, or 10-20")
     found = int(first), int(last or first)
     if not 1 <= found[0] <= found[1]:

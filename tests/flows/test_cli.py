@@ -27,6 +27,8 @@ COMMANDS = (
     "diet diff",
     "status",
     "inspect",
+    "compare",
+    "diff",
     "query",
     "sample",
     "leakcheck",

@@ -1,0 +1,235 @@
+"""Which lines `inspect` shows when it is asked for some: by label, by the documents in them, by SQL."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from curriculum.catalog import CatalogError
+from curriculum.catalog.condition import matching
+from curriculum.store import Artefact, Store
+from flows import look
+from flows.look.choose import chosen, regex, slots_of
+from flows.look.read import wished
+from flows.look.wish import FILTERS, steps
+from schemas.errors import StoreError
+from tests.flows.larder import IDS, Larder
+
+
+@pytest.fixture(scope="module")
+def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
+    """The workspace that is counted on fingers."""
+    return Larder(tmp_path_factory.mktemp("larder"))
+
+
+def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
+    store, wish = Store(larder.home, dry=True), look.Wish(only=look.Only(**only))
+    return [line for _, line in wished(store, artefact, wish)]
+
+
+def _rows(larder: Larder, **only: Any) -> list[str]:
+    return [line["pack_id"] for line in _lines(larder, larder.one, **only)]
+
+
+@pytest.mark.parametrize(
+    ("only", "found"),
+    [
+        ({"domain": "templates"}, ["one-1", "one-2"]),
+        ({"repository": "beta"}, ["one-0"]),
+        ({"repository": "alpha"}, ["one-0", "one-1", "one-2"]),
+        ({"path": "src/a.h"}, ["one-0"]),
+        ({"path": "src"}, ["one-0", "one-1", "one-2"]),
+        ({"path": "*.cpp"}, ["one-1", "one-2"]),
+        ({"commit": "BBB"}, ["one-1", "one-2"]),
+        ({"licence": "none"}, ["one-0"]),
+        ({"licence": "MIT", "domain": "general"}, ["one-0"]),
+        ({"commit": "ccc", "repository": "alpha"}, []),
+        ({"where": "num_docs > 1 OR valid_token_count = 5"}, ["one-0", "one-2"]),
+        ({"where": "num_docs > 1", "domain": "templates"}, []),
+        ({"family": "v2_simple"}, ["one-0", "one-1", "one-2"]),
+        ({"family": "v3_simple"}, []),
+    ],
+)
+def test_rows_are_chosen_by_what_stands_in_them(
+    larder: Larder, only: dict[str, str], found: list[str]
+) -> None:
+    assert _rows(larder, **only) == found
+
+
+def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
+    store, wish = Store(larder.home, dry=True), look.Wish(only=look.Only(domain="templates"))
+    assert [number for number, _ in wished(store, larder.one, wish)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("only", "positions"),
+    [
+        ({"step": (1, 1)}, [0, 1]),
+        ({"step": (2, 2)}, [2]),
+        ({"step": (1, 9)}, [0, 1, 2]),
+        ({"repository": "beta"}, [0, 2]),
+        ({"path": "src/b.cpp"}, [1]),
+        ({"path": "src/b.cpp", "step": (2, 2)}, []),
+        ({"domain": "general"}, [0, 1, 2]),
+        ({"where": "valid_tokens = 8"}, [1]),
+    ],
+)
+def test_a_plan_is_chosen_by_step_and_by_what_stands_in_its_rows(
+    larder: Larder, only: dict[str, Any], positions: list[int]
+) -> None:
+    assert [each["position"] for each in _lines(larder, larder.syntax, **only)] == positions
+
+
+def test_documents_are_chosen_by_their_own_sources(larder: Larder) -> None:
+    beta = next(
+        each
+        for each in Store(larder.home, dry=True).artefacts("documents")
+        if each.manifest.labels["repository"] == "beta"
+    )
+    found = _lines(larder, beta, path="lib/[d].c")
+    assert [each["document_id"] for each in found] == [IDS["d"]], "brackets are no pattern"
+    assert len(_lines(larder, beta, path="lib/?.c", licence="none")) == 1
+    assert len(_lines(larder, beta, path="lib")) == 2
+
+
+def test_a_domain_that_nothing_decided_is_no_choice(larder: Larder) -> None:
+    documents = next(Store(larder.home, dry=True).artefacts("documents"))
+    with pytest.raises(StoreError, match="no selection has said yet"):
+        _lines(larder, documents, domain="templates")
+
+
+def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
+    store = Store(demo_home, dry=True)
+    selection = pq.read_table(
+        next(each.path for each in store.artefacts("selections") if len(each.manifest.labels) == 1)
+        / "selection.parquet"
+    ).to_pylist()
+    decided = {each["document_id"] for each in selection if each["domain"] == "testing"}
+    some = [
+        each
+        for each in store.artefacts("documents")
+        if each.manifest.labels["family"] == "v3_simple"
+    ]
+    assert len(some) == 3
+    for each in some:
+        ids = {
+            line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
+        }
+        masks = chosen(store, each, look.Only(domain="testing"))
+        assert masks is not None
+        assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
+
+
+@pytest.mark.parametrize("stage", sorted(FILTERS))
+def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> None:
+    values: dict[str, Any] = {"step": (1, 2)}
+    for name in {name for can in FILTERS.values() for name in can}:
+        only = look.Only(**{name: values.get(name, "x")})
+        if name in FILTERS[stage]:
+            only.refuse(stage, "it")
+        else:
+            with pytest.raises(StoreError, match=f"--{name}: (x|1-2); it is of stage {stage}"):
+                only.refuse(stage, "it")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "no_such_column = 1",
+        "true); COPY (SELECT 1) TO '{file}' --",
+        "true) UNION SELECT filename, 1 FROM read_csv('/etc/passwd') WHERE (true",
+        "num_docs > (SELECT count(*) FROM read_text('/etc/passwd'))",
+        "(",
+        "",
+    ],
+)
+def test_a_condition_reads_its_lines_and_nothing_else(
+    larder: Larder, tmp_path: Path, condition: str
+) -> None:
+    file = tmp_path / "written.csv"
+    with pytest.raises(CatalogError, match="--where"):
+        matching(larder.one.files(), condition.format(file=file))
+    assert not file.exists()
+
+
+def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
+    with pytest.raises(CatalogError, match=r"Columns: pack_id, .*num_docs"):
+        matching(larder.one.files(), "no_such_column = 1")
+    assert matching([], "true") == []
+
+
+def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
+    with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
+        look.show(larder.home, "rows", look.Wish(only=look.Only(path="nowhere")))
+
+
+def test_a_choice_of_one_line_looks_through_all_artefacts(
+    larder: Larder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish = look.Wish(rows=5, only=look.Only(repository="beta"))
+    look.show(larder.home, "rows", wish, as_json=True)
+    lines = json.loads(capsys.readouterr().out)["lines"]
+    assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
+    (both,) = [each["documents"] for each in lines if each["pack_id"] == "one-0"]
+    assert [(each["path"], each["start"], each["tokens"]) for each in both] == [
+        ("src/a.h", 0, 3),
+        ("lib/c.c", 3, 4),
+    ]
+    assert [each["licence"] for each in both] == ["MIT", None]
+
+
+def test_the_rows_of_a_step_are_shown_with_their_documents(
+    larder: Larder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(record=True, width=160, color_system=None)
+    monkeypatch.setattr(look, "out", console)
+    look.show(larder.home, "fmt/syntax", look.Wish(only=look.Only(step=(1, 1))))
+    said = console.export_text()
+    assert "beta cccccccccc lib/c.c" in said
+    assert "2 rows of 3 are so" in said
+
+
+def test_a_list_names_each_artefact_by_its_key(
+    larder: Larder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(record=True, width=160, color_system=None)
+    monkeypatch.setattr(look, "out", console)
+    look.show(larder.home, "rows", look.Wish(), listed=True)
+    said = console.export_text()
+    assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
+    assert "2 artefacts" in said
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("src", "src/a.h", True),
+        ("src/", "src/a.h", True),
+        ("src", "srcs/a.h", False),
+        ("*.h", "src/a.h", True),
+        ("*.h", "src/a.hpp", False),
+        ("a+b.c", "a+b.c", True),
+        ("a.c", "abc", False),
+    ],
+)
+def test_a_path_is_a_file_a_folder_or_a_pattern(pattern: str, path: str, fits: bool) -> None:
+    assert bool(re.search(regex(pattern), path)) is fits
+
+
+@pytest.mark.parametrize(("said", "meant"), [("12", (12, 12)), ("10-20", (10, 20)), (None, None)])
+def test_steps_are_one_or_a_range(said: str | None, meant: tuple[int, int] | None) -> None:
+    assert steps(said) == meant
+
+
+@pytest.mark.parametrize("said", ["0", "5-3", "x", "1-", "-1", "1.5", "²"])
+def test_what_is_no_step_is_refused(said: str) -> None:
+    with pytest.raises(StoreError, match="--step"):
+        steps(said)
+
+
+def test_the_slots_of_a_step_are_the_loaders() -> None:
+    assert [*slots_of((2, 2), 3)] == [3, 4, 5]

@@ -1,0 +1,154 @@
+"""What `curriculum compare` says of runs: settings, figures with intervals, what they ate."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows import compare
+from flows.contrast import OTHER_ROWS, TOUCH, measured, settings, shared, sides
+from schemas.errors import JobError
+from tests.flows.larder import Larder, figure, job, mixture, run, starting
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of three specialists: the second rate is another, the third is measured on other rows."""
+    home = tmp_path_factory.mktemp("compared")
+    larder = Larder(home)
+    taken = [(larder.one, 0, 0, 7), (larder.two, 0, 0, 6)]
+    low, high = figure(2.0, 0.1), figure(3.0, 0.2)
+    run(home, job(larder.syntax, home, run_key="1" * 64), [high, _one_document(3.0)])
+    run(
+        home,
+        job(larder.file_graph, home, run_key="2" * 64, start_from=starting("1" * 64)),
+        [figure(2.9, 0.2)],
+    )
+    other = mixture(home, "syntax", taken, specialist="abseil")
+    slower = job(other, home, specialist="abseil", run_key="3" * 64, rope_base=2e4)
+    run(home, slower, [low, _one_document(2.5)], cost=1.5, gpu_seconds=7200.0)
+    third = mixture(home, "syntax", taken, specialist="catch")
+    run(home, job(third, home, specialist="catch", run_key="4" * 64, content="2"), [low])
+    open_ = mixture(home, "syntax", taken, specialist="doctest")
+    run(home, job(open_, home, specialist="doctest", run_key="5" * 64), [], closed=False)
+    return home
+
+
+def _one_document(bits: float) -> Any:
+    return figure(bits, 0.0, family="v2_simple", domain="general")
+
+
+def _two(home: Path, *names: str) -> tuple[compare.Group, ...]:
+    return tuple(compare.groups(home, names))
+
+
+def test_only_what_is_set_otherwise_is_listed(home: Path) -> None:
+    (group,) = _two(home, "fmt/syntax", "abseil/syntax")
+    assert {each.name: each.values for each in settings(group.sides)} == {
+        "rope_base": ("10000.0", "20000.0")
+    }
+
+
+def test_where_a_run_starts_is_a_setting(home: Path) -> None:
+    (group,) = _two(home, "fmt/syntax", "fmt/file_graph")
+    found = {each.name: each.values for each in settings(group.sides)}
+    assert found["starts from"] == ("nothing", "1" * 12)
+
+
+def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
+    (group,) = _two(home, "fmt/syntax", "abseil/syntax")
+    mean, stratum = measured(group.sides)
+    assert mean.place == ("phase", "syntax", "*", "*")
+    assert mean.verdict == "lower"
+    assert stratum.verdict == "too few documents to tell", (
+        "an interval of one document has no width"
+    )
+    (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
+    assert measured(turned.sides)[0].verdict == "higher"
+    (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
+    assert measured(near.sides)[0].verdict == TOUCH
+
+
+def test_figures_on_other_rows_are_never_judged(home: Path) -> None:
+    (group,) = _two(home, "fmt/syntax", "catch/syntax")
+    mean = measured(group.sides)[0]
+    assert not mean.same_rows
+    assert mean.verdict == OTHER_ROWS
+
+
+def test_shares_are_those_of_the_plans(home: Path) -> None:
+    (group,) = _two(home, "fmt/syntax", "abseil/syntax")
+    found = {each.place: each for each in shared(group.sides)}
+    templates = found["v2_simple causal 8", "templates"]
+    assert templates.strata[0] is None
+    assert templates.totals == (22, 13)
+    assert templates.strata[1] is not None
+    assert templates.strata[1].tokens == 6
+
+
+def test_specialists_are_compared_phase_by_phase(home: Path) -> None:
+    found = compare.groups(home, ["fmt", "abseil"])
+    assert [(each.phase, len(each.sides)) for each in found] == [("syntax", 2), ("file_graph", 1)]
+
+
+def test_the_terminal_tells_figures_intervals_cost_and_shares(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(record=True, width=180, color_system=None)
+    monkeypatch.setattr(compare, "out", console)
+    compare.compare(home, ["fmt/syntax", "abseil/syntax"])
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["rope_base", "10000.0", "20000.0"] in lines
+    assert ["syntax", "3.000", "2.800–3.200", "2.000", "1.900–2.100", "−1.000", "lower"] in lines
+    assert any({"abseil", "2.00", "1.50"} <= set(line) for line in lines), "GPU hours and cost"
+    assert any("53.8%" in line for line in lines), "7 of 13 tokens"
+
+
+def test_an_open_run_stands_beside_finished_ones(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compare.compare(home, ["fmt/syntax", "doctest"], as_json=True)
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    closed, open_ = group["runs"]
+    assert (closed["is_open"], open_["is_open"]) == (False, True)
+    assert closed["tokens"]["valid"] == 22
+    means = next(each for each in group["figures"] if each["family"] == "*")
+    assert means["values"] == [{"step": 2, "val_bpb": 3.0, "low": 2.8, "high": 3.2}, None]
+
+
+def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
+    ((_, side),) = sides(home, "doctest").items()
+    assert side.report is None
+    assert side.state.startswith("interrupted: stopped at step 1 of 2")
+
+
+def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:
+    ((_, by_name),) = sides(home, "abseil/syntax").items()
+    path = by_name.begun.path
+    for what in (path.parent.name, str(path), path.relative_to(home).as_posix()):
+        ((_, found),) = sides(home, what).items()
+        assert found.begun.path == path
+
+
+@pytest.mark.parametrize("names", [["fmt/syntax"], ["fmt/syntax", "nobody"]])
+def test_what_cannot_be_compared_says_so(home: Path, names: list[str]) -> None:
+    with pytest.raises(JobError, match=r"nothing to compare|no such run"):
+        compare.compare(home, names)
+
+
+def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
+    (group,) = compare.groups(demo_home, ["templates.demo/syntax", "templates/demo/file_graph"])
+    first, last = group.sides
+    assert (first.job.phase, last.job.phase) == ("syntax", "file_graph")
+    assert first.report is not None
+    assert last.report is not None
+    ends = {
+        (each.kind, each.phase, each.family, each.domain): each.val_bpb
+        for each in last.report.after
+    }
+    found = measured(group.sides)
+    assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends
+    assert any(each.figures[0] is None for each in found), "syntax knows no file_graph"
+    assert all(each.same_rows for each in found)

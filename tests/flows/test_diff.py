@@ -1,0 +1,158 @@
+"""What `curriculum diff` says of two mixtures or two sets of rows, counted by hand."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from curriculum.mix import report_of
+from curriculum.store import Store
+from flows import diff
+from flows.eaten import KINDS, eaten
+from schemas.errors import StoreError
+from tests.flows.larder import IDS, Larder
+
+AMOUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000))
+
+
+@pytest.fixture(scope="module")
+def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
+    """The workspace that is counted on fingers."""
+    return Larder(tmp_path_factory.mktemp("larder"))
+
+
+def _said(larder: Larder, before: str, after: str, capsys: pytest.CaptureFixture[str]) -> dict:  # type: ignore[type-arg]
+    diff.diff(larder.home, before, after, as_json=True)
+    said: dict[str, object] = json.loads(capsys.readouterr().out)
+    return said
+
+
+def test_a_row_that_a_plan_takes_twice_counts_twice(larder: Larder) -> None:
+    found = eaten(larder.home, "fmt/syntax")
+    assert found.by("document_id") == {IDS["a"]: 6, IDS["c"]: 8, IDS["b"]: 8}
+    assert (found.tokens, found.rows, found.positions) == (22, 3, 24)
+    assert found.tokens == report_of(larder.syntax).tokens
+
+
+def test_rows_are_all_eaten_once_whatever_shard_they_lie_in(larder: Larder) -> None:
+    found = eaten(larder.home, larder.one.key[:12])
+    assert found.by("document_id") == {IDS["a"]: 3, IDS["c"]: 4, IDS["b"]: 13}
+    assert found.by("repository") == {"alpha": 16, "beta": 4}
+    assert found.by("licence") == {"MIT": 16, "none": 4}
+    assert found.by("domain") == {"general": 7, "templates": 13}
+
+
+def test_a_folder_of_several_row_sets_is_all_of_them(larder: Larder) -> None:
+    assert eaten(larder.home, str(larder.home / "rows")).tokens == 20 + 6
+    assert eaten(larder.home, "rows").tokens == 20 + 6
+
+
+def test_a_specialist_is_all_its_phases(larder: Larder) -> None:
+    found = eaten(larder.home, "fmt")
+    assert found.by("phase") == {"syntax": 22, "file_graph": 11}
+    assert {each.key for each in found.artefacts} == {larder.syntax.key, larder.file_graph.key}
+
+
+def test_documents_come_go_and_stay(larder: Larder, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _said(larder, "fmt/syntax", "fmt/file_graph", capsys)
+    assert {(each["path"], each["tokens"]) for each in said["documents"]["in"]} == {
+        ("lib/[d].c", 6)
+    }
+    gone = {(each["path"], each["licence"], each["tokens"]) for each in said["documents"]["out"]}
+    assert gone == {("src/a.h", "MIT", 6), ("lib/c.c", "none", 8)}
+    assert said["documents"]["stay"] == [{"document_id": IDS["b"], "before": 8, "after": 5}]
+    licences = {each["name"]: each for each in said["by"]["licence"]}
+    assert (licences["MIT"]["before"], licences["MIT"]["after"]) == (14, 5)
+    assert licences["MIT"]["share_before"] == pytest.approx(14 / 22)
+    assert licences["none"]["change"] == 6 - 8
+    assert (said["before"]["tokens"], said["after"]["tokens"]) == (22, 11)
+
+
+def test_the_terminal_names_what_changed_and_hostile_names_stay_text(
+    larder: Larder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = Console(record=True, width=140, color_system=None)
+    monkeypatch.setattr(diff, "out", console)
+    diff.diff(larder.home, "fmt/syntax", "fmt/file_graph")
+    said = console.export_text()
+    assert "lib/[d].c" in said, "a path in brackets is no markup"
+    lines = [line.split() for line in said.splitlines()]
+    assert ["tokens", "22", "11", "−11"] in lines
+    assert ["MIT", "14", "63.6%", "5", "45.5%", "−9", "−18.2"] in lines
+    assert ["1", "document", "come", "in", "6", "tokens"] in lines
+    assert ["1", "document", "stay", "0", "with", "more", "tokens,", "1", "with", "fewer"] in lines
+
+
+def test_the_same_twice_is_no_change(larder: Larder, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(record=True, width=140, color_system=None)
+    monkeypatch.setattr(diff, "out", console)
+    diff.diff(larder.home, "fmt", "fmt")
+    assert "the same documents, as often" in console.export_text()
+
+
+@given(before=AMOUNTS, after=AMOUNTS)
+def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str, int]) -> None:
+    there = diff.changes(before, after)
+    back = {each.name: each.tokens for each in diff.changes(after, before)}
+    assert sum(each.tokens for each in there) == sum(after.values()) - sum(before.values())
+    assert {each.name: -each.tokens for each in there} == back
+    for shares, amounts in (("share_before", before), ("share_after", after)):
+        whole = sum(getattr(each, shares) for each in there)
+        assert whole == pytest.approx(1.0 if amounts else 0.0)
+
+
+@pytest.mark.parametrize("what", ["nowhere", "fmt/anneal", "documents", ""])
+def test_what_holds_no_rows_says_what_would(larder: Larder, what: str) -> None:
+    with pytest.raises(StoreError, match=r"neither rows nor a mixture|several keys begin so"):
+        eaten(larder.home, what)
+
+
+def test_rows_that_are_gone_are_named(tmp_path: Path) -> None:
+    larder = Larder(tmp_path)
+    (larder.two.path / "manifest.json").unlink()
+    with pytest.raises(StoreError, match=larder.two.key[:12]):
+        eaten(tmp_path, "fmt/file_graph")
+
+
+def test_documents_that_are_gone_are_counted_as_unknown(tmp_path: Path) -> None:
+    larder = Larder(tmp_path)
+    for each in Store(tmp_path, dry=True).artefacts("documents"):
+        if each.manifest.labels["repository"] == "beta":
+            (each.path / "manifest.json").unlink()
+    assert eaten(tmp_path, larder.one.key).by("repository") == {"alpha": 16, "?": 4}
+
+
+def test_the_demos_mixtures_hold_what_their_reports_say(demo_home: Path) -> None:
+    mixtures = [*Store(demo_home, dry=True).artefacts("mixtures")]
+    assert len(mixtures) == 5
+    for each in mixtures:
+        found, report = eaten(demo_home, each.key), report_of(each)
+        assert found.tokens == report.tokens
+        assert found.rows == report.rows
+        by_domain: dict[str, int] = {}
+        for stratum in report.strata:
+            if stratum.tokens:
+                by_domain[stratum.domain] = by_domain.get(stratum.domain, 0) + stratum.tokens
+        assert found.by("domain") == by_domain
+        assert all(sum(found.by(kind).values()) == report.tokens for kind in KINDS)
+        assert "?" not in found.by("repository")
+
+
+def test_the_demos_rows_hold_what_reading_them_row_by_row_says(demo_home: Path) -> None:
+    rows = next(
+        each
+        for each in Store(demo_home, dry=True).artefacts("rows")
+        if each.manifest.labels["split"] == "train"
+        and each.manifest.labels["family"] == "v3_simple"
+    )
+    expected: dict[str, int] = {}
+    for file in rows.files():
+        for line in pq.read_table(file).to_pylist():
+            for at, name in enumerate(line["document_ids"]):
+                tokens = sum(doc == at for doc in line["doc_ids"][: line["valid_token_count"]])
+                expected[name] = expected.get(name, 0) + tokens
+    assert eaten(demo_home, rows.key).by("document_id") == expected
