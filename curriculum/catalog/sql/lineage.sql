@@ -40,9 +40,10 @@ CREATE VIEW internal.walks AS
 SELECT r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, r.current, r.created,
        concat_ws('/', r.specialist, r.branch, r.phase) AS name,
        concat_ws('/', r.specialist, r.phase) AS short_name,
-       coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key, r.slots_per_step,
+       coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key,
+       coalesce(r.slots_per_step, m.tokens_per_step // m.slot_length) AS slots_per_step,
        r.parent_run_key, r.parent_attempt, r.parent_step
-FROM main.runs r;
+FROM main.runs r LEFT JOIN internal.mixtures m ON m.key = r.plan_key;
 
 CREATE VIEW steps AS
 SELECT w.run_key, w.attempt, w.specialist, w.branch, w.phase,
@@ -132,14 +133,23 @@ COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a 
 
 CREATE MACRO consumers_of_file(of_path) AS TABLE
 WITH wanted AS (
-    SELECT i.key AS rows_key, d.document_id,
-           of_path IN (d.lineage, substr(d.lineage, length(d.repository) + 2)) AS is_about,
-           [part for part in d.parts if part.source >= 0 AND of_path IN (
-                d.provenance[part.source + 1].path,
-                d.provenance[part.source + 1].repository || ':' || d.provenance[part.source + 1].path,
-                d.provenance[part.source + 1].lineage)] AS parts
-    FROM documents d JOIN inputs i ON i.input_key = d.documents_key
-    WHERE i.stage = 'rows' AND (is_about OR len(parts) > 0)
+    SELECT d.rows_key, d.document_id, d.is_about,
+           [part for part in d.parts if list_contains(d.sources, part.source)] AS parts
+    FROM (
+        SELECT i.key AS rows_key, e.document_id, e.parts, e.sources,
+               of_path IN (e.lineage, substr(e.lineage, length(e.repository) + 2)) AS is_about
+        FROM (
+            SELECT documents_key, document_id, repository, lineage, parts,
+                   [nth for nth in range(len(provenance)) if of_path IN (
+                        provenance[nth + 1].path,
+                        provenance[nth + 1].repository || ':' || provenance[nth + 1].path,
+                        provenance[nth + 1].lineage)] AS sources
+            FROM documents
+        ) e
+        JOIN inputs i ON i.input_key = e.documents_key
+        WHERE i.stage = 'rows'
+    ) d
+    WHERE d.is_about OR len(d.sources) > 0
 ), held AS (
     SELECT r.pack_id, r.rows_key, r.document_id, r.tokens
     FROM (
