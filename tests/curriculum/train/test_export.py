@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from curriculum.model.decoder import Decoder
@@ -20,7 +21,7 @@ from curriculum.train.checkpoint import TrainerState
 from curriculum.train.export import FORMATS, LOAD, Vocabulary, export
 from curriculum.train.learner import new_learner
 from curriculum.train.qwen import require_counterpart
-from curriculum.train.weights import longest_row, trained_model
+from curriculum.train.weights import longest_row, model_in, trained_model
 from flows.export import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec
@@ -122,6 +123,21 @@ def test_names_cover_every_weight_once(saved: Any, tmp_path: Path, vocabulary: V
     weights = load_file(export(path, tmp_path / "hf", vocabulary, "hf") / "model.safetensors")
     assert len(weights) == len(list(trained_model(path, CPU).parameters()))
     assert all(name.startswith(("model.", "lm_head.")) for name in weights)
+
+
+def test_weights_come_back_bitwise_through_the_reader_of_safetensors(
+    saved: Any, tmp_path: Path, vocabulary: Vocabulary
+) -> None:
+    path = saved()
+    _, weights = model_in(path)
+    file = export(path, tmp_path / "out", vocabulary, "curriculum") / "model.safetensors"
+    with safe_open(file, framework="pt") as read:
+        assert {*read.keys()} == {*weights}
+        for name, weight in weights.items():
+            found = read.get_tensor(name)
+            assert found.dtype == weight.dtype
+            assert torch.equal(found, weight), name
+    assert weights
 
 
 @pytest.mark.parametrize(
