@@ -9,7 +9,7 @@ with app.setup:
 
     import marimo as mo
 
-    from dashboards import frame, place, servings
+    from dashboards import frame, other_shares, place, servings
     from dashboards.questions import Snapshot
 
     SHARES, TIMES = "shares", "budget"
@@ -127,7 +127,7 @@ def _(
     which: servings.Mixed,
 ) -> None:
     mo.Html(
-        servings.what_if_card(
+        other_shares.card(
             which,
             found,
             [each.text for each in sliders.elements],

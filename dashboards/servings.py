@@ -1,9 +1,9 @@
-"""The panels of mixtures: shares planned and realised, repetition, repositories, and what if."""
+"""The panels of mixtures: shares planned and realised, repetition, repositories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboards import charts, frame, what_if
+from dashboards import charts, frame
 from dashboards.charts import amount, share
 from dashboards.frame import text
 from dashboards.questions import Question, Snapshot, narrowed, question
@@ -306,107 +306,3 @@ def _concentration(found: Sequence[Repository], whole: int) -> str:
         f"{half} of {len(found)} {of} make up half of the tokens; the mixture is as concentrated as one of "
         f"{alike:.1f} that weigh alike."
     )
-
-
-def supplies(found: Sequence[Serving]) -> list[what_if.Supply]:
-    """What there is, as the mix reckons with it."""
-    return [
-        what_if.Supply(
-            serving=each.number, domain=one.domain, tokens=one.rows_tokens, share=one.share
-        )
-        for each in found
-        for one in each.strata
-    ]
-
-
-def limits(found: Sequence[Serving], *, budget: int | None = None) -> what_if.Limits:
-    """What the phase allows."""
-    first = found[0].strata[0]
-    return what_if.Limits(
-        budget=first.budget if budget is None else budget,
-        max_repetition=first.max_repetition,
-        renormalises=first.on_shortage == "renormalise",
-    )
-
-
-def what_if_card(
-    which: Mixed,
-    found: Sequence[Serving],
-    controls: Sequence[str],
-    asked: Sequence[float],
-    times: tuple[str, float],
-) -> str:
-    """Sliders for the shares of each serving, and what the mix would make of them."""
-    budget, budget_times = times
-    now = limits(found)
-    then = limits(found, budget=round(now.budget * budget_times))
-    wanted = {each.number: part for each, part in zip(found, asked, strict=True)}
-    those = what_if.at_shares(supplies(found), wanted)
-    result = what_if.outcome(those, then)
-    most = max([then.max_repetition, *(_times(result, those, then, each.number) for each in found)])
-    lines = "".join(_line(each, controls[each.number], those, result, then, most) for each in found)
-    heads = (
-        '<th>serving</th><th>share asked</th><th class="n">share</th><th class="n">tokens</th><th></th>'
-        '<th class="n">times seen</th>'
-    )
-    body = (
-        f'<div class="budget"><label>Budget ×</label>{budget}<span>{amount(then.budget)} tokens, of '
-        f"{amount(now.budget)} as planned</span></div>"
-        f"<table class='data if'><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-        f'<p class="verdict {"no" if result.refusal else "yes"}">{text(_verdict(result))}</p>'
-    )
-    return frame.card(
-        "what_if",
-        "What if",
-        body,
-        asked=[about("servings", which)],
-        why="Move the shares: they are made to sum to 1, and reckoned as the mix would. Nothing is "
-        "changed; a diet’s shares stand in its file.",
-    )
-
-
-def _line(
-    each: Serving,
-    control: str,
-    those: Sequence[what_if.Supply],
-    result: what_if.Outcome,
-    then: what_if.Limits,
-    most: float,
-) -> str:
-    served = sum(
-        part for one, part in zip(those, result.shares, strict=True) if one.serving == each.number
-    )
-    seen = _times(result, those, then, each.number)
-    short = any(those[at].serving == each.number for at in result.short)
-    look = frame.family(each.family)
-    return (
-        f'<tr data-serving="{each.number}"{" class=short" if short else ""}><th><i class="{look}"></i>'
-        f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small></th>"
-        f"<td class=control>{control}</td>"
-        f"<td class=n><b>{share(served)}</b><small>{share(each.share)}</small></td>"
-        f"<td class=n><b>{amount(served * then.budget)}</b>"
-        f"<small>{amount(each.share * each.strata[0].budget)}</small></td>"
-        f'<td class="drawn">{charts.bar(seen, of=most, look=look, limit=then.max_repetition)}</td>'
-        f"<td class=n><b>{seen:.2f}</b><small>{each.repetition:.2f}</small></td></tr>"
-    )
-
-
-def _times(
-    result: what_if.Outcome, those: Sequence[what_if.Supply], then: what_if.Limits, number: int
-) -> float:
-    """How often a token of a serving would be seen, in the domain that is seen most often."""
-    return max(
-        part * then.budget / one.tokens
-        for one, part in zip(those, result.shares, strict=True)
-        if one.serving == number and one.tokens
-    )
-
-
-def _verdict(result: what_if.Outcome) -> str:
-    if result.refusal:
-        return f"The mix would stop. {result.refusal}"
-    if result.short:
-        return (
-            f"The mix would cut {len(result.short)} strata to what there is, and raise the others."
-        )
-    return "The mix would serve these shares as they are."

@@ -109,7 +109,7 @@ def _shortage(
     asked = shares[worst] * limits.budget
     others = f", and {len(short) - 1} more are short" if len(short) > 1 else ""
     return (
-        f"domain {supplies[worst].domain}: {asked:,.0f} tokens are asked and there are "
+        f"Domain {supplies[worst].domain}: {asked:,.0f} tokens are asked and there are "
         f"{supplies[worst].tokens:,}{others}. Each row would be seen "
         f"{asked / supplies[worst].tokens:.2f} times; max_repetition is {limits.max_repetition:g}."
     )

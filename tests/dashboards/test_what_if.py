@@ -118,7 +118,7 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     found = what_if.outcome(supplies, limits)
     assert found.short == (0,)
     assert found.refusal == (
-        "domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
+        "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
         "max_repetition is 4."
     )
 
