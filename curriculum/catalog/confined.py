@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from curriculum.catalog import cell
 from curriculum.catalog.answer import CatalogError
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.views import script
+from curriculum.catalog.views import quoted, script
 
 CELL = Path(cell.__file__)
 ASKED = "the question"
@@ -41,7 +41,7 @@ class Limits:
     rows: int = 10_000
     bytes: int = 32 << 20
     """Of the answer."""
-    seconds: float = 10.0
+    seconds: float = 20.0
     memory: int = 1 << 30
     threads: int = 2
 
@@ -122,14 +122,17 @@ def _answered(
 
 
 def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
-    """What a cell is told: the views, the files under them, the question; then tables in memory."""
+    """What a cell is told: the question, the views it needs, their files; then tables in memory."""
     names = {name: f"{name} of now" for name in snapshot.tables}
     memory = {name: f'"{passing}"' for name, passing in names.items()}
+    setup = script(snapshot, root="", memory=memory, asked=asked)
+    # A view reads all files of a kind.
+    kinds = [files for files in snapshot.files.values() if files and quoted(files[0]) in setup]
     wish = {
         "sql": sql,
-        "setup": script(snapshot, root="", memory=memory, asked=asked),
-        "kept": sorted(snapshot.kept.values()),
-        "data": [file for files in snapshot.files.values() for file in files],
+        "setup": setup,
+        "kept": [file for file in snapshot.kept.values() if quoted(file) in setup],
+        "data": [file for files in kinds for file in files],
         "tables": list(names.values()),
         "rows": limits.rows,
         "bytes": limits.bytes,
