@@ -168,7 +168,7 @@ def test_it_dies_with_the_process_that_watches_it(world: Any) -> None:
     below = trainer_below(process)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while Path(f"/proc/{below}/cmdline").is_file() and time.monotonic() < deadline:
         state = Path(f"/proc/{below}/stat").read_text().rpartition(")")[2].split()[0]
         if state == "Z":
