@@ -56,8 +56,6 @@ def application(home: Path, token: str, names: Collection[str]) -> Application:
         quiet=True, html_head=frame.HEAD, session_ttl=SESSION_TTL_S, include_code=False
     )
     for page in frame.PAGES:
-        if not (HERE / f"{page.name}.py").is_file():
-            continue
         pages = pages.with_app(path=f"/{page.name}", root=str(HERE / f"{page.name}.py"))
     return Guard(pages=pages.build(), token=token, names=frozenset(names))
 
