@@ -9,19 +9,10 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.store.recipe import KEY_DIGITS
-from flows.lineage import (
-    NO_LICENCE,
-    Commit,
-    Readers,
-    ReadUntil,
-    Share,
-    StepRead,
-    Visit,
-    read_by,
-    readers_or_read,
-)
+from flows.lineage import NO_LICENCE, read_by, readers_or_read
 from flows.lines import Line, number
 from flows.look.safe import safe
+from flows.readings import Commit, Readers, ReadUntil, Share, StepRead, Visit
 from flows.show import MUTED, out, table
 
 MOST_CHECKPOINTS = 12

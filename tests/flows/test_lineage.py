@@ -16,8 +16,9 @@ from curriculum.train.machine import Machine
 from flows.cli import app
 from flows.course import Order, course
 from flows.doors import build_phase, job_of, mix_phase
-from flows.lineage import LineageError, Readers, read_by, readers_or_read
+from flows.lineage import LineageError, read_by, readers_or_read
 from flows.lineage_lines import spans
+from flows.readings import Readers
 from flows.runs import checkpoints, run_of
 from schemas.job import Heartbeat, Job
 from schemas.progress import unwatched
