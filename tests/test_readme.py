@@ -13,6 +13,7 @@ import pytest
 import typer.main
 import yaml
 
+from dashboards.cookbook import cookbook
 from flows.cli import app
 from schemas.corpus import ConversationsSpec
 from schemas.diet import Diet, Trainer
@@ -69,7 +70,12 @@ def command_list() -> str:
     )
 
 
-GENERATED = {"columns": columns, "structure": structure, "commands": command_list}
+GENERATED = {
+    "columns": columns,
+    "structure": structure,
+    "commands": command_list,
+    "cookbook": cookbook,
+}
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -118,7 +124,7 @@ def test_commands_run_as_printed(
 
 
 def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:
-    (sql,) = blocks("sql")
+    (sql,) = (each for each in blocks("sql") if "read_parquet" in each)
     with duckdb.connect() as connection:
         rows = connection.execute(sql.replace("workspace/", f"{demo_home}/")).fetchall()
     assert len(rows) >= 3
@@ -149,6 +155,7 @@ def test_the_rules_of_domains_load() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", TEXT)
-    assert links
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', TEXT)
+    links = re.findall(r"\]\(([^)#]+)\)", TEXT) + pictures
+    assert pictures
     assert [link for link in links if not (ROOT / link).exists()] == []
