@@ -14,6 +14,7 @@ from flows.doors import build_phase, mix_phase, train_phase
 from flows.graph_lines import graph_lines
 from flows.lines import report_of
 from flows.look import Wish, as_page, look
+from flows.look.find import Found
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 from schemas.progress import unwatched
@@ -86,7 +87,7 @@ def test_a_build_says_what_conversations_came_to(trained: tuple[Built, Artefact,
 
 def shown(artefact: Artefact, wish: Wish) -> str:
     console = Console(record=True, width=120, color_system=None)
-    for piece in look(Store.containing(artefact.path), artefact, wish):
+    for piece in look(Store.containing(artefact.path), Found(artefacts=(artefact,), wish=wish)):
         console.print(piece)
     return console.export_text()
 
