@@ -53,7 +53,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
             cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
             cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
         )
-    lines = catalog.ask("FROM consumed(?, ?)", begun.job.run_key, step)
+    lines = catalog.ask("FROM consumed(?, ?)", catalog.path_of(begun), step)
     if not lines:
         raise LineageError(
             _name(begun),
@@ -107,13 +107,13 @@ class _Catalog:
         columns = [str(column[0]) for column in asked.description or ()]
         return [dict(zip(columns, line, strict=True)) for line in asked.fetchall()]
 
+    def path_of(self, begun: Begun) -> str:
+        """Where an attempt lies in the workspace."""
+        return begun.path.relative_to(self.store.root).as_posix()
+
     def steps_of(self, begun: Begun) -> int:
         """The steps that an attempt has taken."""
-        found = self.ask(
-            "SELECT steps FROM runs WHERE key = ? AND attempt = ?",
-            begun.job.run_key,
-            begun.job.attempt,
-        )
+        found = self.ask("SELECT steps FROM runs WHERE path = ?", self.path_of(begun))
         return (found[0]["steps"] or 0) if found else 0
 
     def commit(self, digits: str) -> str | None:
@@ -134,17 +134,17 @@ class _Catalog:
             self._require(kind, name)
         first: dict[str, int] = {}
         for each in visits:
-            first[each.run_key] = min(each.step, first.get(each.run_key, each.step))
+            first[each.path] = min(each.step, first.get(each.path, each.step))
         after = (
             line["path"]
-            for key, step in first.items()
-            for line in self.ask("SELECT path FROM checkpoints_after(?, ?)", key, step)
+            for path, step in first.items()
+            for line in self.ask("SELECT path FROM checkpoints_after(?, ?)", path, step)
         )
         return Readers(kind=kind, name=name, visits=visits, checkpoints=tuple(dict.fromkeys(after)))
 
     def read_until(self, begun: Begun, step: int) -> ReadUntil:
         """All that a model read until a step."""
-        values = begun.job.run_key, step
+        values = self.path_of(begun), step
         return ReadUntil(
             run=_name(begun),
             run_key=begun.job.run_key,
@@ -153,24 +153,24 @@ class _Catalog:
             repositories=self._shares(("repository", "licence"), *values),
         )
 
-    def _shares(self, names: Sequence[str], key: str, step: int) -> tuple[Share, ...]:
+    def _shares(self, names: Sequence[str], run: str, step: int) -> tuple[Share, ...]:
         listed = ", ".join(names)
         lines = self.ask(
             f"""
-            SELECT {listed}, count(DISTINCT (run_key, step)) AS steps,
-                   count(DISTINCT (run_key, position)) AS rows,
+            SELECT {listed}, count(DISTINCT (run, step)) AS steps,
+                   count(DISTINCT (run, position)) AS rows,
                    count(DISTINCT document_id) AS documents,
                    count(DISTINCT "commit") AS commits, max(back) AS back,
                    sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
             FROM (
                 SELECT *, row_number() OVER (
-                    PARTITION BY run_key, position, doc, {listed} ORDER BY "commit") = 1 AS is_first
+                    PARTITION BY run, position, doc, {listed} ORDER BY "commit") = 1 AS is_first
                 FROM consumed_until(?, ?)
             )
             GROUP BY {listed}
             ORDER BY {"back DESC" if names == ("phase",) else "tokens DESC"}, {listed}
             """,
-            key,
+            run,
             step,
         )
         counts = ("steps", "rows", "documents", "commits", "tokens")
@@ -247,6 +247,7 @@ def _visit(line: dict[str, Any]) -> Visit:
     way = (line["specialist"], line["branch"], line["phase"])
     return Visit(
         run="/".join(name for name in way if name),
+        path=line["run"],
         run_key=line["run_key"],
         attempt=line["attempt"],
         step=line["step"],

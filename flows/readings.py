@@ -67,6 +67,8 @@ class Visit:
     """A step of a run that read something."""
 
     run: str
+    path: str
+    """Of the run's directory, relative to the workspace."""
     run_key: str
     attempt: int
     step: int

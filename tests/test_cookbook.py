@@ -522,7 +522,7 @@ def loss_curve(world: Demo) -> Lines:
             ten = steps[first : first + 10]
             lines.append(
                 (
-                    *("templates", "demo", phase, first + 10),
+                    *("templates", "demo", phase, 1, first + 10),
                     half_up(sum(each["loss"] for each in ten) / len(ten), 4),
                     half_up(max(each["gradient_norm"] for each in ten), 3),
                     half_up(ten[-1]["learning_rate"], 6),
@@ -627,7 +627,7 @@ def speed_by_phase(world: Demo) -> Lines:
         valid = sum(each["valid_tokens"] for each in steps)
         speeds = half_up(seconds, 1), half_up(valid / seconds, 0)
         shares = half_up(100 * padding, 2), half_up(100 * density, 1), half_up(context, 1)
-        lines.append(("templates", "demo", phase, len(steps), *speeds, *shares))
+        lines.append(("templates", "demo", phase, 1, len(steps), *speeds, *shares))
     return lines
 
 

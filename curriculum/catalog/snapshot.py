@@ -29,7 +29,7 @@ from curriculum.store.store import WORKSPACE_NAME
 from schemas.errors import CurriculumError
 
 FOLDER = "catalog"
-VERSION = 3
+VERSION = 4
 """Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
 KEPT_SECONDS = 3600
 """For which a snapshot stays after it was replaced: who opened it has read it by then."""
@@ -261,22 +261,29 @@ def _data(home: Path, stage: str, files: Sequence[Line]) -> Iterator[Line]:
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
-    """The paths that stand in current/*.txt, and those of their inputs, at any depth."""
-    listed = tables["artefacts"].select(["path", "key"]).to_pydict()
-    path_of = dict(zip(listed["key"], listed["path"], strict=True))
-    key_of = dict(zip(listed["path"], listed["key"], strict=True))
-    inputs: dict[str, list[str]] = {}
-    given = tables["inputs"].select(["key", "input_key"]).to_pydict()
-    for key, input_key in zip(given["key"], given["input_key"], strict=True):
-        inputs.setdefault(key, []).append(input_key)
-    ends = [key_of[path] for path in marked if path in key_of]
+    """The paths that stand in current/*.txt, and those of their inputs, at any depth; as gc keeps them."""
+    listed = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
+    alike: dict[str, list[Line]] = {}
+    for line in listed:
+        alike.setdefault(line["key"], []).append(line)
+    inputs: dict[str, list[tuple[str, str]]] = {}
+    for line in tables["inputs"].select(["path", "input_key", "input_content"]).to_pylist():
+        inputs.setdefault(line["path"], []).append((line["input_key"], line["input_content"]))
+    there = {line["path"] for line in listed}
+    ends = [path for path in marked if path in there]
     live: set[str] = set()
     while ends:
-        key = ends.pop()
-        if key in path_of and key not in live:
-            live.add(key)
-            ends += inputs.get(key, ())
-    return sorted(path_of[key] for key in live)
+        path = ends.pop()
+        if path in live:
+            continue
+        live.add(path)
+        for key, content in inputs.get(path, ()):
+            held = alike.get(key, [])
+            ends += [
+                each["path"]
+                for each in ([each for each in held if each["content"] == content] or held)
+            ]
+    return sorted(live)
 
 
 def _sound(home: Path, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[str]], pa.Table]:

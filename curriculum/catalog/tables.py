@@ -47,7 +47,7 @@ _RUN = """
     scored_bytes:int64 seconds:double tokens_per_second:double gpu_seconds:double gpu_price:double
     cost:double masked_mfu:double mean_context:double attention_density:double masking_cost:double
     model device backend tokens_per_step:int64 slots_per_step:int64 plan_key
-    parent_run_key parent_attempt:int64 parent_step:int64 checkpoint
+    parent_run parent_run_key parent_attempt:int64 parent_step:int64 checkpoint
 """
 TABLES: dict[str, pa.Schema] = {
     "artefacts": _schema("""
@@ -219,10 +219,11 @@ def _parent(job: Job) -> Line:
     """The checkpoint that a job begins with: runs/…/attempt=1/checkpoints/step=45."""
     if job.start_from is None:
         return {}
-    *_, attempt, _, step = job.start_from.path.split("/")
+    *run, _, step = job.start_from.path.split("/")
     return {
+        "parent_run": "/".join(run),
         "parent_run_key": job.start_from.run_key,
-        "parent_attempt": int(attempt.removeprefix("attempt=")),
+        "parent_attempt": int(run[-1].removeprefix("attempt=")),
         "parent_step": int(step.removeprefix("step=")),
     }
 
@@ -272,7 +273,7 @@ def _of_mixture(report: MixtureReport) -> Lines:
     return {
         "mixtures": [mixture],
         "strata": [
-            {**each.model_dump(exclude={"variants"}), "repetition": each.repetition}
+            {**each.model_dump(exclude={"variants", "imported"}), "repetition": each.repetition}
             for each in report.strata
         ],
         "taken": [

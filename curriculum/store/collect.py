@@ -2,30 +2,38 @@
 
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 from curriculum.store.store import Artefact, Store
 
 
 def garbage(store: Store) -> list[Artefact]:
-    """The artefacts that neither stand in current/*.txt nor are inputs, at any depth, of those that do."""
-    artefacts = {artefact.key: artefact for artefact in store.artefacts()}
-    by_path = {
-        artefact.path.relative_to(store.root).as_posix(): artefact
-        for artefact in artefacts.values()
-    }
+    """The artefacts that neither stand in current/*.txt nor are inputs, at any depth, of those that do.
+
+    Several may have one key: attempts, and runs alike of two specialists. An input is the one that has the
+    content that was read; where none has it any more, all of that key are kept.
+    """
+    artefacts = list(store.artefacts())
+    by_path = {each.path.relative_to(store.root).as_posix(): each for each in artefacts}
+    by_key: dict[str, list[Artefact]] = {}
+    for each in artefacts:
+        by_key.setdefault(each.key, []).append(each)
     marked = (
         line
         for file in sorted((store.root / "current").glob("*.txt"))
         for line in file.read_text().splitlines()
     )
-    open_ends = [by_path[line].key for line in marked if line in by_path]
-    live: set[str] = set()
+    open_ends = [by_path[line] for line in marked if line in by_path]
+    live: set[Path] = set()
     while open_ends:
-        key = open_ends.pop()
-        if key in artefacts and key not in live:
-            live.add(key)
-            open_ends.extend(each.key for each in artefacts[key].manifest.inputs)
-    return [artefact for key, artefact in artefacts.items() if key not in live]
+        kept = open_ends.pop()
+        if kept.path in live:
+            continue
+        live.add(kept.path)
+        for record in kept.manifest.inputs:
+            alike = by_key.get(record.key, [])
+            open_ends += [each for each in alike if each.content == record.content] or alike
+    return [each for each in artefacts if each.path not in live]
 
 
 def collect(store: Store, artefacts: Iterable[Artefact]) -> int:

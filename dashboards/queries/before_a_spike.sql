@@ -3,17 +3,17 @@
 SELECT s.specialist, s.branch, s.phase, s.step, k.step AS spike, round(k.rise, 2) AS rise,
        s.pack_id, l.repository, l.file, l."commit"
 FROM (
-    SELECT run_key, step, rise
+    SELECT run, step, rise
     FROM (
-        SELECT run_key, step,
+        SELECT run, step,
                gradient_norm / avg(gradient_norm) OVER (
-                   PARTITION BY run_key ORDER BY step ROWS BETWEEN 5 PRECEDING AND 1 PRECEDING
+                   PARTITION BY run ORDER BY step ROWS BETWEEN 5 PRECEDING AND 1 PRECEDING
                ) AS rise
         FROM metrics
     )
     WHERE rise IS NOT NULL
-    QUALIFY row_number() OVER (ORDER BY rise DESC, run_key, step) = 1
+    QUALIFY row_number() OVER (ORDER BY rise DESC, run, step) = 1
 ) k
-JOIN steps s ON s.run_key = k.run_key AND s.step BETWEEN k.step - 1 AND k.step
-JOIN lineage l ON l.run_key = s.run_key AND l.attempt = s.attempt AND l.position = s.position
+JOIN steps s ON s.run = k.run AND s.step BETWEEN k.step - 1 AND k.step
+JOIN lineage l ON l.run = s.run AND l.position = s.position
 ORDER BY s.step, s.position, l.doc

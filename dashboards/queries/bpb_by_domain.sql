@@ -4,7 +4,7 @@ SELECT a.specialist, a.branch, a.phase, a.family, a.domain,
        round(b.val_bpb, 4) AS before, round(a.val_bpb, 4) AS after,
        round(a.val_bpb - b.val_bpb, 4) AS change, round(a.low, 4) AS low, round(a.high, 4) AS high
 FROM figures a
-JOIN figures b ON b.key = a.key AND b.attempt = a.attempt AND b.moment = 'before'
+JOIN figures b ON b.run = a.run AND b.moment = 'before'
     AND b.kind = a.kind AND b.phase = a.phase AND b.family = a.family AND b.domain = a.domain
 WHERE a.moment = 'after' AND a.kind = 'phase' AND a.phase = a.run_phase
 ORDER BY a.specialist, a.branch, a.phase, a.family, a.domain

@@ -4,7 +4,7 @@ SELECT coalesce(licence, 'none found') AS licence, count(DISTINCT document_id) A
        count(DISTINCT "commit") AS commits, sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
 FROM (
     SELECT *, row_number() OVER (
-        PARTITION BY run_key, attempt, position, doc, licence ORDER BY "commit") = 1 AS is_first
+        PARTITION BY run, position, doc, licence ORDER BY "commit") = 1 AS is_first
     FROM lineage
     WHERE specialist = 'templates'
 )

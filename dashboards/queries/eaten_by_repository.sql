@@ -5,7 +5,7 @@ SELECT e.repository, sum(e.tokens)::BIGINT AS tokens,
        round(100 * sum(sum(e.tokens)) OVER (ORDER BY sum(e.tokens) DESC, e.repository)
              / sum(sum(e.tokens)) OVER (), 1) AS together
 FROM (
-    SELECT DISTINCT run_key, attempt, position, doc, repository, tokens
+    SELECT DISTINCT run, position, doc, repository, tokens
     FROM lineage
     WHERE specialist = 'templates'
 ) e

@@ -1,6 +1,6 @@
 -- Which documents did templates see more than twice?
 -- Over all its phases; a document that was divided counts once for each row that holds a piece of it.
-SELECT l.document_id, l.family, l.file, count(DISTINCT (l.run_key, l.attempt, l.position)) AS times,
+SELECT l.document_id, l.family, l.file, count(DISTINCT (l.run, l.position)) AS times,
        count(DISTINCT l.phase) AS phases
 FROM lineage l
 WHERE l.specialist = 'templates'

@@ -3,5 +3,5 @@
 SELECT specialist, branch, phase, run_key, step, rows, documents, tokens
 FROM consumers((
     SELECT "commit" FROM lineage GROUP BY "commit"
-    ORDER BY count(DISTINCT (run_key, step)) DESC, "commit" LIMIT 1
+    ORDER BY count(DISTINCT (run, step)) DESC, "commit" LIMIT 1
 ))

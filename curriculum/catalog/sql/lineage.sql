@@ -37,26 +37,30 @@ FROM documents d JOIN inputs i ON i.input_key = d.documents_key
 WHERE i.stage = 'rows';
 
 CREATE VIEW internal.walks AS
-SELECT r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, r.current, r.created,
+SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, r.current, r.created,
        concat_ws('/', r.specialist, r.branch, r.phase) AS name,
        concat_ws('/', r.specialist, r.phase) AS short_name,
        coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key,
        coalesce(r.slots_per_step, m.tokens_per_step // m.slot_length) AS slots_per_step,
-       r.parent_run_key, r.parent_attempt, r.parent_step
-FROM main.runs r LEFT JOIN internal.mixtures m ON m.key = r.plan_key;
+       r.parent_run, r.parent_step
+FROM main.runs r
+LEFT JOIN (SELECT DISTINCT key, tokens_per_step, slot_length FROM internal.mixtures) m
+    ON m.key = r.plan_key;
 
 CREATE VIEW steps AS
-SELECT w.run_key, w.attempt, w.specialist, w.branch, w.phase,
+SELECT w.run, w.run_key, w.attempt, w.specialist, w.branch, w.phase,
        m.slot // w.slots_per_step + 1 AS step,
        m.position, m.slot, m.serving, m.stratum, m.pack_id, m.rows_key, m.row_length,
        m.repetition, m.valid_tokens
-FROM mixture_rows m JOIN internal.walks w ON w.mixture_key = m.mixture_key
+FROM mixture_rows m
+JOIN internal.walks w ON w.mixture_key = m.mixture_key AND w.specialist = m.specialist
+    AND w.branch IS NOT DISTINCT FROM m.branch AND w.phase = m.phase
 WHERE m.slot < w.steps * w.slots_per_step;
 COMMENT ON VIEW steps IS
     'the rows that the steps of a run have read, a line a row, in their order; steps count from 1';
 
 CREATE VIEW lineage AS
-SELECT s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position, s.pack_id,
+SELECT s.run, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position, s.pack_id,
        r.family, r.objective, r.domain, s.row_length, s.valid_tokens, s.repetition,
        r.doc, r.document_id, r.token_end - r.token_start AS tokens,
        c.repository, c."commit", c.lineage AS file, c.language, c.licence
@@ -69,38 +73,38 @@ COMMENT ON VIEW lineage IS
 
 CREATE VIEW ancestry AS
 WITH RECURSIVE line AS (
-    SELECT w.run_key, w.attempt, w.run_key AS before_key, w.attempt AS before_attempt,
-           w.phase, w.steps AS until_step, 0 AS back
+    SELECT w.run, w.run_key, w.attempt, w.run AS before, w.run_key AS before_key,
+           w.attempt AS before_attempt, w.phase, w.steps AS until_step, 0 AS back
     FROM internal.walks w
     UNION ALL
-    SELECT l.run_key, l.attempt, b.run_key, b.attempt, b.phase, w.parent_step, l.back + 1
+    SELECT l.run, l.run_key, l.attempt, b.run, b.run_key, b.attempt, b.phase, w.parent_step, l.back + 1
     FROM line l
-    JOIN internal.walks w ON w.run_key = l.before_key AND w.attempt = l.before_attempt
-    JOIN internal.walks b ON b.run_key = w.parent_run_key AND b.attempt = w.parent_attempt
+    JOIN internal.walks w ON w.run = l.before
+    JOIN internal.walks b ON b.run = w.parent_run
 )
 SELECT * FROM line;
 COMMENT ON VIEW ancestry IS
     'the runs that a run goes on from, itself included (back = 0), and the step until which each was gone through';
 
 CREATE MACRO run_named(of_run) AS TABLE
-SELECT w.run_key, w.attempt
+SELECT w.run, w.run_key, w.attempt
 FROM internal.walks w
-WHERE of_run IN (w.name, w.short_name)
+WHERE of_run IN (w.name, w.short_name, w.run)
    OR (length(of_run) >= 6 AND starts_with(w.run_key, lower(of_run)))
 ORDER BY w.current DESC, w.created DESC NULLS FIRST, w.attempt DESC
 LIMIT 1;
 COMMENT ON MACRO TABLE run_named IS
-    'the run that is meant by templates/syntax, templates/demo/syntax or the first digits of its key: the newest in use';
+    'the run that is meant by templates/syntax, templates/demo/syntax, its path or the first digits of its key: the newest in use';
 
 CREATE MACRO consumed(of_run, at_step) AS TABLE
 SELECT l.* FROM lineage l
-WHERE (l.run_key, l.attempt) IN (FROM run_named(of_run)) AND l.step = at_step
+WHERE l.run IN (SELECT n.run FROM run_named(of_run) n) AND l.step = at_step
 ORDER BY l.position, l.doc, l."commit";
 COMMENT ON MACRO TABLE consumed IS
     'what one step of a run read: rows, documents, commits and licences';
 
 CREATE MACRO consumers(of_commit) AS TABLE
-SELECT l.specialist, l.branch, l.phase, l.run_key, l.attempt, l.step,
+SELECT l.specialist, l.branch, l.phase, l.run, l.run_key, l.attempt, l.step,
        count(DISTINCT l.position) AS rows, count(DISTINCT l.document_id) AS documents,
        sum(l.tokens)::BIGINT AS tokens
 FROM lineage l
@@ -111,7 +115,7 @@ COMMENT ON MACRO TABLE consumers IS
     'every step of every run that read something of a commit, by the first digits of its id';
 
 CREATE MACRO consumers_of_document(of_document) AS TABLE
-SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
        count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
        sum(r.token_end - r.token_start)::BIGINT AS tokens
 FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
@@ -122,7 +126,7 @@ COMMENT ON MACRO TABLE consumers_of_document IS
     'every step of every run that read a document, by the first digits of its id';
 
 CREATE MACRO consumers_of_row(of_pack) AS TABLE
-SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
        count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
        sum(r.token_end - r.token_start)::BIGINT AS tokens
 FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
@@ -163,7 +167,7 @@ WITH wanted AS (
         if piece.doc = r.doc AND piece.kind = 0 AND len([part for part in w.parts
             if part."start" < piece.byte_end AND part."end" > piece.byte_start]) > 0]) > 0
 )
-SELECT s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step,
+SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
        count(DISTINCT s.position) AS rows, count(DISTINCT h.document_id) AS documents,
        sum(h.tokens)::BIGINT AS tokens
 FROM steps s JOIN held h ON h.pack_id = s.pack_id AND h.rows_key = s.rows_key
@@ -173,10 +177,10 @@ COMMENT ON MACRO TABLE consumers_of_file IS
     'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
 
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
-SELECT a.back, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position,
+SELECT a.back, s.run, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position,
        s.pack_id, s.rows_key, s.row_length, s.valid_tokens, s.repetition
-FROM ancestry a JOIN steps s ON s.run_key = a.before_key AND s.attempt = a.before_attempt
-WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run))
+FROM ancestry a JOIN steps s ON s.run = a.before
+WHERE a.run IN (SELECT n.run FROM run_named(of_run) n)
   AND s.step <= CASE a.back WHEN 0 THEN at_step - 1 ELSE a.until_step END
 ORDER BY a.back DESC, s.position;
 COMMENT ON MACRO TABLE seen_before IS
@@ -184,15 +188,15 @@ COMMENT ON MACRO TABLE seen_before IS
 
 CREATE MACRO consumed_until(of_run, last_step) AS TABLE
 SELECT a.back, l.*
-FROM ancestry a JOIN lineage l ON l.run_key = a.before_key AND l.attempt = a.before_attempt
-WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run))
+FROM ancestry a JOIN lineage l ON l.run = a.before
+WHERE a.run IN (SELECT n.run FROM run_named(of_run) n)
   AND l.step <= CASE a.back WHEN 0 THEN last_step ELSE a.until_step END
 ORDER BY a.back DESC, l.position, l.doc, l."commit";
 COMMENT ON MACRO TABLE consumed_until IS
     'all that a model read until a step of a run, that step and the runs before included; back: how many runs ago';
 
 CREATE VIEW checkpoints AS
-SELECT r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, c.step, c.path
+SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, c.step, c.path
 FROM (
     SELECT DISTINCT regexp_extract(file, '^(.*/attempt=\d+)/checkpoints/step=\d+/', 1) AS run,
            regexp_extract(file, '^.*/checkpoints/step=\d+') AS path,
@@ -205,8 +209,8 @@ COMMENT ON VIEW checkpoints IS 'the checkpoints of finished runs, by run and ste
 
 CREATE MACRO checkpoints_after(of_run, of_step) AS TABLE
 SELECT c.*
-FROM checkpoints c JOIN ancestry a ON a.run_key = c.run_key AND a.attempt = c.attempt
-WHERE (a.before_key, a.before_attempt) IN (FROM run_named(of_run))
+FROM checkpoints c JOIN ancestry a ON a.run = c.run
+WHERE a.before IN (SELECT n.run FROM run_named(of_run) n)
   AND CASE a.back WHEN 0 THEN c.step ELSE a.until_step END >= of_step
 ORDER BY a.back, c.specialist, c.branch, c.phase, c.step;
 COMMENT ON MACRO TABLE checkpoints_after IS

@@ -4,13 +4,15 @@ CREATE MACRO internal.is_way(given, a_specialist, a_branch) AS
     given IN (a_specialist, concat_ws('/', a_specialist, a_branch));
 
 CREATE VIEW internal.realised AS
-SELECT t.mixture_key, s.stratum, count(*) AS rows, sum(s.valid_tokens)::BIGINT AS tokens
+SELECT t.mixture_key, t.specialist, t.branch, t.phase, s.stratum, count(*) AS rows,
+       sum(s.valid_tokens)::BIGINT AS tokens
 FROM (
-    SELECT mixture_key, run_key, attempt FROM internal.walks
+    SELECT run, mixture_key, specialist, branch, phase FROM internal.walks
     QUALIFY row_number() OVER (
-        PARTITION BY mixture_key ORDER BY current DESC, steps DESC, attempt DESC) = 1
+        PARTITION BY mixture_key, specialist, branch, phase
+        ORDER BY current DESC, steps DESC, attempt DESC) = 1
 ) t
-JOIN steps s ON s.run_key = t.run_key AND s.attempt = t.attempt
+JOIN steps s ON s.run = t.run
 GROUP BY ALL;
 
 CREATE VIEW internal.planned AS
@@ -20,9 +22,10 @@ SELECT m.specialist, m.branch, m.phase, m.key AS mixture_key, s.serving, s.strat
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
        coalesce(r.rows, 0) AS realised_rows, coalesce(r.tokens, 0) AS realised_tokens
 FROM main.strata s
-JOIN main.mixtures m ON m.key = s.mixture_key
+JOIN main.mixtures m ON m.path = s.path
 JOIN main.artefacts a ON a.path = m.path
-LEFT JOIN internal.realised r ON r.mixture_key = m.key AND r.stratum = s.stratum
+LEFT JOIN internal.realised r ON r.mixture_key = m.key AND r.specialist = m.specialist
+    AND r.branch IS NOT DISTINCT FROM m.branch AND r.phase = m.phase AND r.stratum = s.stratum
 WHERE m.current;
 
 CREATE MACRO mixture(of_specialist, of_phase) AS TABLE
@@ -37,8 +40,8 @@ COMMENT ON MACRO TABLE mixture IS
 CREATE MACRO planned_vs_realised(of_specialist, of_phase) AS TABLE
 SELECT p.specialist, p.branch, p.phase, p.serving, p.stratum, p.family, p.objective, p.domain,
        p.row_length, p.share, p.served, p.tokens AS planned_tokens, p.realised_tokens,
-       p.tokens / sum(p.tokens) OVER (PARTITION BY p.mixture_key) AS planned_share,
-       p.realised_tokens / nullif(sum(p.realised_tokens) OVER (PARTITION BY p.mixture_key), 0)
+       p.tokens / sum(p.tokens) OVER (PARTITION BY p.mixture_key, p.specialist, p.branch) AS planned_share,
+       p.realised_tokens / nullif(sum(p.realised_tokens) OVER (PARTITION BY p.mixture_key, p.specialist, p.branch), 0)
            AS realised_share,
        realised_share - p.served AS drift
 FROM internal.planned p
@@ -69,8 +72,8 @@ GROUP BY ALL;
 CREATE MACRO source_repetition(of_run) AS TABLE
 WITH visits AS (
     SELECT s.pack_id, s.rows_key, count(*) AS times
-    FROM ancestry a JOIN steps s ON s.run_key = a.before_key AND s.attempt = a.before_attempt
-    WHERE (a.run_key, a.attempt) IN (FROM run_named(of_run)) AND s.step <= a.until_step
+    FROM ancestry a JOIN steps s ON s.run = a.before
+    WHERE a.run IN (SELECT n.run FROM run_named(of_run) n) AND s.step <= a.until_step
     GROUP BY ALL
 ), held AS (
     SELECT r.rows_key, l.lineage, sum(r.token_end - r.token_start) AS tokens,

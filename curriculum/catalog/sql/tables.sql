@@ -8,7 +8,7 @@ COMMENT ON TABLE artefacts IS
     'everything that was published; current: whether it is in use, or an input of what is';
 
 CREATE TABLE inputs AS
-SELECT i.* EXCLUDE (path) FROM $inputs i;
+SELECT DISTINCT i.* EXCLUDE (path) FROM $inputs i;
 COMMENT ON TABLE inputs IS
     'what each artefact was made of: the name of each input, its key and the content it had';
 
@@ -24,25 +24,25 @@ CREATE TABLE internal.open_metrics AS
 SELECT * FROM $open_metrics;
 
 CREATE TABLE figures AS
-SELECT f.* EXCLUDE (path), a.current FROM $figures f JOIN artefacts a USING (path);
+SELECT f.* EXCLUDE (path), f.path AS run, a.current FROM $figures f JOIN artefacts a USING (path);
 COMMENT ON TABLE figures IS
     'every val_bpb that a run measured, before, during and after, by phase, family, domain and step';
 
 CREATE TABLE internal.mixtures AS
-SELECT * EXCLUDE (path) FROM $mixtures;
+SELECT * FROM $mixtures;
 
 CREATE TABLE internal.strata AS
-SELECT * EXCLUDE (path) FROM $strata;
+SELECT * FROM $strata;
 
 CREATE TABLE internal.taken AS
-SELECT * EXCLUDE (path) FROM $taken;
+SELECT * FROM $taken;
 
 CREATE TABLE internal.sources AS
-SELECT * EXCLUDE (path) FROM $sources;
+SELECT * FROM $sources;
 
 -- Which artefact each data file belongs to.
 CREATE TABLE internal.data AS
-SELECT file, key FROM $data;
+SELECT file, path FROM $data;
 
 CREATE TABLE marks AS
 SELECT mark, path FROM $marks;

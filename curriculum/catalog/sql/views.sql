@@ -2,12 +2,12 @@
 
 CREATE VIEW documents AS
 SELECT d.* EXCLUDE (file), a.repository, a.base, a.key AS documents_key
-FROM $documents d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key;
+FROM $documents d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW documents IS 'every document with its text, parts and provenance';
 
 CREATE VIEW selection AS
 SELECT d.* EXCLUDE (file), a.corpus, a.key AS selection_key
-FROM $selection d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key;
+FROM $selection d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW selection IS
     'what of them is kept, on which side of the split, in which domain by which rule';
 
@@ -17,7 +17,7 @@ COMMENT ON VIEW rejected IS 'what isn''t kept, with the rule and the evidence';
 
 CREATE VIEW rows AS
 SELECT d.* EXCLUDE (file), a.row_length, a.base, a.key AS rows_key
-FROM $rows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key;
+FROM $rows d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW rows IS 'packed rows; token lists cost time, the counts beside them don''t';
 
 CREATE VIEW pieces AS
@@ -30,24 +30,24 @@ FROM (SELECT pack_id, family, objective, domain, split, document_ids,
 COMMENT ON VIEW pieces IS 'which tokens of a row encode which bytes of which document';
 
 CREATE VIEW mixtures AS
-SELECT a.specialist, a.branch, a.phase, a.current, m.*, a.created, a.path, a.report
-FROM internal.mixtures m JOIN artefacts a ON a.key = m.key;
+SELECT a.specialist, a.branch, a.phase, a.current, m.* EXCLUDE (path), a.created, a.path, a.report
+FROM internal.mixtures m JOIN artefacts a ON a.path = m.path;
 COMMENT ON VIEW mixtures IS 'mixture plans, one line a plan, with what the mix counted';
 
 CREATE VIEW strata AS
-SELECT a.specialist, a.branch, a.phase, a.current, s.* EXCLUDE (key), s.key AS mixture_key
-FROM internal.strata s JOIN artefacts a ON a.key = s.key;
+SELECT a.specialist, a.branch, a.phase, a.current, s.* EXCLUDE (key, path), s.key AS mixture_key, a.path
+FROM internal.strata s JOIN artefacts a ON a.path = s.path;
 COMMENT ON VIEW strata IS
     'what each plan takes of each serving in each domain: share asked and served, rows there are and drawn';
 
 CREATE VIEW mixture_rows AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key
-FROM $plan d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key;
+SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key, a.path AS mixture
+FROM $plan d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW mixture_rows IS 'the plans row by row, in training order';
 
 CREATE VIEW left_out AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key
-FROM $left_out d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key;
+SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS mixture_key, a.path AS mixture
+FROM $left_out d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path;
 COMMENT ON VIEW left_out IS 'rows that a plan must not hold, a line a time that one would have come';
 
 CREATE VIEW runs AS
@@ -57,31 +57,32 @@ COMMENT ON VIEW runs IS
     'training runs with val_bpb before and after; state: finished, running or interrupted';
 
 CREATE VIEW metrics AS
-SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS run_key
-FROM $metrics d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.key = f.key
+SELECT d.* EXCLUDE (file), r.specialist, r.branch, r.phase, r.key AS run_key, r.attempt, r.path AS run
+FROM $metrics d JOIN internal.data f ON f.file = d.file JOIN internal.runs r ON r.path = f.path
 UNION ALL BY NAME
-SELECT m.* EXCLUDE (path), r.specialist, r.branch, r.phase, r.key AS run_key
+SELECT m.* EXCLUDE (path), r.specialist, r.branch, r.phase, r.key AS run_key, r.attempt, r.path AS run
 FROM internal.open_metrics m JOIN internal.runs r USING (path);
 COMMENT ON VIEW metrics IS
     'a line a training step, of open runs too: loss, gradient norm, rate, speed, context';
 
 CREATE VIEW phases AS
 WITH planned AS (
-    SELECT specialist, branch, phase, max_by(key, created) AS mixture_key, max(created) AS created
+    SELECT specialist, branch, phase, max_by(path, created) AS mixture, max(created) AS created
     FROM mixtures WHERE current GROUP BY ALL
 ), trained AS (
-    SELECT specialist, branch, phase, max_by(key, (state != 'finished', attempt, created)) AS run_key
+    SELECT specialist, branch, phase, max_by(path, (state != 'finished', attempt, created)) AS run
     FROM runs WHERE current GROUP BY ALL
 )
 SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.branch, t.branch) AS branch,
        coalesce(p.phase, t.phase) AS phase, coalesce(r.state, 'mixed') AS state, r.stopped,
        m.budget, m.tokens AS planned_tokens, m.steps AS planned_steps, r.steps, r.valid_tokens,
        r.phase_bpb_before, r.phase_bpb_after, r.anchor_bpb_before, r.anchor_bpb_after,
-       r.seconds, r.gpu_seconds, r.cost, r.attempt, p.created, p.mixture_key, t.run_key
+       r.seconds, r.gpu_seconds, r.cost, r.attempt, p.created, m.key AS mixture_key,
+       r.key AS run_key, p.mixture, t.run
 FROM planned p
 FULL JOIN trained t ON p.specialist = t.specialist AND p.phase = t.phase
     AND p.branch IS NOT DISTINCT FROM t.branch
-LEFT JOIN mixtures m ON m.key = p.mixture_key
-LEFT JOIN runs r ON r.key = t.run_key;
+LEFT JOIN mixtures m ON m.path = p.mixture
+LEFT JOIN runs r ON r.path = t.run;
 COMMENT ON VIEW phases IS
     'a line for each specialist and phase: the plan in use, the run in use, how far it is';

@@ -4,7 +4,7 @@ SELECT p.specialist, p.branch, p.phase, p.phase_bpb_before AS before, p.phase_bp
        f.low, f.high, p.anchor_bpb_before AS anchor_before, p.anchor_bpb_after AS anchor_after,
        p.valid_tokens AS tokens
 FROM phases p
-LEFT JOIN figures f ON f.key = p.run_key AND f.attempt = p.attempt AND f.moment = 'after'
+LEFT JOIN figures f ON f.run = p.run AND f.moment = 'after'
     AND f.kind = 'phase' AND f.phase = p.phase AND f.family = '*' AND f.domain = '*'
 LEFT JOIN (
     SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL

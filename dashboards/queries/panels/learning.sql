@@ -1,7 +1,7 @@
 -- How does val_bpb fall with the tokens that each specialist has seen?
 -- On the anchor rows, which are the same in every phase; tokens are valid ones since the first step of the first phase.
 WITH ordered AS (
-    SELECT p.specialist, p.branch, p.phase, p.run_key, p.attempt, p.valid_tokens,
+    SELECT p.specialist, p.branch, p.phase, p.run, p.valid_tokens,
            coalesce(sum(p.valid_tokens) OVER (
                PARTITION BY p.specialist, p.branch ORDER BY o.first, p.created
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -12,16 +12,16 @@ WITH ordered AS (
     ) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
     WHERE p.valid_tokens IS NOT NULL
 ), seen AS (
-    SELECT run_key, step, sum(valid_tokens) OVER (PARTITION BY run_key ORDER BY step) AS tokens
+    SELECT run, step, sum(valid_tokens) OVER (PARTITION BY run ORDER BY step) AS tokens
     FROM metrics
 )
 SELECT o.specialist, o.branch, o.phase, f.step,
        (o.tokens_before + max(coalesce(s.tokens, 0)))::BIGINT AS tokens,
        any_value(f.val_bpb) AS val_bpb, any_value(f.low) AS low, any_value(f.high) AS high
 FROM ordered o
-JOIN figures f ON f.key = o.run_key AND f.attempt = o.attempt
+JOIN figures f ON f.run = o.run
     AND f.kind = 'anchor' AND f.family = '*' AND f.domain = '*'
-LEFT JOIN seen s ON s.run_key = f.key AND s.step = f.step
+LEFT JOIN seen s ON s.run = f.run AND s.step = f.step
 WHERE f.step > 0 OR o.tokens_before = 0
 GROUP BY o.specialist, o.branch, o.phase, o.tokens_before, f.step
 ORDER BY o.specialist, o.branch NULLS FIRST, tokens, o.tokens_before, f.step

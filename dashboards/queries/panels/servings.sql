@@ -1,27 +1,27 @@
 -- What does each mixture take of each serving in each domain, as planned and as trained?
 -- share: as the diet says; planned: of the plan's tokens; realised: of those that the steps so far took.
 WITH trained AS (
-    SELECT specialist, branch, phase, mixture_key,
+    SELECT specialist, branch, phase, mixture,
            CASE WHEN run_key IS NULL THEN 0 ELSE coalesce(steps, 0) END AS steps
     FROM phases
 ), taken AS (
-    SELECT x.mixture_key, x.stratum, sum(x.valid_tokens)::BIGINT AS tokens, count(*) AS rows
+    SELECT x.mixture, x.stratum, sum(x.valid_tokens)::BIGINT AS tokens, count(*) AS rows
     FROM mixture_rows x
-    JOIN trained t ON t.mixture_key = x.mixture_key
-    JOIN mixtures m ON m.key = x.mixture_key
+    JOIN trained t ON t.mixture = x.mixture
+    JOIN mixtures m ON m.path = x.mixture
     WHERE x.slot < t.steps * (m.tokens_per_step // m.slot_length)
-    GROUP BY x.mixture_key, x.stratum
+    GROUP BY x.mixture, x.stratum
 )
 SELECT s.specialist, s.branch, s.phase, s.serving, s.family, s.objective, s.row_length, s.domain,
        s.share, s.served, s.tokens / m.tokens AS planned,
-       k.tokens / sum(k.tokens) OVER (PARTITION BY s.mixture_key) AS realised,
+       k.tokens / sum(k.tokens) OVER (PARTITION BY s.path) AS realised,
        s.rows, s.rows_tokens, s.drawn, s.drawn_before, s.repetition,
        m.budget,
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
        a.config->>'$.on_shortage' AS on_shortage
 FROM strata s
-JOIN trained t ON t.mixture_key = s.mixture_key
-JOIN mixtures m ON m.key = s.mixture_key
-JOIN artefacts a ON a.key = s.mixture_key
-LEFT JOIN taken k ON k.mixture_key = s.mixture_key AND k.stratum = s.stratum
+JOIN trained t ON t.mixture = s.path
+JOIN mixtures m ON m.path = s.path
+JOIN artefacts a ON a.path = s.path
+LEFT JOIN taken k ON k.mixture = s.path AND k.stratum = s.stratum
 ORDER BY s.specialist, s.branch NULLS FIRST, s.phase, s.serving, s.domain

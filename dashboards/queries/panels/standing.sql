@@ -11,8 +11,8 @@ SELECT p.specialist, p.branch, p.phase,
        p.phase_bpb_before AS before, p.phase_bpb_after AS after,
        p.steps, p.planned_steps
 FROM phases p
-LEFT JOIN mixtures m ON m.key = p.mixture_key
-LEFT JOIN runs r ON r.key = p.run_key AND r.attempt = p.attempt
+LEFT JOIN mixtures m ON m.path = p.mixture
+LEFT JOIN runs r ON r.path = p.run
 LEFT JOIN (
     SELECT specialist, branch, phase, max_by(why, stage) AS why FROM stale() GROUP BY ALL
 ) s ON s.specialist = p.specialist AND s.branch IS NOT DISTINCT FROM p.branch AND s.phase = p.phase

@@ -247,7 +247,7 @@ def _overlap(parts: Sequence[dict[str, int]], pieces: Sequence[dict[str, int]]) 
 def test_a_run_is_meant_by_its_name_short_or_whole_and_by_its_key(world: Demo) -> None:
     (job,) = (each for each in world.jobs if each.phase == "syntax")
     for name in ("templates/syntax", "templates/demo/syntax", job.run_key[:8], job.run_key):
-        assert world.ask("FROM run_named(?)", name) == [(job.run_key, 1)]
+        assert world.ask("SELECT run_key, attempt FROM run_named(?)", name) == [(job.run_key, 1)]
     assert world.ask("FROM run_named(?)", "templates/nonesuch") == []
     assert world.ask("FROM run_named(?)", job.run_key[:3]) == []
 

@@ -1,5 +1,6 @@
 """Nothing half made is ever seen, and nothing is made twice."""
 
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -325,3 +326,24 @@ def test_what_is_of_one_key_is_found_on_another_shelf(tmp_path: Path) -> None:
     (found,) = store.produce([other], lambda drafts: None)
     assert (found.path, found.made) == (first.path, False)
     assert store.find(Recipe(stage="mixtures", labels=labels, revision=1)) is None
+
+
+def test_of_what_has_one_key_only_the_content_that_was_read_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    twins = [
+        dataclasses.replace(recipe(1), labels=(("family", name),)) for name in ("read", "other")
+    ]
+
+    def name_them(drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            (draft.path / "part-00000.parquet").write_text(dict(draft.recipe.labels)["family"])
+
+    read, other = (store.produce([each], name_them)[0] for each in twins)
+    assert read.key == other.key
+    assert read.content != other.content
+    made_of = dataclasses.replace(recipe(2), inputs=(read.as_input("documents"),))
+    (reader,) = store.produce([made_of], write)
+    store.mark("rows", [reader])
+    assert [each.path for each in garbage(store)] == [other.path]
+    store.mark("documents", [other])
+    assert garbage(store) == []
