@@ -247,6 +247,7 @@ def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
         serving=stratum.serving.index,
         family=stratum.serving.family,
         objective=stratum.serving.objective,
+        imported=stratum.serving.imported.name if stratum.serving.imported else "",
         domain=stratum.domain,
         row_length=stratum.serving.row_length,
         rows_key=stratum.variants[0].key,

@@ -44,8 +44,13 @@ class _Rows(BaseModel):
 
 
 def length_lines(built: Built) -> Iterator[Line]:
-    """A line a data set: documents and their tokens by length, before anything is left out."""
+    """A line a data set: documents and their tokens by length, before anything is left out.
+
+    Of what imported rows were fitted from nothing is known, here and below.
+    """
     for each in built.rows:
+        if each.wanted.imported is not None:
+            continue
         report = _Rows.model_validate(each.train.manifest.report)
         yield {
             "documents (tokens)": each.wanted.title,
@@ -59,6 +64,8 @@ def context_lines(built: Built) -> Iterator[Line]:
     Last what is held out, in tokens: beside few files stands little that is on their side of the split.
     """
     for each in built.rows:
+        if each.wanted.imported is not None or each.val is None:
+            continue
         report = _Rows.model_validate(each.train.manifest.report)
         held_out = _Rows.model_validate(each.val.manifest.report)
         chunks = report.encode.context_chunks
@@ -78,7 +85,7 @@ def context_lines(built: Built) -> Iterator[Line]:
 def context_warnings(built: Built) -> Iterator[str]:
     """Long rows that don't use their length."""
     for rows in built.rows:
-        if rows.wanted.row_length <= FAR:
+        if rows.wanted.row_length <= FAR or rows.wanted.imported is not None:
             continue
         context = _Rows.model_validate(rows.train.manifest.report).context
         if context.mean and context.past_16k < LEAST_FAR:

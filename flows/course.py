@@ -4,14 +4,15 @@ The command line and the Prefect flows both come through here; nothing in it kno
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from curriculum.build.conversations import require_conversations
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
-from curriculum.diets.demand import check_domains
+from curriculum.diets.demand import check_domains, check_gates
+from curriculum.diets.imported import ImportedRows, imported_rows
 from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
@@ -88,6 +89,8 @@ class Course:
     """Where in a run the course goes on, if it doesn't begin at its first phase."""
     without: LeavingOut
     """What its plans must not hold."""
+    imported: Mapping[str, ImportedRows]
+    """The imported rows that it serves, by what the diet calls them."""
     planned: dict[str, Artefact] = field(default_factory=dict)
     """What a dry walk would leave, by the name of its mark."""
 
@@ -151,7 +154,9 @@ def course(order: Order, *, dry: bool = False) -> Course:
     """
     diet = load_diet(order.specialist, _overrides(order), order.home)
     specs = load_phases(diet.phases_file, order.home)
-    phases = _at_length(resolve(diet, specs), order.row_length)
+    store = Store(order.home, dry=dry)
+    imported = imported_rows(store, diet)
+    phases = _at_length(resolve(diet, specs, imported), order.row_length)
     preset(diet.model)
     chosen(order.log)
     if order.processes is not None and order.processes < 1:
@@ -164,13 +169,14 @@ def course(order: Order, *, dry: bool = False) -> Course:
     corpus = _corpus(order, diet)
     _know_sources(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
-    store = Store(order.home, dry=dry)
+    check_gates(phases)
     return assembled(
         order,
         store,
         diet=diet,
         specs=specs,
         corpus=corpus,
+        imported=imported,
         middle=_middle(order, store, diet, phases),
         without=leaving_out(order.without_rows, [each.name for each in corpus.repositories]),
     )
@@ -185,6 +191,7 @@ def assembled(
     corpus: CorpusSpec,
     middle: Middle | None,
     without: LeavingOut,
+    imported: Mapping[str, ImportedRows],
 ) -> Course:
     """The course over what an order's names were found to stand for; no file is read for it."""
     return Course(
@@ -192,9 +199,10 @@ def assembled(
         store=store,
         middle=middle,
         without=without,
+        imported=imported,
         diet=diet,
         corpus=corpus,
-        phases=_at_length(resolve(diet, specs), order.row_length),
+        phases=_at_length(resolve(diet, specs, imported), order.row_length),
         specs=specs,
         overrides=tuple(sorted({**_overrides(order).recorded, **_recorded(order)}.items())),
     )
@@ -277,6 +285,16 @@ def _at_length(
             cause=f"a row has a multiple of {ROW_MULTIPLE} tokens",
             cure=f"Take {max(1, round(row_length / ROW_MULTIPLE)) * ROW_MULTIPLE}",
         )
+    for phase in phases:
+        for serving in phase.servings:
+            if serving.imported is not None and serving.row_length != row_length:
+                raise DietError(
+                    "--row-length",
+                    row_length,
+                    cause=f"phase {phase.name} serves {serving.imported.name}, imported in rows of "
+                    f"{serving.row_length}",
+                    cure="Leave the option out",
+                )
     return tuple(
         replace(
             phase,
@@ -307,7 +325,7 @@ def _know_sources(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> None:
     repositories = [each.name for each in corpus.repositories]
     conversations = [each.name for each in corpus.conversations]
     for phase in phases:
-        for serving in phase.servings:
+        for serving in (each for each in phase.servings if each.imported is None):
             is_chat = serving.family == CHAT_FAMILY
             if is_chat:
                 require_conversations(corpus)

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from rich.text import Text
 
 from curriculum.build.tokens import given_tokenizer, load_tokenizer
+from curriculum.diets.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.interop.card import write_card
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.parquet_in import parquet_rows
@@ -37,6 +38,8 @@ class Import:
     document_tokens: str
     row_length: int | None
     facts: RowFacts
+    name: str | None = None
+    """What diets are to call the rows by."""
 
 
 def take_in(home: Path, wish: Import) -> None:
@@ -44,18 +47,46 @@ def take_in(home: Path, wish: Import) -> None:
 
     Raises:
         SchemaError: for what can't be read as rows; nothing is published then.
+        DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
     """
     _check(wish)
     store = Store(home)
     store.open()
     tokenizer = _tokenizer_for(store, wish)
     rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
-    mark(store, f"import-{rows.key[:KEY_DIGITS]}", [rows, tokenizer])
+    before = _live_before(store, wish.name, rows)
+    mark(store, _mark_of(wish.name, rows), [rows, tokenizer])
     write_card(store)
     _tell(store, rows)
+    if wish.name is not None:
+        _tell_name(wish.name, rows, before)
+
+
+def _mark_of(name: str | None, rows: Artefact) -> str:
+    if name is None:
+        return f"{IMPORT}-{rows.key[:KEY_DIGITS]}"
+    return mark_of(name, rows.manifest.labels["split"])
+
+
+def _live_before(store: Store, name: str | None, rows: Artefact) -> str | None:
+    """The first digits of what stood under the name; None where nothing else did."""
+    file = store.root / "current" / f"{_mark_of(name, rows)}.txt"
+    lines = file.read_text().splitlines() if file.is_file() else ()
+    keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
+    return next((key for key in keys if key != rows.key[:KEY_DIGITS]), None)
+
+
+def _tell_name(name: str, rows: Artefact, before: str | None) -> None:
+    instead = f", in place of {before}" if before else ""
+    if rows.manifest.labels["split"] == TRAIN:
+        out.print(f"a diet serves them as {{imported: {name}, share: …}}{instead}")
+    else:
+        out.print(f"they measure what is served as {name}{instead}")
 
 
 def _check(wish: Import) -> None:
+    if wish.name is not None:
+        check_name(wish.name)
     known = {
         "--format": (wish.format, get_args(ImportFormat)),
         "--document-tokens": (wish.document_tokens, get_args(DocumentTokens)),

@@ -16,11 +16,13 @@ from curriculum.diets.check import (
     source_checks,
     supposed_supply,
 )
+from curriculum.diets.demand import unmeasured
 from curriculum.diets.differences import Change, changes, fields
+from curriculum.diets.imported import imported_rows
 from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.diets.supply import Supply, read_supply
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
 from flows.course import Course, Order, course
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
@@ -69,6 +71,8 @@ def check(order: Order, *, share: float, as_json: bool) -> None:
         out.print_json(json.dumps(_as_json(plan, checks, faults, sources, speed, built)))
     else:
         _show(plan, checks, found, sources, speed, built)
+    for line in unmeasured(plan.phases):
+        warn(line)
     for fault in faults:
         warn(fault)
     if faults:
@@ -87,7 +91,11 @@ def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bo
     """
     diets = load_diet(before, home=home), load_diet(after, home=home)
     files = (load_phases(phases or each.phases_file, home) for each in diets)
-    old, new = (resolve(diet, specs) for diet, specs in zip(diets, files, strict=True))
+    store = Store(home, dry=True)
+    old, new = (
+        resolve(diet, specs, imported_rows(store, diet))
+        for diet, specs in zip(diets, files, strict=True)
+    )
     listed = [*changes(old, new)]
     others = [*fields(diets, old, new)]
     if as_json:
@@ -285,6 +293,11 @@ def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line
         }
 
 
+def _imported(held: Held) -> str | None:
+    rows = held.stratum.serving.imported
+    return rows.name if rows else None
+
+
 def _as_json(
     plan: Course,
     checks: Sequence[PhaseCheck],
@@ -300,6 +313,7 @@ def _as_json(
             {
                 "phase": each.phase,
                 "family": each.stratum.serving.family,
+                "imported": _imported(each),
                 "objective": each.stratum.serving.objective,
                 "row_length": each.stratum.serving.row_length,
                 "domain": each.stratum.domain,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from curriculum.build import Built, Tokenizing, Wanted, build, sample
+from curriculum.diets.imported import completed
 from curriculum.diets.load import Phases
-from curriculum.diets.resolve import ResolvedPhase
+from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.interop.card import write_card
 from curriculum.mix import mix
 from curriculum.model.presets import preset
@@ -233,7 +234,7 @@ def job_of(
             cure="Keep corpus and tokenizer of the diet, or begin anew",
         )
     return make_job(
-        course.diet,
+        completed(course.diet, course.imported),
         resolved.name,
         course.specs[_spec_name(course, resolved)],
         Ingredients(
@@ -264,30 +265,40 @@ def _launch(
 
 
 def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """What is measured in a phase: the validation rows of its servings, and the anchor."""
+    """What is measured in a phase: the validation rows of its servings that have some, and the anchor."""
     from curriculum.train.job import Validation, evaluation
 
-    store, wanted = course.store, wanted_of(resolved)
+    store = course.store
     return [
         evaluation(
             _spec_name(course, resolved),
             [
                 Validation(
-                    family=serving.family,
+                    # Under their own name: built rows of the same family may stand beside them.
+                    family=serving.imported.name if serving.imported else serving.family,
                     share=serving.share,
-                    rows=built.rows_of(variants[0]).val,
+                    rows=val,
                     factors=dict(serving.domains) or None,
                 )
-                for serving, variants in zip(resolved.servings, wanted, strict=True)
+                for serving, val in measured
             ],
             workspace=store.root,
-        ),
+        )
+        for measured in [_measured(resolved, built)]
+        if measured
+    ] + [
         evaluation(
             "anchor",
             [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
             workspace=store.root,
         ),
     ]
+
+
+def _measured(resolved: ResolvedPhase, built: Built) -> list[tuple[ResolvedServing, Artefact]]:
+    """The servings that something is held out for, with it."""
+    sides = (built.rows_of(variants[0]).val for variants in wanted_of(resolved))
+    return [(serving, val) for serving, val in zip(resolved.servings, sides, strict=True) if val]
 
 
 def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:
@@ -337,6 +348,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[Wanted]]:
                 variant=variant,
                 row_length=serving.row_length,
                 repositories=serving.repositories,
+                imported=serving.imported,
             )
             for variant in range(serving.variants)
         ]

@@ -14,6 +14,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
+ANNEAL = "anneal"
 
 Line = Mapping[str, str | int]
 
@@ -84,7 +85,8 @@ class _RowsReport(BaseModel):
     """The part of a rows artefact's report that is shown."""
 
     domains: dict[str, _Packed]
-    encode: _Encoded
+    encode: _Encoded | None = None
+    """None of imported rows, which were packed elsewhere."""
 
 
 def yield_lines(built: Built) -> Iterator[Line]:
@@ -98,7 +100,10 @@ def yield_lines(built: Built) -> Iterator[Line]:
             "number": rows,
             "tokens": count(tokens),
             "yield": percent(tokens / (rows * each.wanted.row_length)) if rows else "",
-            **{outcome: report.encode.documents.get(outcome, 0) for outcome in get_args(Outcome)},
+            **{
+                outcome: report.encode.documents.get(outcome, 0) if report.encode else ""
+                for outcome in get_args(Outcome)
+            },
         }
 
 
@@ -127,8 +132,9 @@ def mixture_lines(mixture: Artefact) -> Iterator[Line]:
     """A line a stratum: its share as the diet plans it and as the plan realises it, and its repetition."""
     report = mix.report_of(mixture)
     for stratum in report.strata:
+        whose = f"{stratum.imported}: " if stratum.imported else ""
         yield {
-            "serving": f"{stratum.family} {stratum.objective} {stratum.row_length}",
+            "serving": f"{whose}{stratum.family} {stratum.objective} {stratum.row_length}",
             "domain": stratum.domain,
             "planned": percent(stratum.share),
             "realised": percent(stratum.tokens / report.tokens),
@@ -212,10 +218,22 @@ def figure_lines(report: Report) -> Iterator[Line]:
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
     """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured."""
-    before, after = mean(report.before, kind), mean(report.after, kind)
+    measured = [
+        [each for each in figures if kind == "anchor" or _is_own(each, report)]
+        for figures in (report.before, report.after)
+    ]
+    before, after = (mean(figures, kind) for figures in measured)
     if after is None:
         return ""
     return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
+
+
+def _is_own(figure: Figure, report: Report) -> bool:
+    """Whether it measures the phase itself: one that serves only imported rows may have nothing to.
+
+    The decay goes on under the name of the last phase.
+    """
+    return figure.phase == report.phase or report.phase == ANNEAL
 
 
 def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:

@@ -8,7 +8,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import Field
+
 from curriculum.corpus.domains import is_path
+from curriculum.diets.imported import ImportedRows
 from curriculum.store import Store
 from curriculum.train.disk import write_text
 from flows.continuing import Middle
@@ -35,6 +38,8 @@ class FrozenOrder(Strict):
     checkpoint: str | None
     """Where in a run the course goes on, relative to the workspace."""
     without: LeavingOut
+    imported: dict[str, ImportedRows] = Field(default_factory=dict)
+    """The imported rows that it serves."""
 
 
 def frozen_course(order: Order, flow_run: str) -> Course:
@@ -70,6 +75,7 @@ def freeze(plan: Course, flow_run: str) -> None:
         corpus=plan.corpus,
         checkpoint=middle.as_posix() if middle else None,
         without=plan.without,
+        imported=dict(plan.imported),
     )
     write_text(file, said.model_dump_json(indent=1))
 
@@ -99,4 +105,5 @@ def thaw(store: Store, flow_run: str) -> Course:
         corpus=said.corpus.model_copy(update=own),
         middle=middle,
         without=said.without,
+        imported=said.imported,
     )

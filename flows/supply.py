@@ -23,7 +23,7 @@ from flows.lines import Line, count
 from flows.show import MUTED, out, table, watching
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
-from schemas.errors import CorpusError
+from schemas.errors import CorpusError, DietError
 from schemas.progress import Watch, unwatched
 
 CONFIGURATION = (".yaml", ".yml")
@@ -62,7 +62,14 @@ def supply(
         order = Order(specialist=what, home=home, phases=phases, tokenizer=tokenizer)
         plan = course(order, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
-        corpus, kinds = plan.corpus, tuple(sorted({kind_of(each) for each in servings}))
+        own = {kind_of(each) for each in servings if each.imported is None}
+        if not own:
+            raise DietError(
+                f"diet {plan.diet.specialist}",
+                cause="all that it serves was imported, so its corpus isn't asked",
+                cure=f"Hold it against what there is: curriculum diet check {what}",
+            )
+        corpus, kinds = plan.corpus, tuple(sorted(own))
         tokenizing = tokenizing_of(plan.diet)
     else:
         corpus = _corpus(home, what)

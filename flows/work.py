@@ -15,6 +15,7 @@ from curriculum.build.selection import kept_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
 from curriculum.corpus.sources import resolved_once
+from curriculum.diets.demand import unmeasured
 from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
@@ -90,11 +91,17 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
     _account(plan.store, there, lacking=bool(lacking))
     for line in shard_lines(order, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
+    _warn_unmeasured(plan, built)
     for name, each in built.items():
         if not (dry or each.missing):
             _tell(name, each)
     if not dry:
         rewritten(plan)
+
+
+def _warn_unmeasured(plan: Course, names: Iterable[str]) -> None:
+    for line in unmeasured([plan.phase(name) for name in names]):
+        warn(line)
 
 
 def _tell(phase: str, built: Built) -> None:
@@ -146,8 +153,9 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     """Build, then lay down which rows are trained on, in which order."""
     plan = course(order, dry=dry)
     made: list[Artefact] = []
+    phases = [*chosen(plan, phase, warn)]
     with _watching(dry=dry) as watch:
-        for name in chosen(plan, phase, warn):
+        for name in phases:
             built = build_phase(plan, name, watch)
             made += [*built.artefacts(), mix_phase(plan, name, built, watch)]
     if dry:
@@ -162,6 +170,7 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
                 warn(f"{title}: {line}")
     if not dry:
         rewritten(plan)
+    _warn_unmeasured(plan, phases)
     _whence(plan, made)
     _account(plan.store, made)
 
@@ -188,8 +197,10 @@ def _whence(plan: Course, made: Sequence[Artefact]) -> None:
 def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
     plan = course(order, dry=dry)
+    phases = [*chosen(plan, phase, warn)]
     with _watching(dry=dry) as watch:
-        made = list(_train(plan, chosen(plan, phase, warn), watch))
+        made = list(_train(plan, phases, watch))
+    _warn_unmeasured(plan, phases)
     _whence(plan, made)
     _account(plan.store, made)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]

@@ -16,6 +16,15 @@ Name = Annotated[str, Field(pattern=rf"^{_NAME.pattern}$")]
 """A name that is safe in a path: letters, digits, dot, dash, underscore; at most 100."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is safe as a name in a path.
+
+    >>> is_name("my-rows"), is_name("../rows")
+    (True, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
 class RepositorySpec(Strict):
     """A repository pin: where it lies, which commit, and which part of its history."""
 

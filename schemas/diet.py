@@ -20,6 +20,9 @@ BUILDABLE_OBJECTIVES = ("causal", "fim", "code_to_doc", "doc_to_code", "chat")
 CHAT_OBJECTIVE: Objective = "chat"
 """The only one for conversations, and for nothing else."""
 
+USUAL_OBJECTIVE: Objective = "causal"
+"""Of every other family, where a serving doesn't say."""
+
 FIM_OBJECTIVE: Objective = "fim"
 """The only one of several variants."""
 
@@ -57,20 +60,29 @@ TokenCount = Annotated[
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
+def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"required": ["family"]}, {"required": ["imported"]}]
+
+
 class Serving(Strict):
     """One line of a diet: a family, an objective and its share of the phase's tokens."""
 
-    family: Family
+    model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
+
+    family: Family | None = None
     """What a document is made of: v2 files before and after a commit, v3 the commit itself, v4 and v5
     what a commit touched behind its callers and callees, v6 with the structure of the code, chat
-    conversations."""
+    conversations. Imported rows say it themselves."""
+    imported: Annotated[str, Field(min_length=1)] | None = None
+    """Rows that `curriculum import` published, in place of rows of the corpus: their name, or the first six
+    digits of their key or more. Family, objective and row length are theirs; what is said here must agree."""
     base: Family | None = None
     """Of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
     4096 tokens and v4_context_graph in longer ones."""
-    objective: Objective = "causal"
+    objective: Objective | None = None
     """What is learnt from a document: causal every next token, fim a part between what stands around it,
     doc_to_code a body from its comment, code_to_doc the comment from the body, chat what the assistant
-    says."""
+    says. By default causal, and chat of conversations."""
     share: Share
     """Of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
@@ -86,14 +98,35 @@ class Serving(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _chat_is_learnt_as_chat(cls, content: object) -> object:
-        """Conversations have an objective of their own, which is theirs by default."""
-        if isinstance(content, dict) and content.get("family") == CHAT_FAMILY:
-            return {"objective": CHAT_OBJECTIVE, **content}
-        return content
+    def _objective_of_a_family(cls, content: object) -> object:
+        """Conversations have an objective of their own by default; imported rows say theirs."""
+        if not isinstance(content, dict) or content.get("imported") is not None:
+            return content
+        usual = CHAT_OBJECTIVE if content.get("family") == CHAT_FAMILY else USUAL_OBJECTIVE
+        return content if content.get("objective") else {**content, "objective": usual}
+
+    @model_validator(mode="after")
+    def _of_something(self) -> "Serving":
+        if self.imported is None and self.family is None:
+            raise ValueError(
+                "it has neither a family nor imported rows. Add family, or imported with their name"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _imported_as_they_are(self) -> "Serving":
+        for name in ("base", "repositories", "variants"):
+            if self.imported is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} says what is built of a corpus, and imported rows are served as they are. "
+                    f"Leave {name} out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _objective_of_chat(self) -> "Serving":
+        if self.imported is not None:
+            return self
         if self.family == CHAT_FAMILY and self.objective != CHAT_OBJECTIVE:
             raise ValueError(
                 f"conversations are learnt with objective {CHAT_OBJECTIVE}, which scores what the "

@@ -105,6 +105,8 @@ class StratumReport(Strict):
     """Valid tokens of the plan."""
     variants: tuple[VariantReport, ...] = ()
     """Empty in plans of an earlier version, which had one of each."""
+    imported: str = ""
+    """What the diet calls the rows that were imported; empty where they are built of the corpus."""
 
     @property
     def repetition(self) -> float:

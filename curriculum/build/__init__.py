@@ -10,6 +10,7 @@
     tokens.py      a tokenizer, trained on the corpus or given; each document's ids once
     lessons.py     what an objective makes of a document
     rows.py        fitted, scored, packed, checked, published
+    imported.py    rows that others made, in place of built ones
     workers.py     work cut by repository and by data set; who does it never changes a byte
     processes.py   … on this machine
     ray_workers.py … on the machines of a Ray cluster
@@ -29,6 +30,7 @@ from curriculum.build.conversations import (
 from curriculum.build.documents import documents_of
 from curriculum.build.enriched import enriched_of
 from curriculum.build.graphs import graphs_of
+from curriculum.build.imported import imported_of
 from curriculum.build.indexes import INDEXED_FAMILY, indexes_of
 from curriculum.build.lessons import check_lessons
 from curriculum.build.row_sources import RowSources, Wanted
@@ -58,7 +60,8 @@ class RowSet:
 
     wanted: Wanted
     train: Artefact
-    val: Artefact
+    val: Artefact | None
+    """None of imported rows that nothing was imported to measure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +86,12 @@ class Built:
 
     def artefacts(self) -> list[Artefact]:
         """Everything, in the order of the stages."""
-        rows = {side.key: side for each in self.rows for side in (each.train, each.val)}
+        rows = {
+            side.key: side
+            for each in self.rows
+            for side in (each.train, each.val)
+            if side is not None
+        }
         return [
             *self.indexes,
             *self.documents,
@@ -118,16 +126,19 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
 
     `anchor_length` is the row length of the anchor: the curriculum's smallest. With `configure`, cmake
     makes the compilation databases that lack, which runs code of the repositories. A dry store answers
-    with what it would make; a shard makes its share, and plans what others haven't made.
+    with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
+    imported are taken as they are.
 
     Raises:
         CorpusError: for a pin that resolves to nothing, and where more than `max_skipped` of a
             repository or of conversations can't be read.
+        DietError: for imported rows of another tokenizer.
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
         WorkerError: where a worker is killed again and again, or a cluster isn't there.
     """
-    check_lessons(tokenizing or Tokenizing(), wanted)
-    families = {each.flat_family for each in wanted} | {ANCHOR_FAMILY}
+    own = [each for each in wanted if each.imported is None]
+    check_lessons(tokenizing or Tokenizing(), own)
+    families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
     if CHAT_FAMILY in families:
         require_conversations(corpus)
     team = Team(store=store, workers=workers, watch=watch, spread=spread)
@@ -135,6 +146,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     kept = kept_of(team, corpus, files)
     selection = selection_of(team, corpus, files, kept)
     tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, kept)
+    there = [(each, imported_of(store, tokenizer, each)) for each in wanted if each.imported]
     wanted_graphs = [family for family in GRAPH_FAMILIES if family in families]
     indexes = indexes_of(team, corpus, configure=configure) if INDEXED_FAMILY in families else ()
     graphs = graphs_of(team, corpus, wanted_graphs, indexes) if wanted_graphs else ()
@@ -148,7 +160,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
         selections[CHAT_FAMILY] = conversation_selection_of(team, corpus, talks)
     flat = (*files, *graphs, *talks)
     tokens = tokens_of(team, tokenizer, flat, families)
-    enriched = enriched_of(team, _of(flat, {each.base for each in wanted if each.base}))
+    enriched = enriched_of(team, _of(flat, {each.base for each in own if each.base}))
     sources = RowSources(
         corpus=corpus,
         documents=(*flat, *enriched),
@@ -157,7 +169,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    rows = rows_of(team, sources, wanted)
+    rows = dict([*zip(own, rows_of(team, sources, own), strict=True), *there])
     anchor = anchor_rows(team, Anchor(sources=sources, row_length=anchor_length))
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
@@ -167,10 +179,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
         selections=selections,
         tokenizer=tokenizer,
         tokens=tokens,
-        rows=tuple(
-            RowSet(wanted=each, train=train, val=val)
-            for each, (train, val) in zip(wanted, rows, strict=True)
-        ),
+        rows=tuple(RowSet(wanted=each, train=rows[each][0], val=rows[each][1]) for each in wanted),
         anchor=anchor,
     )
 
@@ -190,6 +199,7 @@ def sample(
     They come from the newest commits, of which not each has a document of each family; nothing is
     selected, tokenised or packed.
     """
+    wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
     if CHAT_FAMILY in families:
         require_conversations(corpus)

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from curriculum.diets.imported import ImportedRows
 from curriculum.store import Artefact
 from schemas.corpus import CorpusSpec
 from schemas.diet import CHAT_OBJECTIVE
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """A data set of rows that a diet asks for."""
 
@@ -20,10 +21,13 @@ class Wanted:
     row_length: int
     repositories: tuple[str, ...] = ()
     """Empty where all count."""
+    imported: ImportedRows | None = None
+    """Rows that are there already; None where they are built of the corpus."""
 
     @property
     def held_out(self) -> "Wanted":
         """The data set whose validation rows measure this one: causal, so that objectives compare."""
+        assert self.imported is None, "imported rows bring their own"
         if self.objective == CHAT_OBJECTIVE:
             return self
         return replace(self, objective="causal", variant=0)
@@ -32,11 +36,15 @@ class Wanted:
     def title(self) -> str:
         """Family, base, objective, which variant but for the first, and row length in words.
 
+        Imported rows have their name before.
+
         >>> Wanted(family="v6_enriched", base="v2_simple", row_length=4096).title
         'v6_enriched of v2_simple causal 4096'
         >>> Wanted(family="v3_simple", objective="fim", variant=1, row_length=512).title
         'v3_simple fim 2 512'
         """
+        if self.imported is not None:
+            return f"{self.imported.name}: {self.family} {self.objective} {self.row_length}"
         of = f" of {self.base}" if self.base else ""
         variant = f" {self.variant + 1}" if self.variant else ""
         return f"{self.family}{of} {self.objective}{variant} {self.row_length}"

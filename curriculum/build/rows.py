@@ -110,8 +110,10 @@ def _produce(
 
 
 def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
+    asked = asdict(wanted)
+    assert asked.pop("imported") is None, "imported rows aren't built"
     config: dict[str, JsonValue] = {
-        **asdict(wanted),
+        **asked,
         "repositories": list(wanted.repositories),
         "split": split,
         "seed": PACK_SEED,

@@ -131,9 +131,12 @@ class SourceCheck:
 def source_checks(checks: Sequence[PhaseCheck]) -> Iterator[SourceCheck]:
     """By domain, and by repositories where a serving names some, what all phases see of the same files.
 
-    What a serving of all repositories sees of some is taken in proportion to what they have.
+    What a serving of all repositories sees of some is taken in proportion to what they have. Nothing is
+    known of the source files of imported rows.
     """
-    held = [each for check in checks for each in check.held]
+    held = [
+        each for check in checks for each in check.held if each.stratum.serving.imported is None
+    ]
     places = sorted({(each.stratum.domain, each.stratum.serving.repositories) for each in held})
     for domain, repositories in places:
         ours = [each for each in held if each.stratum.domain == domain]

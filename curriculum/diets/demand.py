@@ -117,20 +117,51 @@ def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[st
 
 
 def check_domains(phases: Sequence[ResolvedPhase], known: Collection[str]) -> None:
-    """Refuse a factor for a domain that no rule of the corpus gives.
+    """Refuse a factor for a domain that no rule of the corpus gives, or that imported rows don't have.
 
     Raises:
         DietError: with the likely name, or all that there are.
     """
     for phase in phases:
         for serving in phase.servings:
-            for name in sorted({name for name, _ in serving.domains} - {"*", *known}):
+            there = known if serving.imported is None else serving.imported.domains
+            for name in sorted({name for name, _ in serving.domains} - {"*", *there}):
                 raise DietError(
                     f"phase {phase.name}: {serving.title}",
                     f"domains.{name}",
-                    cause="the corpus has no such domain",
-                    cure=nearest(name, known),
+                    cause="the corpus has no such domain"
+                    if serving.imported is None
+                    else "no imported row is of that domain",
+                    cure=nearest(name, there),
                 )
+
+
+def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
+    """Imported rows that nothing held out measures, a sentence each."""
+    listed = [each.imported for phase in phases for each in phase.servings]
+    for name in dict.fromkeys(each.name for each in listed if each and each.measured_by is None):
+        yield (
+            f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
+            f"Import some: curriculum import PATH --split val --name {name}"
+        )
+
+
+def check_gates(phases: Sequence[ResolvedPhase]) -> None:
+    """Refuse a gate that waits for val_bpb where nothing is held out to measure it.
+
+    Raises:
+        DietError: naming the phase.
+    """
+    for phase in phases:
+        rule, names = phase.advance_when, {each.imported for each in phase.servings}
+        blind = all(each is not None and each.measured_by is None for each in names)
+        if rule is not None and rule.val_bpb is not None and blind:
+            raise DietError(
+                f"phase {phase.name}",
+                "advance_when.val_bpb",
+                cause="all that it serves was imported, and nothing of split val beside",
+                cure="Import rows under the same name with --split val, or leave val_bpb out",
+            )
 
 
 def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:

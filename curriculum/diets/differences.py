@@ -45,7 +45,7 @@ class Change:
 
     phase: str
     family: str
-    """`v6_enriched of v2_simple` where it has a base."""
+    """`v6_enriched of v2_simple` where it has a base; of imported rows `my-rows: v3_simple`."""
     objective: str
     row_length: int
     domains: str
@@ -110,6 +110,7 @@ def _amounts(phases: Sequence[ResolvedPhase]) -> dict[_Place, int]:
 
 def _place(phase: ResolvedPhase, serving: ResolvedServing) -> _Place:
     family = f"{serving.family} of {serving.base}" if serving.base else serving.family
+    family = f"{serving.imported.name}: {family}" if serving.imported else family
     listed = sorted(serving.domains, key=lambda pair: (pair[0] == "*", pair[0]))
     factors = ", ".join(f"{name} {factor:g}" for name, factor in listed)
     return (

@@ -3,9 +3,11 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import MappingProxyType
 
+from curriculum.diets.imported import ImportedRows, completed, family_of, objective_of
 from schemas.diet import (
     BUILDABLE_OBJECTIVES,
     FIM_OBJECTIVE,
@@ -24,6 +26,7 @@ ANNEAL = "anneal"
 """The name of the tail job."""
 FIM_VARIANTS = 4
 """Splits of each document, where a serving of fim doesn't say how many."""
+NOTHING_IMPORTED: Mapping[str, ImportedRows] = MappingProxyType({})
 LONGEST_FILE_ROW = 4096
 """Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
 
@@ -46,14 +49,18 @@ class ResolvedServing:
     """The family that v6_enriched adds structure to; None for every other."""
     variants: int = 1
     """Renderings of each document that its repetitions can come to; 1 but for fim."""
+    imported: ImportedRows | None = None
+    """The rows that were imported for it; None where they are built of the corpus."""
 
     @property
     def title(self) -> str:
-        """Family, objective and row length in words.
+        """Family, objective and row length in words; of imported rows their name before.
 
         >>> serving.title
         'v3_simple causal at 4096'
         """
+        if self.imported is not None:
+            return f"{self.imported.name}: {self.family} {self.objective} at {self.row_length}"
         only = f" of {', '.join(self.repositories)}" if self.repositories else ""
         of = f" of {self.base}" if self.base else ""
         return f"{self.family}{of} {self.objective} at {self.row_length}{only}"
@@ -102,13 +109,21 @@ class Fault:
     cure: str
 
 
-def resolve(diet: Diet, phases: Mapping[str, PhaseSpec]) -> tuple[ResolvedPhase, ...]:
+def resolve(
+    diet: Diet,
+    phases: Mapping[str, PhaseSpec],
+    imported: Mapping[str, ImportedRows] = NOTHING_IMPORTED,
+) -> tuple[ResolvedPhase, ...]:
     """The jobs of a diet in order, the anneal last; their tokens sum to the budget.
+
+    `imported` are the imported rows that it serves, by what it calls them.
 
     Raises:
         DietError: for a phase that isn't in `phases`, a serving without a row length in a phase of
-            several, row lengths that don't divide the largest, two servings of the same rows.
+            several, row lengths that don't divide the largest, two servings of the same rows, and for
+            what a serving says otherwise than its imported rows.
     """
+    diet = completed(diet, imported)
     for fault in faults(diet, phases):
         raise DietError(f"diet {diet.specialist}", fault.value, cause=fault.cause, cure=fault.cure)
     last = diet.phases[-1]
@@ -120,7 +135,7 @@ def resolve(diet: Diet, phases: Mapping[str, PhaseSpec]) -> tuple[ResolvedPhase,
         portions.append(diet.anneal.portion)
     budgets = _divide(diet.token_budget, portions)
     return tuple(
-        _resolved(diet, name, phase, phases[phase.phase], tokens)
+        _resolved(diet, name, phase, phases[phase.phase], tokens, imported)
         for (name, phase), tokens in zip(jobs, budgets, strict=True)
     )
 
@@ -140,7 +155,7 @@ def missing(phase: ResolvedPhase) -> tuple[DietError, ...]:
 
 
 def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[Fault]:
-    """All that a diet asks and a phases file can't give."""
+    """All that a diet asks and a phases file can't give; of imported rows only what is said of them."""
     for at, phase in enumerate(diet.phases):
         if phase.phase not in phases:
             yield Fault(
@@ -159,6 +174,8 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
     for index, (serving, length) in enumerate(zip(phase.servings, lengths, strict=True)):
         where = f"phases.{at}.servings.{index}"
         location: Location = ("phases", at, "servings", index)
+        if length is None and serving.imported is not None:
+            continue
         if length is None:
             yield Fault(
                 location=location,
@@ -173,14 +190,18 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
                 location=location,
                 value=f"{where}.row_length = {length}",
                 cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
-                cure=f"Take a row length that divides {largest}",
+                cure=f"Take a row length that divides {largest}"
+                if serving.imported is None
+                else f"Serve {serving.imported} in another phase, or import rows that divide {largest}",
             )
         base = _base(serving, length)
-        same = (serving.family, base, serving.objective, length, serving.repositories)
+        same: tuple[object, ...] = (serving.imported,)
+        if serving.imported is None:
+            same = (serving.family, base, serving.objective, length, serving.repositories)
         if same in seen:
             yield Fault(
                 location=location,
-                value=f"{where} ({serving.family})",
+                value=f"{where} ({serving.imported or serving.family})",
                 cause=f"it reads the same rows as phases.{at}.servings.{seen[same]}",
                 cure="Make one serving of them, with the sum of their shares",
             )
@@ -188,7 +209,12 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
 
 
 def _resolved(
-    diet: Diet, name: str, phase: DietPhase, spec: PhaseSpec, tokens: int
+    diet: Diet,
+    name: str,
+    phase: DietPhase,
+    spec: PhaseSpec,
+    tokens: int,
+    imported: Mapping[str, ImportedRows],
 ) -> ResolvedPhase:
     amounts = _divide(tokens, [serving.share for serving in phase.servings])
     return ResolvedPhase(
@@ -198,7 +224,10 @@ def _resolved(
         tokens=tokens,
         rope_base=spec.rope_base,
         servings=tuple(
-            _resolved_serving(index, serving, spec, amount, phase.max_repetition)
+            replace(
+                _resolved_serving(index, serving, spec, amount, phase.max_repetition),
+                imported=imported.get(serving.imported or ""),
+            )
             for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
         ),
         max_repetition=phase.max_repetition,
@@ -218,9 +247,9 @@ def _resolved_serving(
     assert row_length is not None
     return ResolvedServing(
         index=index,
-        family=serving.family,
+        family=family_of(serving),
         base=_base(serving, row_length),
-        objective=serving.objective,
+        objective=objective_of(serving),
         row_length=row_length,
         share=serving.share,
         tokens=tokens,
@@ -233,19 +262,21 @@ def _resolved_serving(
 def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
     if serving.row_length is not None:
         return serving.row_length
+    if serving.imported is not None:
+        return None
     return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
 
 
 def _variants(serving: Serving, max_repetition: float) -> int:
     """As many as can be seen: each repetition reads the next."""
-    if serving.objective != FIM_OBJECTIVE:
+    if serving.objective != FIM_OBJECTIVE or serving.imported is not None:
         return 1
     return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
 
 
 def _base(serving: Serving, row_length: int) -> Family | None:
     """What a serving of structure adds it to."""
-    if serving.family != ENRICHED_FAMILY:
+    if serving.family != ENRICHED_FAMILY or serving.imported is not None:
         return None
     return serving.base or default_base(row_length)
 

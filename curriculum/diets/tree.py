@@ -101,8 +101,9 @@ def _unbuilt(phase: ResolvedPhase) -> str:
 def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
     first, tokens = strata[0], sum(each.tokens for each in strata)
     planned = sum(each.share for each in strata)
+    name = f"{first.imported}: " if first.imported else ""
     return Branch(
-        title=f"{first.family} {first.objective} at {first.row_length}",
+        title=f"{name}{first.family} {first.objective} at {first.row_length}",
         tokens=tokens,
         planned=planned,
         realised=tokens / report.tokens,

@@ -86,6 +86,14 @@ def import_rows(  # noqa: PLR0913 - each is an option
         str | None,
         typer.Option(help="Where the data doesn't say; train then.", show_default=False),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="What diets call them: {imported: NAME, share: 0.3}. Rows of split val measure those "
+            "of its name.",
+            show_default=False,
+        ),
+    ] = None,
     home: Home = None,
 ) -> None:
     """Check packed rows, or pack documents, that others made, and publish them as rows."""
@@ -100,6 +108,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         document_tokens=document_tokens,
         row_length=row_length,
         facts=facts,
+        name=name,
     )
     data_import.take_in(settings.home(home), wish)
 

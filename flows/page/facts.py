@@ -25,6 +25,8 @@ from schemas.approval import Approval
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
 
+TOKENIZERS = "tokenizers"
+
 
 class _Packed(BaseModel):
     rows: int
@@ -38,7 +40,8 @@ class _Fitted(BaseModel):
 
 class _RowsReport(BaseModel):
     domains: dict[str, _Packed]
-    encode: _Fitted
+    encode: _Fitted = _Fitted(documents={})
+    """Nothing of imported rows, which were packed elsewhere."""
 
 
 class _Changes(BaseModel):
@@ -209,8 +212,14 @@ def rows_of(plan: Course) -> Iterator[tuple[Artefact, list[Artefact]]]:
     built = {each.key: each for each in _built(plan)}
     for each in built.values():
         if _is_trained_on(each):
-            keys = (record.key for record in each.manifest.inputs)
-            yield each, [built[key] for key in keys if key in built]
+            yield each, [built[key] for key in _made_of(each, built) if key in built]
+
+
+def _made_of(rows: Artefact, built: Mapping[str, Artefact]) -> Iterator[str]:
+    """The keys of its inputs; imported rows were made with a tokenizer that is like the one built with."""
+    alike = {each.content: key for key, each in built.items() if each.manifest.stage == TOKENIZERS}
+    for record in rows.manifest.inputs:
+        yield record.key if record.key in built else alike.get(record.content, record.key)
 
 
 def _is_trained_on(artefact: Artefact) -> bool:
@@ -296,11 +305,12 @@ def _beat(run: Path) -> Heartbeat | None:
 def _packed(rows: Artefact, example: Example | None) -> Packed:
     labels, report = rows.manifest.labels, _RowsReport.model_validate(rows.manifest.report)
     of = f" of {labels['base']}" if "base" in labels else ""
+    imported = ", imported" if "imported" in labels else ""
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
     return Packed(
         family=labels["family"],
         name=f"{labels['family']}{of}",
-        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}",
+        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}{imported}",
         rows=sum(each.rows for each in report.domains.values()),
         tokens=sum(each.tokens for each in report.domains.values()),
         row_length=int(labels["row_length"]),

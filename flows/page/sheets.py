@@ -87,6 +87,9 @@ def _named(serving: ResolvedServing) -> tuple[str, str]:
     """A serving's name, and how it is served."""
     of = f" of {serving.base}" if serving.base else ""
     only = f", {', '.join(serving.repositories)}" if serving.repositories else ""
+    if serving.imported is not None:
+        how = f"{serving.family}, {serving.objective} at {serving.row_length:,}, imported"
+        return serving.imported.name, how
     return f"{serving.family}{of}", f"{serving.objective} at {serving.row_length:,}{only}"
 
 

@@ -1,0 +1,198 @@
+"""Imported rows that a diet serves by name: what they say themselves, read of their manifests."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from schemas.corpus import is_name
+from schemas.diet import Diet, DietPhase, Objective, Serving
+from schemas.document import Family
+from schemas.errors import DietError
+from schemas.text import nearest
+
+LABEL = "imported"
+"""Which rows were imported, and in which format."""
+TRAIN, VAL = "train", "val"
+IMPORT = "import"
+_DIGITS = re.compile(r"[0-9a-f]{6,64}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedRows:
+    """Rows that were imported, under the name that a diet calls them by."""
+
+    name: str
+    key: str
+    path: str
+    """Relative to the workspace."""
+    family: str
+    objective: str
+    row_length: int
+    domains: tuple[str, ...]
+    measured_by: str | None = None
+    """The path of rows of split val that were imported under the same name; None where there are none."""
+
+
+def mark_of(name: str, split: str) -> str:
+    """The name in current/ under which rows that were imported as `name` are live.
+
+    >>> mark_of("my-rows", "train")
+    'import-my-rows-train'
+    """
+    return f"{IMPORT}-{name}-{split}"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that a diet or a figure couldn't tell from something else.
+
+    Raises:
+        DietError: for odd characters, digits of a key, and the name of a family.
+    """
+    cause = None
+    if not is_name(name):
+        cause = "a name is of letters, digits, dot, dash and underscore"
+    elif _DIGITS.fullmatch(name):
+        cause = "a diet would read it as digits of a key"
+    elif name in get_args(Family):
+        cause = "it is the name of a family"
+    if cause is not None:
+        raise DietError("--name", name, cause=cause, cure="Take another one, such as my-rows")
+
+
+def imported_rows(store: Store, diet: Diet) -> dict[str, ImportedRows]:
+    """The imported rows that a diet serves, by what it calls them.
+
+    Raises:
+        DietError: for a name or digits that no imported rows have, for rows that aren't to train on, and
+            for rows without a row.
+    """
+    called = (serving.imported for phase in diet.phases for serving in phase.servings)
+    return {name: _rows(store, diet, name) for name in dict.fromkeys(called) if name is not None}
+
+
+def completed(diet: Diet, found: Mapping[str, ImportedRows]) -> Diet:
+    """The diet with what its imported rows say of themselves; what it says must agree.
+
+    Raises:
+        DietError: naming the field that doesn't.
+    """
+    if not found:
+        return diet
+    phases = tuple(_completed(diet, at, found) for at in range(len(diet.phases)))
+    return diet.model_copy(update={"phases": phases})
+
+
+def _completed(diet: Diet, at: int, found: Mapping[str, ImportedRows]) -> DietPhase:
+    phase = diet.phases[at]
+    servings = tuple(
+        serving if serving.imported is None else _said(diet, (at, index), serving, found)
+        for index, serving in enumerate(phase.servings)
+    )
+    return phase.model_copy(update={"servings": servings})
+
+
+def _said(
+    diet: Diet, place: tuple[int, int], serving: Serving, found: Mapping[str, ImportedRows]
+) -> Serving:
+    assert serving.imported is not None
+    rows = found[serving.imported]
+    theirs = {name: getattr(rows, name) for name in ("family", "objective", "row_length")}
+    for name, value in theirs.items():
+        if getattr(serving, name) not in (None, value):
+            raise DietError(
+                f"diet {diet.specialist}",
+                f"phases.{place[0]}.servings.{place[1]}.{name} = {getattr(serving, name)}",
+                cause=f"the rows imported as {rows.name} have {name} {value}",
+                cure=f"Leave {name} out, or name other rows",
+            )
+    return serving.model_copy(update=theirs)
+
+
+def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
+    named = dict(_named(store))
+    rows = _at(store, named[name, TRAIN]) if (name, TRAIN) in named else _of_key(store, diet, name)
+    labels, domains = rows.manifest.labels, rows.report_of("domains")
+    where = f"diet {diet.specialist}"
+    if labels["split"] != TRAIN:
+        raise DietError(
+            where,
+            f"imported = {name!r}",
+            cause=f"these rows are of split {labels['split']}, which measures and is never trained on",
+            cure="Name rows of split train",
+        )
+    if not isinstance(domains, dict) or not domains:
+        raise DietError(
+            where,
+            f"imported = {name!r}",
+            cause=f"there is no row in {rows.path.relative_to(store.root)}",
+            cure="Import rows that hold some, or take the serving out",
+        )
+    return ImportedRows(
+        name=name,
+        key=rows.key,
+        path=rows.path.relative_to(store.root).as_posix(),
+        family=labels["family"],
+        objective=labels["objective"],
+        row_length=int(labels["row_length"]),
+        domains=tuple(sorted(domains)),
+        measured_by=_measured_by(store, named.get((name, VAL)), rows),
+    )
+
+
+def _measured_by(store: Store, path: str | None, rows: Artefact) -> str | None:
+    """Rows of split val, if they are there and hold something."""
+    if path is None or not _at(store, path).report_of("domains"):
+        return None
+    return path
+
+
+def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
+    there = [each for each in store.artefacts("rows") if LABEL in each.manifest.labels]
+    found = [each for each in there if _DIGITS.fullmatch(digits) and each.key.startswith(digits)]
+    if len(found) == 1:
+        return found[0]
+    names = [name for name, split in dict(_named(store)) if split == TRAIN]
+    keys = [each.key[:KEY_DIGITS] for each in there if each.manifest.labels["split"] == TRAIN]
+    raise DietError(
+        f"diet {diet.specialist}",
+        f"imported = {digits!r}",
+        cause=f"{len(found)} keys of imported rows begin so"
+        if found
+        else "no imported rows have that name, and no key of theirs begins so",
+        cure=_cure(digits, names, keys),
+    )
+
+
+def _cure(called: str, names: Sequence[str], keys: Sequence[str]) -> str:
+    if names or keys:
+        return nearest(called, [*names, *keys])
+    return "Import some: curriculum import PATH --name NAME"
+
+
+def _named(store: Store) -> Iterator[tuple[tuple[str, str], str]]:
+    """(name, split) of all that was imported under a name, with its path; what is gone isn't told."""
+    for file in sorted((store.root / "current").glob(f"{IMPORT}-*.txt")):
+        name, _, split = file.stem.removeprefix(f"{IMPORT}-").rpartition("-")
+        if name and split in (TRAIN, VAL):
+            for line in file.read_text().splitlines():
+                if line.startswith("rows/") and (store.root / line).is_dir():
+                    yield (name, split), line
+
+
+def _at(store: Store, path: str) -> Artefact:
+    return store.load(store.root / path)
+
+
+def objective_of(serving: Serving) -> Objective:
+    """What a serving with nothing left open is learnt with."""
+    assert serving.objective is not None, "said, usual, or told by imported rows"
+    return serving.objective
+
+
+def family_of(serving: Serving) -> Family:
+    """What a serving with nothing left open is made of; imported rows may have a family of their own."""
+    assert serving.family is not None, "said, or told by imported rows"
+    return serving.family

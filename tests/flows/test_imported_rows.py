@@ -1,0 +1,337 @@
+"""Rows that were imported under a name serve a diet: alone, beside built ones, and in every report."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from curriculum.catalog import query
+from curriculum.mix import report_of as mixture_report_of
+from curriculum.store import Artefact, Store
+from curriculum.train.directory import read_job
+from flows.cli import app
+from flows.course import Course, Order, course
+from flows.doors import build_phase, mix_phase
+from flows.lines import report_of, run_line
+from flows.orders import freeze, thaw
+from schemas.errors import DietError
+from schemas.progress import unwatched
+
+LITTLE = ("--versions-per-path", "1", "--max-commits", "20", "--workers", "1")
+HEAD = """
+specialist: {specialist}
+phases_file: phases.demo
+corpus: sample
+vocab_size: {vocab_size}
+model: tiny
+token_budget: 16K
+phases:
+"""
+MAKER = """
+  - phase: syntax
+    portion: 1
+    servings:
+      - {family: v3_simple, share: 1}
+"""
+ALONE = """
+  - phase: syntax
+    portion: 1
+    servings:
+      - {imported: my-rows, share: 1}
+    max_repetition: 50
+"""
+BOTH = """
+  - phase: syntax
+    portion: 0.5
+    servings:
+      - {imported: my-rows, share: 1}
+    max_repetition: 50
+  - phase: file_graph
+    portion: 0.5
+    servings:
+      - {imported: my-rows, domains: {"*": 1}, share: 0.4}
+      - {family: v2_simple, row_length: 512, share: 0.6}
+    max_repetition: 50
+"""
+
+
+def curriculum(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def diet(folder: Path, specialist: str, phases: str, *, vocab_size: int = 700) -> Path:
+    file = folder / f"{specialist}.yaml"
+    file.write_text(HEAD.format(specialist=specialist, vocab_size=vocab_size) + phases)
+    return file
+
+
+def little(file: Path, home: Path, *, dry: bool = False) -> Course:
+    order = Order(specialist=str(file), home=home, versions_per_path=1, max_commits=20, workers=1)
+    return course(order, dry=dry)
+
+
+def exported(folder: Path, rows: Artefact) -> Path:
+    to = folder / rows.key[:12]
+    words = [
+        "--format",
+        "megatron",
+        "--to",
+        str(to),
+        "--home",
+        str(Store.containing(rows.path).root),
+    ]
+    assert curriculum("export", str(rows.path), *words).exit_code == 0
+    return to
+
+
+def taken_in(home: Path, path: Path, *words: str) -> Result:
+    done = curriculum("import", str(path), "--format", "megatron", "--home", str(home), *words)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Rows of a workspace as they left it: to train on, and held out."""
+    folder = tmp_path_factory.mktemp("made")
+    plan = little(diet(folder, "maker", MAKER), folder / "ws")
+    (rows,) = build_phase(plan, "syntax", unwatched).rows
+    assert rows.val is not None
+    return exported(folder, rows.train), exported(folder, rows.val)
+
+
+@pytest.fixture(scope="module")
+def trained(made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Another workspace that trained on them, alone and then beside its own; and its diet."""
+    folder = tmp_path_factory.mktemp("eater")
+    home = folder / "ws"
+    told = taken_in(home, made[0], "--name", "my-rows").stdout
+    assert "{imported: my-rows, share: …}" in told
+    taken_in(home, made[1], "--name", "my-rows")
+    file = diet(folder, "eater", BOTH)
+    done = curriculum("train", str(file), "--home", str(home), *LITTLE)
+    assert done.exit_code == 0, done.output
+    return home, file
+
+
+def imported(home: Path, split: str = "train") -> Artefact:
+    return next(
+        each
+        for each in Store(home).artefacts("rows")
+        if "imported" in each.manifest.labels and each.manifest.labels["split"] == split
+    )
+
+
+def run_of(home: Path, phase: str) -> Artefact:
+    labelled = (each for each in Store(home).artefacts("runs"))
+    return next(each for each in labelled if each.manifest.labels["phase"] == phase)
+
+
+def test_they_are_mixed_alone_and_beside_built_rows(trained: tuple[Path, Path]) -> None:
+    home, file = trained
+    mixtures = {each.manifest.labels["phase"]: each for each in Store(home).artefacts("mixtures")}
+    rows = imported(home)
+    alone, both = (mixtures[name] for name in ("syntax", "file_graph"))
+    assert [each.key for each in alone.manifest.inputs] == [rows.key]
+    assert (rows.key, rows.content) in [(each.key, each.content) for each in both.manifest.inputs]
+    assert set(pq.read_table(alone.path / "plan.parquet")["rows_key"].to_pylist()) == {rows.key}
+    report = mixture_report_of(both)
+    assert {each.imported for each in report.strata} == {"my-rows", ""}
+    shares = sum(each.tokens for each in report.strata if each.imported) / report.tokens
+    assert shares == pytest.approx(0.4, abs=0.06)
+    phase = little(file, home).phase("syntax").servings[0]
+    assert (phase.family, phase.objective, phase.row_length) == ("v3_simple", "causal", 512)
+
+
+def test_what_was_imported_to_measure_them_does(trained: tuple[Path, Path]) -> None:
+    home, _ = trained
+    job = read_job(run_of(home, "file_graph").path / "job.json")
+    measured = next(each for each in job.evaluations if each.phase == "file_graph")
+    strata = {each.family: each.rows.key for each in measured.strata}
+    assert strata.keys() == {"my-rows", "v2_simple"}
+    assert strata["my-rows"] == imported(home, "val").key
+    report = report_of(run_of(home, "syntax"))
+    before, after = (
+        next(each.val_bpb for each in figures if (each.phase, each.family) == ("syntax", "*"))
+        for figures in (report.before, report.after)
+    )
+    assert after < before
+
+
+def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> None:
+    home, file = trained
+    place = ("--home", str(home))
+    page = (home / "reports" / "eater.html").read_text()
+    assert "my-rows" in page
+    assert f"rows/{imported(home).key[:12]}.html" in page
+    for words, told in (
+        (("inspect", str(imported(home).path)), "documents"),
+        (("inspect", "eater/file_graph"), "v2_simple"),
+        (("lineage", "eater/file_graph", "--step", "1"), ""),
+        (("status",), "eater"),
+        (("compare", "eater/syntax", "eater/file_graph"), "my-rows"),
+        (("mix", str(file), *LITTLE), "my-rows: v3_simple causal at 512"),
+        (("mix", str(file), "--explain", *LITTLE), "Nothing to do"),
+        (("build", str(file), *LITTLE), "my-rows: v3_simple causal 512"),
+        (("diet", "check", str(file), *LITTLE), "my-rows: v3_simple causal at 512"),
+        (("diet", "diff", str(file), "templates.demo"), "my-rows: v3_simple"),
+        (("check", str(imported(home).path)), ""),
+    ):
+        more = () if words[0] == "check" else place
+        done = curriculum(*words, *more)
+        assert done.exit_code == 0, (words, done.output)
+        assert told in done.stdout, (words, done.output)
+    for name in ("rows", "mixture_rows", "documents", "strata", "lineage", "figures"):
+        query(home, f"SELECT * FROM {name} LIMIT 5")
+    sql = "SELECT DISTINCT family FROM rows JOIN mixture_rows USING (rows_key, pack_id)"
+    assert {row[0] for row in query(home, sql).rows} == {"v3_simple", "v2_simple"}
+
+
+def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, file = trained
+    again = tmp_path / "ws"
+    shutil.copytree(home, again)
+    plan = little(file, again, dry=True)
+    built = build_phase(plan, "syntax", unwatched)
+    assert not mix_phase(plan, "syntax", built, unwatched).planned
+    other = diet(tmp_path, "maker", MAKER.replace("v3_simple", "v2_simple"))
+    (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", unwatched).rows
+    before = imported(again).key[:12]
+    told = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
+    assert f"in place of {before}" in told
+    plan = little(file, again, dry=True)
+    assert plan.phases[0].servings[0].family == "v2_simple"
+    built = build_phase(plan, "syntax", unwatched)
+    assert mix_phase(plan, "syntax", built, unwatched).planned
+
+
+def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, file = trained
+    again = tmp_path / "ws"
+    shutil.copytree(home, again)
+    plan = little(file, again)
+    freeze(plan, "one")
+    (again / "current" / "import-my-rows-train.txt").unlink()
+    with pytest.raises(DietError, match="no imported rows have that name"):
+        little(file, again)
+    assert thaw(Store(again), "one").phases == plan.phases
+
+
+def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home = tmp_path / "ws"
+    taken_in(home, made[0])
+    key = imported(home).key[:8]
+    file = diet(tmp_path, "blind", ALONE.replace("my-rows", f'"{key}"'))
+    done = curriculum("train", str(file), "--home", str(home), *LITTLE)
+    assert done.exit_code == 0, done.output
+    assert f"{key}: no rows of split val were imported under this name" in done.stderr
+    run = run_of(home, "syntax")
+    assert {each.kind for each in report_of(run).after} == {"anchor"}
+    assert run_line(report_of(run))["val_bpb"] == ""
+    assert (home / "reports" / "blind.html").is_file()
+    gated = ALONE.replace("my-rows", f'"{key}"') + (
+        "    advance_when: {val_bpb: {stops_improving_by: 0.01}}\n"
+    )
+    with pytest.raises(DietError, match="nothing of split val beside"):
+        little(diet(tmp_path, "gated", gated), home)
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"),
+    [
+        (ALONE.replace("my-rows", "my-row"), "Did you mean 'my-rows'?"),
+        (ALONE.replace("my-rows", "ffffff"), "no imported rows have that name"),
+        (
+            ALONE.replace("share: 1", "row_length: 1024, share: 1"),
+            "row_length = 1024; the rows imported as my-rows have row_length 512",
+        ),
+        (
+            ALONE.replace("share: 1", "objective: fim, share: 1"),
+            "have objective causal. Leave objective out",
+        ),
+        (
+            ALONE.replace("share: 1", "repositories: [arena], share: 1"),
+            "imported rows are served as they are. Leave repositories out",
+        ),
+        (
+            ALONE.replace("share: 1", "domains: {nowhere: 2}, share: 1"),
+            "domains.nowhere; no imported row is of that domain",
+        ),
+        (
+            ALONE.replace(
+                "      - {imported: my-rows, share: 1}",
+                "      - {imported: my-rows, share: 0.5}\n"
+                "      - {family: v2_simple, row_length: 640, share: 0.5}",
+            ),
+            "a slot of 640 tokens can't be filled with whole rows of 512. Serve my-rows in another",
+        ),
+        (
+            ALONE.replace(
+                "      - {imported: my-rows, share: 1}",
+                "      - {imported: my-rows, share: 0.5}\n      - {imported: my-rows, share: 0.5}",
+            ),
+            "it reads the same rows as",
+        ),
+    ],
+)
+def test_what_a_diet_says_of_them_and_is_not_so_is_told(
+    trained: tuple[Path, Path], tmp_path: Path, phases: str, told: str
+) -> None:
+    home, _ = trained
+    with pytest.raises(DietError) as caught:
+        little(diet(tmp_path, "wrong", phases), home, dry=True)
+    assert told in str(caught.value)
+
+
+def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, _ = trained
+    again = tmp_path / "ws"
+    shutil.copytree(home, again)
+    before = {each.key for each in Store(again).artefacts("rows")}
+    plan = little(diet(tmp_path, "other", ALONE, vocab_size=500), again)
+    with pytest.raises(DietError, match="to which they mean other text") as caught:
+        build_phase(plan, "syntax", unwatched)
+    assert {each.key for each in Store(again).artefacts("rows")} == before
+    file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(",")[0])
+    assert file.is_file()
+    cured = diet(tmp_path, "cured", ALONE)
+    cured.write_text(f"tokenizer: {file}\n{cured.read_text()}")
+    assert build_phase(little(cured, again), "syntax", unwatched).rows[0].train.key in before
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("../rows", "a name is of letters"),
+        ("abcdef12", "digits of a key"),
+        ("v3_simple", "the name of a family"),
+    ],
+)
+def test_a_name_that_could_be_something_else_is_refused(
+    made: tuple[Path, Path], tmp_path: Path, name: str, told: str
+) -> None:
+    words = ["import", str(made[0]), "--format", "megatron", "--home", str(tmp_path / "ws")]
+    done = curriculum(*words, "--name", name)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert not (tmp_path / "ws").exists()
+
+
+def test_a_check_of_a_diet_names_what_is_imported(trained: tuple[Path, Path]) -> None:
+    home, file = trained
+    done = curriculum("diet", "check", str(file), "--json", "--home", str(home), *LITTLE)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert {each["built"] for each in found["servings"]} == {True}
+    assert {each["imported"] for each in found["servings"]} == {"my-rows", None}
