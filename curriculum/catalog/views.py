@@ -18,7 +18,7 @@ from curriculum.catalog.data import KINDS
 from curriculum.catalog.snapshot import KEPT, Snapshot
 from curriculum.catalog.tables import OPEN_TABLES
 
-FIRST = ("tables", "views")
+FIRST = ("tables", "places", "views")
 """Subjects that others build on; the rest follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,

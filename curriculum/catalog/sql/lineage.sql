@@ -53,8 +53,9 @@ SELECT w.run, w.run_key, w.attempt, w.specialist, w.branch, w.phase,
        m.position, m.slot, m.serving, m.stratum, m.pack_id, m.rows_key, m.row_length,
        m.repetition, m.valid_tokens
 FROM mixture_rows m
-JOIN internal.walks w ON w.mixture_key = m.mixture_key AND w.specialist = m.specialist
-    AND w.branch IS NOT DISTINCT FROM m.branch AND w.phase = m.phase
+JOIN (SELECT key, min(path) AS path FROM artefacts WHERE stage = 'mixtures' AND current GROUP BY key) p
+    ON p.path = m.mixture
+JOIN internal.walks w ON w.mixture_key = p.key
 WHERE m.slot < w.steps * w.slots_per_step;
 COMMENT ON VIEW steps IS
     'the rows that the steps of a run have read, a line a row, in their order; steps count from 1';
@@ -89,7 +90,8 @@ COMMENT ON VIEW ancestry IS
 CREATE MACRO run_named(of_run) AS TABLE
 SELECT w.run, w.run_key, w.attempt
 FROM internal.walks w
-WHERE of_run IN (w.name, w.short_name, w.run)
+LEFT JOIN internal.places p ON p.path = w.run
+WHERE of_run IN (w.name, w.short_name, w.run, concat_ws('/', p.specialist, p.branch, p.phase))
    OR (length(of_run) >= 6 AND starts_with(w.run_key, lower(of_run)))
 ORDER BY w.current DESC, w.created DESC NULLS FIRST, w.attempt DESC
 LIMIT 1;

@@ -4,29 +4,33 @@ CREATE MACRO internal.is_way(given, a_specialist, a_branch) AS
     given IN (a_specialist, concat_ws('/', a_specialist, a_branch));
 
 CREATE VIEW internal.realised AS
-SELECT t.mixture_key, t.specialist, t.branch, t.phase, s.stratum, count(*) AS rows,
-       sum(s.valid_tokens)::BIGINT AS tokens
+SELECT t.place, s.stratum, count(*) AS rows, sum(s.valid_tokens)::BIGINT AS tokens
 FROM (
-    SELECT run, mixture_key, specialist, branch, phase FROM internal.walks
+    SELECT p.place, w.run
+    FROM internal.places p
+    JOIN main.artefacts a ON a.path = p.path
+    JOIN internal.walks w ON w.mixture_key = a.key
+    WHERE p.stage = 'mixtures'
     QUALIFY row_number() OVER (
-        PARTITION BY mixture_key, specialist, branch, phase
-        ORDER BY current DESC, steps DESC, attempt DESC) = 1
+        PARTITION BY p.place
+        ORDER BY w.specialist = p.specialist AND w.branch IS NOT DISTINCT FROM p.branch DESC,
+                 w.current DESC, w.steps DESC, w.attempt DESC) = 1
 ) t
 JOIN steps s ON s.run = t.run
 GROUP BY ALL;
 
 CREATE VIEW internal.planned AS
-SELECT m.specialist, m.branch, m.phase, m.key AS mixture_key, s.serving, s.stratum,
+SELECT p.specialist, p.branch, p.phase, m.key AS mixture_key, s.serving, s.stratum,
        s.family, s.objective, s.domain, s.row_length, s.share, s.served,
        s.rows, s.rows_tokens, s.drawn, s.drawn_before, s.tokens, s.repetition,
        (a.config->>'$.max_repetition')::DOUBLE AS max_repetition,
        coalesce(r.rows, 0) AS realised_rows, coalesce(r.tokens, 0) AS realised_tokens
-FROM main.strata s
+FROM internal.places p
+JOIN main.strata s ON s.path = p.path
 JOIN main.mixtures m ON m.path = s.path
 JOIN main.artefacts a ON a.path = m.path
-LEFT JOIN internal.realised r ON r.mixture_key = m.key AND r.specialist = m.specialist
-    AND r.branch IS NOT DISTINCT FROM m.branch AND r.phase = m.phase AND r.stratum = s.stratum
-WHERE m.current;
+LEFT JOIN internal.realised r ON r.place = p.place AND r.stratum = s.stratum
+WHERE p.stage = 'mixtures';
 
 CREATE MACRO mixture(of_specialist, of_phase) AS TABLE
 SELECT p.specialist, p.branch, p.phase, p.serving, p.stratum, p.family, p.objective, p.domain,

@@ -5,14 +5,8 @@ SELECT DISTINCT key, name, input_key, input_content FROM main.inputs
 WHERE stage IN ('mixtures', 'runs');
 
 CREATE VIEW internal.marked AS
-SELECT m.stage, m.place, a.specialist, a.branch, a.phase, a.key, a.content, a.path
-FROM (
-    SELECT mark, path, split_part(mark, '-', 1) AS stage,
-           substr(mark, length(split_part(mark, '-', 1)) + 2) AS place
-    FROM main.marks
-    WHERE split_part(mark, '-', 1) IN ('mixtures', 'runs')
-) m
-JOIN main.artefacts a ON a.path = m.path;
+SELECT p.stage, p.place, p.specialist, p.branch, p.phase, a.key, a.content, a.path
+FROM internal.places p JOIN main.artefacts a ON a.path = p.path;
 
 CREATE VIEW internal.outdated AS
 SELECT 'mixtures' AS stage, m.place,

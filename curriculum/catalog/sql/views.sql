@@ -57,8 +57,9 @@ COMMENT ON VIEW runs IS
     'training runs with val_bpb before and after; state: finished, running or interrupted';
 
 CREATE VIEW metrics AS
-SELECT d.* EXCLUDE (file), r.specialist, r.branch, r.phase, r.key AS run_key, r.attempt, r.path AS run
-FROM $metrics d JOIN internal.data f ON f.file = d.file JOIN internal.runs r ON r.path = f.path
+SELECT d.* EXCLUDE (file), a.specialist, a.branch, a.phase, a.key AS run_key, r.attempt, a.path AS run
+FROM $metrics d JOIN internal.data f ON f.file = d.file JOIN artefacts a ON a.path = f.path
+LEFT JOIN internal.runs r ON r.path = f.path
 UNION ALL BY NAME
 SELECT m.* EXCLUDE (path), r.specialist, r.branch, r.phase, r.key AS run_key, r.attempt, r.path AS run
 FROM internal.open_metrics m JOIN internal.runs r USING (path);
@@ -67,11 +68,18 @@ COMMENT ON VIEW metrics IS
 
 CREATE VIEW phases AS
 WITH planned AS (
-    SELECT specialist, branch, phase, max_by(path, created) AS mixture, max(created) AS created
-    FROM mixtures WHERE current GROUP BY ALL
+    SELECT p.specialist, p.branch, p.phase, p.path AS mixture, m.created
+    FROM internal.places p JOIN mixtures m ON m.path = p.path
 ), trained AS (
     SELECT specialist, branch, phase, max_by(path, (state != 'finished', attempt, created)) AS run
-    FROM runs WHERE current GROUP BY ALL
+    FROM (
+        SELECT p.specialist, p.branch, p.phase, r.path, r.state, r.attempt, r.created
+        FROM internal.places p JOIN runs r ON r.path = p.path
+        UNION ALL
+        SELECT specialist, branch, phase, path, state, attempt, created
+        FROM runs WHERE state != 'finished'
+    )
+    GROUP BY ALL
 )
 SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.branch, t.branch) AS branch,
        coalesce(p.phase, t.phase) AS phase, coalesce(r.state, 'mixed') AS state, r.stopped,

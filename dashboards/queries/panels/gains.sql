@@ -10,4 +10,4 @@ LEFT JOIN (
     SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
 ) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
 WHERE p.phase_bpb_after IS NOT NULL AND p.phase_bpb_before IS NOT NULL
-ORDER BY p.specialist, p.branch NULLS FIRST, o.first NULLS LAST, p.created
+ORDER BY p.specialist, p.branch NULLS FIRST, coalesce(coalesce(o.first, p.created))

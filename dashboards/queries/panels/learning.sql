@@ -3,7 +3,7 @@
 WITH ordered AS (
     SELECT p.specialist, p.branch, p.phase, p.run, p.valid_tokens,
            coalesce(sum(p.valid_tokens) OVER (
-               PARTITION BY p.specialist, p.branch ORDER BY o.first, p.created
+               PARTITION BY p.specialist, p.branch ORDER BY coalesce(o.first, p.created), p.created
                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
            ), 0) AS tokens_before
     FROM phases p

@@ -6,4 +6,4 @@ JOIN mixtures m ON m.path = p.mixture
 LEFT JOIN (
     SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
 ) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
-ORDER BY p.specialist, p.branch NULLS FIRST, o.first, p.created
+ORDER BY p.specialist, p.branch NULLS FIRST, coalesce(o.first, p.created)

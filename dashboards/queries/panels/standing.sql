@@ -19,4 +19,4 @@ LEFT JOIN (
 LEFT JOIN (
     SELECT specialist, branch, phase, min(created) AS first FROM mixtures GROUP BY ALL
 ) o ON o.specialist = p.specialist AND o.branch IS NOT DISTINCT FROM p.branch AND o.phase = p.phase
-ORDER BY p.specialist, p.branch NULLS FIRST, o.first NULLS LAST, p.created
+ORDER BY p.specialist, p.branch NULLS FIRST, coalesce(coalesce(o.first, p.created))

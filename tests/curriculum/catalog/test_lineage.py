@@ -341,6 +341,7 @@ def stale(connection: duckdb.DuckDBPyConnection, tables: Tables) -> list[tuple[s
         connection.executemany(
             f"INSERT INTO {name} VALUES ({', '.join('?' * len(lines[0]))})", lines
         )
+    connection.execute(text_of("places"))
     connection.execute(text_of("stale"))
     return connection.execute("SELECT stage, phase, why FROM stale()").fetchall()
 

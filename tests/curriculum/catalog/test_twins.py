@@ -92,6 +92,29 @@ def test_each_phase_of_each_specialist_has_one_line(catalog: duckdb.DuckDBPyConn
     assert _one(catalog, "SELECT count(*) FROM phases") == 6
 
 
+def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
+    home: Path, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "workspace"
+    shutil.copytree(home, workspace, copy_function=_link)
+    for stage in ("mixtures", "runs"):
+        (mark,) = (workspace / "current").glob(f"{stage}-twin-*.txt")
+        path = mark.read_text().replace(TWIN, PHASE)
+        mark.unlink()
+        mark.write_text(path)
+        shutil.rmtree(workspace / stage / "specialist=twin")
+    catalog = open_catalog(workspace)
+    found = catalog.execute(
+        "SELECT specialist, phase, steps, starts_with(run, $1) FROM phases WHERE specialist <> 'templates'",
+        [f"runs/{PHASE}"],
+    ).fetchall()
+    assert found == [("twin-demo", "syntax", 45, True)]
+    assert _one(catalog, "SELECT count(*) FROM consumed('twin-demo/syntax', 3)") > 0
+    assert _one(
+        catalog, "SELECT sum(realised_share) FROM planned_vs_realised('twin-demo', 'syntax')"
+    ) == pytest.approx(1)
+
+
 def test_a_metric_and_a_planned_row_stand_once(catalog: duckdb.DuckDBPyConnection) -> None:
     for view, number in (("metrics", "(run, step)"), ("mixture_rows", "(mixture, position)")):
         lines, distinct = _one(
