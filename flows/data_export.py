@@ -149,7 +149,8 @@ def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
             each for row in _inputs(store, artefact, "rows")
             for each in _inputs(store, row, "tokenizer")
         ]  # fmt: skip
-        found = list({each.key: each for each in of_rows}.values())
+        # Imported rows may have come with the tokenizer that was trained here too.
+        found = list({each.content: each for each in of_rows}.values())
     if len(found) != 1:
         raise StoreError(
             str(artefact.path.relative_to(store.root)),

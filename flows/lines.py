@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from curriculum import mix
 from curriculum.build import Built
+from curriculum.diets.resolve import ANNEAL
 from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
 from curriculum.store import Artefact
@@ -14,7 +15,6 @@ from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
-ANNEAL = "anneal"
 
 Line = Mapping[str, str | int]
 

@@ -301,6 +301,7 @@ def run(order: Order, phase: str | None, *, onwards: bool = False) -> bool:
     plan = course(order, dry=True)
     runs = flow(order, phase, onwards=onwards)
     out.print(table(run_line(report_of(run)) for run in runs))
+    _warn_unmeasured(plan, chosen(plan, phase, lambda _: None, onwards=onwards))
     return _open(plan, runs)
 
 

@@ -6,13 +6,14 @@ to the workspace, so that what didn't change is kept and what did is replaced.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import ValidationError
 
+from curriculum.diets.resolve import ANNEAL
 from curriculum.store import Artefact
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
 from schemas.manifest import InputRecord
@@ -178,8 +179,8 @@ def _reported(report: Report) -> Line:
         "attempt": report.attempt,
         "stopped": report.stopped,
         "reason": report.reason,
-        "phase_bpb_before": _mean(report.before, "phase"),
-        "phase_bpb_after": _mean(report.after, "phase"),
+        "phase_bpb_before": _mean(_own(report, report.before), "phase"),
+        "phase_bpb_after": _mean(_own(report, report.after), "phase"),
         "anchor_bpb_before": _mean(report.before, "anchor"),
         "anchor_bpb_after": _mean(report.after, "anchor"),
         "steps": report.steps,
@@ -234,6 +235,13 @@ def _job(run: Path) -> Job | None:
         return Job.model_validate_json((run / JOB_NAME).read_text())
     except (OSError, ValidationError):
         return None
+
+
+def _own(report: Report, figures: Sequence[Figure]) -> Sequence[Figure]:
+    """Those of the phase itself, which may have none; the decay goes on under the last phase's name."""
+    if report.phase == ANNEAL:
+        return figures
+    return [each for each in figures if each.phase == report.phase]
 
 
 def _mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> float | None:

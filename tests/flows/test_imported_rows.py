@@ -20,7 +20,7 @@ from flows.orders import freeze, thaw
 from schemas.errors import DietError
 from schemas.progress import unwatched
 
-LITTLE = ("--versions-per-path", "1", "--max-commits", "20", "--workers", "1")
+LITTLE = ("--versions-per-path", "1", "--max-commits", "8", "--workers", "1")
 HEAD = """
 specialist: {specialist}
 phases_file: phases.demo
@@ -69,7 +69,7 @@ def diet(folder: Path, specialist: str, phases: str, *, vocab_size: int = 700) -
 
 
 def little(file: Path, home: Path, *, dry: bool = False) -> Course:
-    order = Order(specialist=str(file), home=home, versions_per_path=1, max_commits=20, workers=1)
+    order = Order(specialist=str(file), home=home, versions_per_path=1, max_commits=8, workers=1)
     return course(order, dry=dry)
 
 
@@ -190,6 +190,15 @@ def test_everything_that_is_looked_at_shows_them(trained: tuple[Path, Path]) -> 
     assert {row[0] for row in query(home, sql).rows} == {"v3_simple", "v2_simple"}
 
 
+def test_a_mixture_of_both_leaves_for_other_tools(
+    trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    home, _ = trained
+    words = ["--format", "flat", "--to", str(tmp_path / "out"), "--home", str(home)]
+    done = curriculum("export", "eater/file_graph", *words)
+    assert done.exit_code == 0, done.output
+
+
 def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
     trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -237,6 +246,8 @@ def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     run = run_of(home, "syntax")
     assert {each.kind for each in report_of(run).after} == {"anchor"}
     assert run_line(report_of(run))["val_bpb"] == ""
+    sql = "SELECT phase_bpb_after, anchor_bpb_after > 0 FROM runs"
+    assert query(home, sql).rows == [(None, True)]
     assert (home / "reports" / "blind.html").is_file()
     gated = ALONE.replace("my-rows", f'"{key}"') + (
         "    advance_when: {val_bpb: {stops_improving_by: 0.01}}\n"
