@@ -54,23 +54,6 @@ def change(by: float) -> str:
     return f"{MINUS if by < 0 else '+'}{said}"
 
 
-def duration(seconds: float) -> str:
-    """A time in its two largest units.
-
-    >>> duration(4.2), duration(52), duration(200), duration(18_720), duration(273_600)
-    ('4.2 s', '52 s', '3 min 20 s', '5 h 12 min', '3 d 4 h')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    units: list[str] = []
-    rest = round(seconds)
-    for size, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
-        whole, rest = divmod(rest, size)
-        if whole or units:
-            units.append(f"{whole} {name}" if whole else "")
-    return " ".join(filter(None, units[:2]))
-
-
 def bar(part: float, *, of: float = 1.0, look: str = "", limit: float | None = None) -> str:
     """A bar that ends at `part` of `of`; what lies past the limit is marked, and the limit is a line."""
     width = 100 * min(part / of, 1.0) if of > 0 else 0.0

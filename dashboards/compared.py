@@ -8,6 +8,7 @@ from dashboards.charts import amount
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
 from dashboards.standing import in_order, title
+from dashboards.times import duration
 
 DEEPEST = 46.0
 """How much of the accent the best cell of a phase is mixed with, in percent."""
@@ -219,9 +220,9 @@ def _cost(each: Cost, name: str, most: float, priced: bool, chosen: bool) -> str
     return (
         f'<tr class="{"on" if chosen else ""}{" begins" if name else ""}"><th>{text(name)}</th>'
         f"<td>{text(each.phase)}</td><td class=n>{amount(each.valid_tokens or 0)}</td>"
-        f"<td class=n>{charts.duration(each.seconds or 0.0)}</td><td class=n>{won}</td>{money}"
+        f"<td class=n>{duration(each.seconds or 0.0)}</td><td class=n>{won}</td>{money}"
         f'<td class="drawn">{charts.bar(per or 0.0, of=most)}</td>'
-        f"<td class=n>{'–' if per is None else charts.duration(per)}</td></tr>"
+        f"<td class=n>{'–' if per is None else duration(per)}</td></tr>"
     )
 
 

@@ -7,6 +7,7 @@ from dashboards import charts, frame
 from dashboards.charts import amount, share
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
+from dashboards.times import duration
 
 MOST_LINES = 40
 """Of what needs a hand; the question behind it gives all."""
@@ -119,7 +120,7 @@ def totals_card(found: Totals) -> str:
         ("Specialists", f"{found.specialists}", "each with a diet of its own"),
         ("Phases done", f"{found.finished} of {found.phases}", f"of what is mixed{running}"),
         ("Tokens trained", amount(found.tokens), f"of {amount(found.budget)} planned"),
-        ("Trained for", charts.duration(found.seconds), _spent(found)),
+        ("Trained for", duration(found.seconds), _spent(found)),
         ("On disk", f"{amount(found.num_bytes)}B", f"{found.artefacts:,} artefacts{unused}"),
     ]
     body = "".join(

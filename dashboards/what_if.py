@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schemas.shares import cut_to
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supply:
@@ -82,24 +84,7 @@ def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
             f"repetition of {limits.max_repetition:g}."
         )
         return Outcome(shares=tuple(shares), short=short, refusal=said)
-    return Outcome(shares=tuple(_cut(shares, most)), short=short, refusal="")
-
-
-def _cut(shares: Sequence[float], most: Sequence[float]) -> list[float]:
-    """Shares cut to what there is, the others raised alike in their place.
-
-    >>> _cut([0.5, 0.25, 0.25], [0.2, 1.0, 1.0])
-    [0.2, 0.4, 0.4]
-    """
-    cut: set[int] = set()
-    while True:
-        left = 1 - math.fsum(most[at] for at in cut)
-        free = math.fsum(share for at, share in enumerate(shares) if at not in cut)
-        scale = left / free if free else 1.0
-        over = {at for at, share in enumerate(shares) if at not in cut and share * scale > most[at]}
-        if not over:
-            return [most[at] if at in cut else share * scale for at, share in enumerate(shares)]
-        cut |= over
+    return Outcome(shares=tuple(cut_to(shares, most)), short=short, refusal="")
 
 
 def _shortage(

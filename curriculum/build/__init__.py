@@ -63,6 +63,11 @@ class RowSet:
     val: Artefact | None
     """None of imported rows that nothing was imported to measure."""
 
+    @property
+    def sides(self) -> tuple[Artefact, ...]:
+        """Both, as far as they are there: train first."""
+        return (self.train, self.val) if self.val else (self.train,)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
@@ -86,12 +91,7 @@ class Built:
 
     def artefacts(self) -> list[Artefact]:
         """Everything, in the order of the stages."""
-        rows = {
-            side.key: side
-            for each in self.rows
-            for side in (each.train, each.val)
-            if side is not None
-        }
+        rows = {side.key: side for each in self.rows for side in each.sides}
         return [
             *self.indexes,
             *self.documents,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.diets.supply import Supply
 from schemas.errors import DietError, MixtureError
+from schemas.shares import cut_to
 from schemas.text import nearest
 
 Taken = Mapping[tuple[str, str], int]
@@ -235,15 +236,7 @@ def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) 
             cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
             "the corpus",
         )
-    cut: set[int] = set()
-    while True:
-        left = 1 - math.fsum(most[at] for at in cut)
-        free = math.fsum(share for at, share in enumerate(shares) if at not in cut)
-        scale = left / free if free else 1.0
-        over = {at for at, share in enumerate(shares) if at not in cut and share * scale > most[at]}
-        if not over:
-            return [most[at] if at in cut else share * scale for at, share in enumerate(shares)]
-        cut |= over
+    return cut_to(shares, most)
 
 
 def _shortage(phase: ResolvedPhase, short: Sequence[Stratum]) -> MixtureError:

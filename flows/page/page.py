@@ -1,6 +1,7 @@
 """The report as one page that needs nothing else: no request, no network, readable without its script."""
 
 from dashboards import palette
+from dashboards.times import duration
 from flows.lines import count, number, percent
 from flows.page.build import build
 from flows.page.colours import properties
@@ -11,7 +12,7 @@ from flows.page.sheets import sheet
 from flows.page.spent import spent, total
 from flows.page.way import bands, table
 from flows.page.when import when
-from flows.page.words import bits, difference, duration, gpu_hours, moment
+from flows.page.words import bits, difference, gpu_hours, moment
 from flows.template import escaped, fill, policy, template
 from schemas.job import Figure
 

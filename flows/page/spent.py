@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dashboards.times import duration
 from flows.lines import change, machine_line
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Attempt, Facts, PhaseFacts
-from flows.page.words import duration, gpu_hours
+from flows.page.words import gpu_hours
 from flows.template import escaped
 from schemas.job import Report
 

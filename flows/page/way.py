@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from dashboards.times import duration
 from flows.lines import count
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts, mean_of
 from flows.page.marks import quoted
-from flows.page.words import bits, difference, duration, gpu_hours, moment, rule
+from flows.page.words import bits, difference, gpu_hours, moment, rule
 from flows.template import escaped
 from schemas.job import Report
 

@@ -4,11 +4,12 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dashboards.times import duration
 from flows.lines import number
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts
 from flows.page.marks import quoted
-from flows.page.words import duration, moment
+from flows.page.words import moment
 from flows.template import escaped
 
 LEAST = 0.004

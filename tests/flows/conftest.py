@@ -1,9 +1,15 @@
 """One Prefect server for all tests of flows; it takes ten seconds to start."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from prefect.testing.utilities import prefect_test_harness
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +17,24 @@ def prefect_server() -> Iterator[None]:
     """A server of its own, with a database that is thrown away."""
     with prefect_test_harness(server_startup_timeout=120):
         yield
+
+
+@pytest.fixture
+def browser_page(chromium: str) -> Iterator["Page"]:
+    """A page that fails the test on any error and on any request but for a file."""
+    from playwright.sync_api import sync_playwright
+
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        opened.on("console", lambda message: wrong.append(message.text))
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
+        opened.on(
+            "request",
+            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
+        )
+        yield opened
+        browser.close()
+    assert wrong == []

@@ -112,7 +112,7 @@ def test_a_packer_that_loses_or_doubles_a_document_publishes_nothing(
 
 def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
     for each in built.rows:
-        for artefact in (each.train, each.val):
+        for artefact in each.sides:
             said: Any = artefact.report_of("encode")
             sizes = said["num_bytes"]
             in_rows = sum(
@@ -132,7 +132,7 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
 def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
     fim = next(each for each in built.rows if each.wanted.objective == "fim")
     plain = next(each for each in built.rows if each.wanted == fim.wanted.held_out)
-    assert fim.val.key == plain.val.key
+    assert fim.sides[1].key == plain.sides[1].key
     said: Any = fim.train.report_of("encode")
     counts = said["objective"]
     split = counts["psm"] + counts["spm"]
@@ -153,7 +153,7 @@ def test_rows_of_documentation_hold_what_is_documented_and_nothing_that_is_copie
 ) -> None:
     rows = next(each for each in built.rows if each.wanted.objective == objective)
     plain = next(each for each in built.rows if each.wanted == rows.wanted.held_out)
-    assert rows.val.key == plain.val.key
+    assert rows.sides[1].key == plain.sides[1].key
     said: Any = rows.train.report_of("encode")
     assert said["objective"][used] > 50
     assert 0 < check(rows.train.path).scored_tokens < 0.5 * check(rows.train.path).valid_tokens

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -270,25 +269,6 @@ def test_a_folder_that_isnt_there_is_a_mistake_in_a_line(
     assert done.exit_code == 2
     assert str(file) in done.output
     assert "Traceback" not in done.output
-
-
-@pytest.fixture
-def browser_page(chromium: str) -> Iterator[Page]:
-    """A page that fails the test on any error and on any request but its own."""
-    wrong: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1440, "height": 900})
-        opened.on("console", lambda message: wrong.append(message.text))
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
-        opened.on(
-            "request",
-            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
-        )
-        yield opened
-        browser.close()
-    assert wrong == []
 
 
 @pytest.mark.browser

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,12 +17,13 @@ from hypothesis import strategies as st
 from playwright.sync_api import Page, expect, sync_playwright
 
 from dashboards.palette import FAMILY_COLOURS
+from dashboards.times import duration
 from flows.page import curves, kept, sheets, when, words
 from flows.page.colours import properties
 from flows.page.curves import apart, plot_of
 from flows.page.facts import Facts, Losses, place
 from flows.page.page import page
-from flows.page.words import difference, duration
+from flows.page.words import difference
 from schemas.diet import AdvanceWhen, StopsImproving
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -278,24 +278,6 @@ def test_a_report_is_named_after_specialist_and_branch(tmp_path: Path) -> None:
 def test_times_have_two_units_at_most_and_signs_are_never_lost(seconds: float, by: float) -> None:
     assert 2 <= len(duration(seconds).split()) <= 4
     assert difference(by)[0] == ("±" if abs(by) < 0.0005 else "\N{MINUS SIGN}" if by < 0 else "+")
-
-
-@pytest.fixture
-def browser_page(chromium: str) -> Iterator[Page]:
-    """A page that fails the test on any error and on any request but its own."""
-    wrong: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        opened.on("console", lambda message: wrong.append(message.text))
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on(
-            "request",
-            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
-        )
-        yield opened
-        browser.close()
-    assert wrong == []
 
 
 @pytest.mark.browser

@@ -1,6 +1,6 @@
 """A workspace with rows made by hand: three documents in a row, one of structure, hostile text among them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Page, sync_playwright
 
 from curriculum.families.write import write_documents
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
@@ -18,7 +17,6 @@ from flows.page.rows.read import Shown, shown, spread
 from schemas.document import Document, Part, Provenance
 from schemas.packed_row import PACKED_ROW_SCHEMA
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 LENGTH = 256
 TEXTS = (
     "/// Adds two values.\ntemplate <typename T>\nT add(T a, T b) { return a + b; }\n",
@@ -201,25 +199,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         [tokenizer.as_input("tokenizer"), documents.as_input("documents v3_simple arena")],
     )  # fmt: skip
     return Made(home=home, store=store, rows=rows, documents=(documents,), tokenizer=tokenizer)
-
-
-@pytest.fixture
-def browser_page(chromium: str) -> Iterator[Page]:
-    """A page that fails the test on any error and on any request but its own."""
-    wrong: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
-        opened.on("console", lambda message: wrong.append(message.text))
-        opened.on("pageerror", lambda error: wrong.append(str(error)))
-        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
-        opened.on(
-            "request",
-            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
-        )
-        yield opened
-        browser.close()
-    assert wrong == []
 
 
 @pytest.fixture
