@@ -58,7 +58,11 @@ def _overrides(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 
 def test_environment_is_read_in_three_places_only() -> None:
-    allowed = {"flows/settings.py", "curriculum/train/__main__.py", "curriculum/catalog/__init__.py"}
+    allowed = {
+        "flows/settings.py",
+        "curriculum/train/__main__.py",
+        "curriculum/catalog/__init__.py",
+    }
     readers = {
         file.relative_to(ROOT).as_posix()
         for file in SOURCES
