@@ -284,7 +284,8 @@ def test_kill_9_of_the_launcher_ends_both_ranks_and_frees_the_slot(
     flow.kill()
     flow.wait()
     until(lambda: not processes_of(directory), 15)
-    assert slots.holders() == [None]
+    # A process that ends loses its command line a moment before its locks.
+    until(lambda: slots.holders() == [None], 5)
     assert list((directory / "checkpoints").glob("step=*/manifest.json"))
     assert '"stopped": "cancelled"' in (directory / "report.json").read_text()
 
