@@ -165,6 +165,8 @@ def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> 
         f"--output={directory / LOG}",
         *shlex.split(options),
     ]
+    # An earlier job may have said its last word after it was forgotten.
+    (directory / EXIT).unlink(missing_ok=True)
     exit_file = shlex.quote(str(directory / EXIT))
     done = _run(words, _SCRIPT.format(command=shlex.join(command), exit=exit_file))
     if done.returncode != 0:
