@@ -28,7 +28,7 @@ demo: setup
 	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
 
 test: setup
-	@$(BIN)/pytest -m "not slow" -n 3
+	@$(BIN)/pytest -m "not slow" -n 2
 
 check: setup
 	@$(BIN)/ruff format --check .
