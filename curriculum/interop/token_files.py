@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from curriculum.interop import megatron
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
@@ -19,6 +18,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import SchemaError
 from schemas.exchange import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
+from schemas.json_text import read_json
 
 Values = npt.NDArray[Any]
 AT_ONCE = 1 << 22
@@ -144,16 +144,13 @@ def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRe
 
 
 def _read_record(file: Path) -> ExportRecord:
-    try:
-        record = ExportRecord.model_validate_json(file.read_bytes())
-    except ValidationError as broken:
-        first = broken.errors(include_url=False)[0]
-        raise SchemaError(
-            str(file),
-            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
-            cause="it was changed, or written by another version",
-            cure=COPY,
-        ) from None
+    record = read_json(
+        ExportRecord,
+        file,
+        error=SchemaError,
+        cause="it was changed, or written by another version",
+        cure=COPY,
+    )
     if record.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         raise SchemaError(
             str(file),
