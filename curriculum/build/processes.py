@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
+from curriculum.spawn import interrupts_held, spawned
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")
@@ -96,15 +97,10 @@ class _Pool(Generic[Task, Result]):
 
     def start(self, number: int) -> None:
         """Start members; each asks for a task once it is ready."""
-        # spawn: a forked child would inherit the threads' locks of polars and Arrow.
-        context = multiprocessing.get_context("spawn")
         with interrupts_held():
             for _ in range(number):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(self.work, theirs), daemon=True)
-                process.start()
-                theirs.close()
-                self.members.append(_Member(process=process, connection=ours))
+                process, connection = spawned(_serve, self.work)
+                self.members.append(_Member(process=process, connection=connection))
 
     def results(self) -> Iterator[tuple[int, Result]]:
         """Results until no member is left."""
@@ -200,28 +196,6 @@ def _serve(work: Callable[[Task], Result], connection: Connection) -> None:
                 # An error that can't be pickled is told by its words.
                 told = answer.told if isinstance(answer, Failed) else repr(answer)
                 connection.send(Failed(error=RuntimeError(str(unsent)), told=told))
-
-
-@contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
-    """An interrupt waits for the end: neither we nor a process that we start is caught half way.
-
-    A blocked signal alone would not do: another thread takes it, and Python tells the main one.
-    """
-    caught: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    before = (
-        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
-    )
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        if is_main:
-            signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
 
 
 def _die_quietly() -> None:

@@ -5,17 +5,17 @@ others go on. Threads would share the frontend's locks, and can't be killed.
 """
 
 import contextlib
-import multiprocessing
 import os
 import resource
 import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, Literal, TypeVar
+
+from curriculum.spawn import interrupts_held, spawned
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,7 +45,7 @@ def each(
     """
     team = _Team(work=work, tasks=tasks, limit_seconds=limit_seconds)
     try:
-        with _interrupts_held():
+        with interrupts_held():
             team.fill(min(workers, len(tasks)))
         while team.members:
             yield from team.results()
@@ -73,14 +73,9 @@ class _Team(Generic[Task, Result]):
 
     def fill(self, size: int) -> None:
         """Start members for tasks that nobody has."""
-        # spawn: a forked child would inherit the threads' locks of polars and Arrow.
-        context = multiprocessing.get_context("spawn")
         while len(self.members) < size and self.given < len(self.tasks):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(self.work, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            member = _Member(process=process, connection=ours, task=-1, deadline=0.0)
+            process, connection = spawned(_serve, self.work)
+            member = _Member(process=process, connection=connection, task=-1, deadline=0.0)
             self.members.append(member)
             self._hand(member)
 
@@ -123,7 +118,7 @@ class _Team(Generic[Task, Result]):
         size = len(self.members)
         self.members.remove(member)
         _end(member)
-        with _interrupts_held():
+        with interrupts_held():
             self.fill(size)
         if timed_out:
             return Lost(outcome="timed out", reason=f"no end after {self.limit_seconds:g} s")
@@ -152,28 +147,6 @@ def _end_of(exitcode: int | None) -> str:
     if exitcode < 0:
         return f"the worker was ended by {signal.Signals(-exitcode).name}"
     return f"the worker ended with code {exitcode}"
-
-
-@contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """An interrupt waits for the end, so that no process is caught half way into its start.
-
-    What is started here keeps the signal blocked: at an interrupt we end it, and it says nothing.
-    """
-    caught: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    before = (
-        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
-    )
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        if is_main:
-            signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
 
 
 def _serve(work: Callable[[Task], Result], connection: Connection) -> None:

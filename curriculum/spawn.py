@@ -1,0 +1,55 @@
+"""Processes that work for this one, started where no interrupt reaches them half way.
+
+They are spawned: a forked child would inherit the threads' locks of polars and Arrow.
+"""
+
+import contextlib
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TypeVar
+
+Work = TypeVar("Work")
+
+
+def spawned(
+    serve: Callable[[Work, Connection], None], work: Work
+) -> tuple[BaseProcess, Connection]:
+    """A process that answers with `serve`, a module's function, and our end of the pipe to it.
+
+    Inside of `interrupts_held` it starts with SIGINT blocked: `serve` lets it through, or leaves it so.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(work, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """An interrupt waits for the end: neither we nor a process that we start is caught half way.
+
+    A blocked signal alone would not do: another thread takes it, and Python tells the main one.
+    """
+    # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
+    resource_tracker.ensure_running()
+    caught: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    before = (
+        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
+    )
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
