@@ -14,6 +14,8 @@ from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 Work = TypeVar("Work")
+WAIT_SECONDS = 1.0
+"""The longest wait at once: an interrupt that comes a moment before a wait begins is seen when it ends."""
 
 
 def spawned(

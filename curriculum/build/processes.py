@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
-from curriculum.spawn import interrupts_held, spawned
+from curriculum.spawn import WAIT_SECONDS, interrupts_held, spawned
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")
@@ -105,7 +105,7 @@ class _Pool(Generic[Task, Result]):
     def results(self) -> Iterator[tuple[int, Result]]:
         """Results until no member is left."""
         while self.members:
-            ready = wait([member.connection for member in self.members])
+            ready = wait([member.connection for member in self.members], timeout=WAIT_SECONDS)
             for member in [each for each in self.members if each.connection in ready]:
                 yield from self._hear(member)
 

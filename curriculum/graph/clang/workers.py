@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, Literal, TypeVar
 
-from curriculum.spawn import interrupts_held, spawned
+from curriculum.spawn import WAIT_SECONDS, interrupts_held, spawned
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -84,7 +84,7 @@ class _Team(Generic[Task, Result]):
         soonest = min(member.deadline for member in self.members)
         ready = wait(
             [member.connection for member in self.members],
-            timeout=max(0.0, soonest - time.monotonic()),
+            timeout=min(WAIT_SECONDS, max(0.0, soonest - time.monotonic())),
         )
         for member in tuple(self.members):
             if member.connection in ready:
