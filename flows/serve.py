@@ -27,6 +27,8 @@ PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 RUNS_END_S = 25.0
 """How long runs in progress may take to end, a checkpoint included."""
+PAUSE_S = 20.0
+"""How long a server may take to hold back what waits for a worker that ends."""
 LOOK_EVERY_S = 0.5
 
 Tell = Callable[[str], None]
@@ -135,9 +137,18 @@ class _Served:
             headers={"Content-Type": "application/json"},
             method="PATCH",
         )
+        deadline = time.monotonic() + PAUSE_S
         # Where the server is gone too, nobody can take a run.
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=5):
-            pass
+        while self.server is not None and self.server.died() is None:
+            try:
+                with urllib.request.urlopen(request, timeout=PAUSE_S):
+                    return
+            except OSError as fault:
+                # A server that is busy answers late, or that its database is locked.
+                if time.monotonic() > deadline:
+                    self.tell(f"pool {kind}{self.suffix} couldn't be paused: {fault}")
+                    return
+            time.sleep(0.2)
 
     def start_pages(self) -> None:
         """Reports are beside the server: links of earlier starts point at the same port."""
