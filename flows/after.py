@@ -6,14 +6,12 @@ from typing import Any
 from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import get_run_logger
 
-from curriculum.diets.load import load_diet
 from curriculum.store import Artefact
 from flows import settings, telling, tracking
 from flows.course import Course
 from flows.gates import Verdict
-from flows.notify import Whose
 from flows.page.write import is_newer, rewritten
-from schemas.errors import CurriculumError, JobError
+from schemas.errors import JobError
 
 
 def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
@@ -47,16 +45,6 @@ def broke_down(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
         return
     if state.is_failed() and isinstance(state.result(raise_on_failure=False), JobError):
         return
-    name = str(flow_run.parameters.get("specialist", ""))
+    whose = telling.whose(settings.home(), str(flow_run.parameters.get("specialist", "")))
     words = state.message or state.name or "it doesn't say why"
-    telling.broken_down(_whose(name), flow_run.name, words)
-
-
-def _whose(name: str) -> Whose:
-    """Whose run it is, by its diet; by that name where there is no such diet."""
-    home = settings.home()
-    try:
-        diet = load_diet(name, home=home)
-    except CurriculumError:
-        return Whose(home=home, specialist=name)
-    return Whose(home=home, specialist=diet.specialist, branch=diet.branch)
+    telling.broken_down(whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}")

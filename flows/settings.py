@@ -1,5 +1,6 @@
 """What the environment says, and what we tell Prefect; the environment is read nowhere else in flows."""
 
+import base64
 import math
 import os
 from pathlib import Path
@@ -111,6 +112,15 @@ def team_api() -> str | None:
     """$PREFECT_API_URL: the API of a server that others run. To be asked before `apply`, which names ours."""
     given = os.environ.get("PREFECT_API_URL")
     return given.rstrip("/") if given else None
+
+
+def credentials() -> dict[str, str]:
+    """What a team's server is asked with, where it wants to know who asks: as Prefect's own client does."""
+    if given := os.environ.get("PREFECT_API_AUTH_STRING"):
+        return {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"}
+    if given := os.environ.get("PREFECT_API_KEY"):
+        return {"Authorization": f"Bearer {given}"}
+    return {}
 
 
 def is_shared() -> bool:

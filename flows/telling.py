@@ -3,7 +3,7 @@
 gate_waiting, gate_not_met   where a walk through the phases comes to a closed gate
 not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
 done                         when the last phase of a curriculum has been trained
-crashed                      when a flow run of a deployment breaks down
+crashed                      when a flow run of a deployment breaks down, also one whose process is gone
 """
 
 import contextlib
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from curriculum.diets.load import load_diet
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import REPORT
@@ -21,6 +22,7 @@ from flows.lines import report_of, run_words
 from flows.notify import Say, Whose, notify
 from flows.show import warn
 from schemas.errors import (
+    CurriculumError,
     JobError,
     JobKilledError,
     JobMemoryError,
@@ -60,8 +62,15 @@ def _once(plan: Course, run: Artefact, kind: EventKind, text: str, say: Say) -> 
     if mark.exists():
         return
     if notify(plan, kind, text, phase=report.phase, run=run.path, say=say):
+        _remember(mark, say)
+
+
+def _remember(mark: Path, say: Say) -> None:
+    try:
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
+    except OSError as full:
+        say(f"That {mark.name} was told can't be kept ({full}); it may be told again.")
 
 
 @contextlib.contextmanager
@@ -89,9 +98,27 @@ def stalled(plan: Course, phase: str, say: Say = warn) -> Callable[[str], None]:
     return tell
 
 
-def broken_down(whose: Whose, title: str, words: str, say: Say = warn) -> None:
-    """Tell that a flow run broke down, in the words of its state."""
-    notify(whose, "crashed", f"{title} broke down: {words}", say=say)
+def broken_down(whose: Whose, title: str, words: str, *, mark: str, say: Say = warn) -> bool:
+    """Tell that a flow run broke down, in the words of its state; whether that is told, now or earlier.
+
+    `mark` tells this end of it from others: its own process tells of it, and `serve` where that is gone.
+    """
+    file = whose.home / TOLD / mark
+    if file.exists():
+        return True
+    arrived = notify(whose, "crashed", f"{title} broke down: {words}", say=say)
+    if arrived:
+        _remember(file, say)
+    return arrived
+
+
+def whose(home: Path, name: str) -> Whose:
+    """Whose a run of a diet is; of that name where there is no such diet."""
+    try:
+        diet = load_diet(name, home=home)
+    except CurriculumError:
+        return Whose(home=home, specialist=name)
+    return Whose(home=home, specialist=diet.specialist, branch=diet.branch)
 
 
 def _kind_of(failed: JobError) -> EventKind | None:

@@ -185,9 +185,22 @@ def test_a_stall_is_told_and_said(plan: Course, told: Callable[[], list[Event]])
     )
 
 
-def test_a_flow_run_that_broke_down_is_told(
+def test_a_flow_run_that_broke_down_is_told_once(
     told: Callable[[], list[Event]], tmp_path: Path
 ) -> None:
-    telling.broken_down(Whose(home=tmp_path, specialist="x"), "run x all", "its process was killed")
+    whose, words = Whose(home=tmp_path, specialist="x"), "its process was killed"
+    for _ in range(2):
+        assert telling.broken_down(whose, "run x all", words, mark="run-state")
     (event,) = told()
     assert (event.event, event.text) == ("crashed", "run x all broke down: its process was killed")
+    assert telling.broken_down(whose, "run x all", words, mark="run-its next state")
+    assert len(told()) == 2
+
+
+def test_what_keeps_no_mark_stops_no_run(plan: Course, told: Callable[[], list[Event]]) -> None:
+    run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
+    (plan.store.root / telling.TOLD).write_text("in the way of the folder")
+    said: list[str] = []
+    telling.at_gate(plan, run, gate, said.append)
+    assert len(told()) == 1
+    assert "may be told again" in said[0]

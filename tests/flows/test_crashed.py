@@ -1,0 +1,292 @@
+"""Runs that crashed with nobody alive to say so are told once each, whatever ends or fails between."""
+
+import base64
+import datetime
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import settings, telling
+from flows.notify import Whose
+from flows.serving import crashed
+from flows.serving.crashed import LOOKS, PAGE, Crash, Lookout, asked, sender, since
+from schemas.event import Event
+
+NOW = datetime.datetime.now(datetime.UTC)
+POOLS = ["cpu-lab", "gpu-lab"]
+
+
+def at(minutes: float) -> datetime.datetime:
+    """A time, in minutes from now."""
+    return NOW + datetime.timedelta(minutes=minutes)
+
+
+@dataclass
+class Server:
+    """A stand-in for a Prefect server: what it knows of runs, and what it was asked."""
+
+    api: str = ""
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    broken: bool = False
+
+    def crash(
+        self, run: str, when: datetime.datetime, pool: str = "cpu-lab", state: str = "s"
+    ) -> None:
+        """A run that is Crashed since then."""
+        self.runs = [each for each in self.runs if each["id"] != run]
+        self.runs.append(
+            {
+                "id": run,
+                "name": f"run {run}",
+                "parameters": {"specialist": "templates.demo", "changes": {}},
+                "end_time": when.isoformat().replace("+00:00", "Z"),
+                "state": {"id": state, "type": "CRASHED", "message": "No heartbeat for 90 s."},
+                "work_pool_name": pool,
+                "more": "that we don't know",
+            }
+        )
+
+    def answer(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """What a server of Prefect answers to these filters."""
+        assert asked["flow_runs"]["state"] == {"type": {"any_": ["CRASHED"]}}
+        assert asked["sort"] == "END_TIME_DESC"
+        after = datetime.datetime.fromisoformat(asked["flow_runs"]["end_time"]["after_"])
+        fit = [
+            each
+            for each in self.runs
+            if each["work_pool_name"] in asked["work_pools"]["name"]["any_"]
+            and datetime.datetime.fromisoformat(each["end_time"]) >= after
+        ]
+        fit.sort(key=lambda each: str(each["end_time"]), reverse=True)
+        return fit[asked["offset"] :][: asked["limit"]]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that answers until the test ends."""
+    stand_in = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.path == "/api/flow_runs/filter"
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            stand_in.headers.append(dict(self.headers))
+            self.send_response(503 if stand_in.broken else 200)
+            self.end_headers()
+            if not stand_in.broken:
+                self.wfile.write(json.dumps(stand_in.answer(body)).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    stand_in.api = f"http://127.0.0.1:{listening.server_port}/api"
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+    thread.start()
+    yield stand_in
+    listening.shutdown()
+    thread.join()
+    listening.server_close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A workspace that was served before."""
+    settings.prefect_folder(tmp_path / "lab").mkdir(parents=True)
+    return tmp_path / "lab"
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
+    """The events that a command was given so far."""
+    box = tmp_path / "box.jsonl"
+    monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")
+
+    def read() -> list[Event]:
+        lines = box.read_text().splitlines() if box.is_file() else []
+        return [Event.model_validate_json(line) for line in lines]
+
+    return read
+
+
+def lookout(server: Server, home: Path, said: list[str] | None = None) -> Lookout:
+    """One that begins: what it counted before is gone, as after a restart of serve."""
+    return Lookout(
+        workspace=home,
+        ask=lambda when: asked(server.api, POOLS, when),
+        send=sender(home, (said if said is not None else []).append),
+    )
+
+
+def look(watching: Lookout, times: int = LOOKS) -> None:
+    """Look some times, by default as often as makes a run due."""
+    for _ in range(times):
+        watching.look()
+
+
+def test_a_run_that_nobody_told_of_is_told_once_in_the_words_of_its_state(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    server.crash("a", at(-1))
+    look(lookout(server, home), 3 * LOOKS)
+    (event,) = told()
+    assert event.event == "crashed"
+    assert event.text == "run a broke down: No heartbeat for 90 s."
+    assert (event.workspace, event.specialist, event.branch) == ("lab", "templates", "demo")
+
+
+def test_a_process_that_lives_has_time_to_tell_it_itself(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    server.crash("a", at(-1), state="killed")
+    watching = lookout(server, home)
+    look(watching, LOOKS - 1)
+    assert told() == []
+    whose = Whose(home=home, specialist="templates")
+    assert telling.broken_down(whose, "run a", "its own words", mark="a-killed")
+    look(watching, LOOKS)
+    assert [each.text for each in told()] == ["run a broke down: its own words"]
+
+
+def test_a_restart_neither_repeats_nor_loses_one(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    server.crash("a", at(-9))
+    look(lookout(server, home))
+    server.crash("b", at(-8))
+    look(lookout(server, home), LOOKS - 1)
+    server.crash("c", at(-8))
+    look(lookout(server, home), 2 * LOOKS)
+    assert sorted(each.text[:5] for each in told()) == ["run a", "run b", "run c"]
+
+
+def test_what_crashed_while_nothing_was_served_is_told_at_the_start(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    server.crash("a", at(-3 * 24 * 60))
+    look(lookout(server, home))
+    assert told() == [], "before anybody ever looked"
+    (home / "prefect/crashes-told.txt").write_text(at(-4 * 24 * 60).isoformat())
+    look(lookout(server, home))
+    assert len(told()) == 1
+
+
+def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
+    (home / "prefect/crashes-told.txt").write_text(at(-60 * 24 * 60).isoformat())
+    assert since(home) > at(-8 * 24 * 60)
+    (home / "prefect/crashes-told.txt").write_text("")
+    assert since(home) > at(-11)
+
+
+def test_a_run_that_is_retried_and_crashes_again_is_told_again(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    watching = lookout(server, home)
+    server.crash("a", at(-5), state="first")
+    look(watching)
+    server.runs.clear()
+    look(watching)
+    server.crash("a", at(-1), state="second")
+    look(watching, 2 * LOOKS)
+    assert len(told()) == 2
+
+
+def test_runs_of_other_workspaces_of_a_teams_server_arent_ours(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    server.crash("theirs", at(-1), pool="cpu-other")
+    server.crash("ours", at(-1), pool="gpu-lab")
+    look(lookout(server, home))
+    assert [each.text[:8] for each in told()] == ["run ours"]
+
+
+def test_what_doesnt_arrive_is_sent_later_and_the_rest_waits_behind_it(
+    server: Server,
+    home: Path,
+    told: Callable[[], list[Event]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server.crash("a", at(-3))
+    server.crash("b", at(-2))
+    said: list[str] = []
+    watching = lookout(server, home, said)
+    with monkeypatch.context() as away:
+        away.setenv("CURRICULUM_NOTIFY", "false")
+        look(watching)
+    assert len(said) == 1, "each would hold the others up as long as a target may hang"
+    assert since(home) == at(-3)
+    look(lookout(server, home))
+    assert [each.text[:5] for each in told()] == ["run a", "run b"]
+
+
+def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
+    server: Server, home: Path, told: Callable[[], list[Event]]
+) -> None:
+    (home / telling.TOLD).write_text("in the way of the folder")
+    server.crash("a", at(-1))
+    said: list[str] = []
+    look(lookout(server, home, said), 3 * LOOKS)
+    assert len(told()) == 1
+    assert len(said) == 1
+    assert "can't be kept" in said[0]
+
+
+def test_all_of_many_are_found(server: Server) -> None:
+    for number in range(2 * PAGE + 1):
+        server.crash(str(number), at(-number / 1000))
+    found = asked(server.api, POOLS, at(-10))
+    assert len({each.mark for each in found}) == 2 * PAGE + 1
+
+
+def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
+    server: Server,
+    home: Path,
+    told: Callable[[], list[Event]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server.crash("a", at(-1))
+    server.broken = True
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        server.broken = len(pauses) < 3
+        if len(pauses) == 3 + LOOKS:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("flows.serving.crashed.time.sleep", pause)
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        crashed.watch(server.api, home, POOLS, said.append)
+    assert len(said) == 1
+    assert "503" in said[0]
+    assert len(told()) == 1
+
+
+def test_it_says_who_asks_where_a_server_wants_to_know(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(server.api, POOLS, NOW)
+    monkeypatch.setenv("PREFECT_API_KEY", "key")
+    asked(server.api, POOLS, NOW)
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "me:word")
+    asked(server.api, POOLS, NOW)
+    basic = base64.b64encode(b"me:word").decode()
+    assert [each.get("Authorization") for each in server.headers] == [
+        *(None, "Bearer key", f"Basic {basic}")
+    ]
+
+
+def test_a_run_without_a_word_or_a_specialist_is_told_all_the_same(
+    home: Path, told: Callable[[], list[Event]]
+) -> None:
+    crash = Crash(mark="x", title="nap", specialist="", why="it doesn't say why", when=NOW)
+    assert sender(home, lambda words: None)(crash)
+    assert told()[0].text == "nap broke down: it doesn't say why"
