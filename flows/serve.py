@@ -61,6 +61,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         served.start_pages()
         ending.callback(settings.dashboard_file(workspace).unlink, missing_ok=True)
         served.start_dashboards()
+        served.start_teller()
         served.announce()
         served.watch()
 
@@ -182,6 +183,16 @@ class _Served:
         while not place.is_file():
             pages.require_alive()
             time.sleep(0.05)
+
+    def start_teller(self) -> None:
+        """Where there is somebody to tell, ask for runs that crashed with nobody alive to tell it."""
+        if settings.notify_target() is None:
+            return
+        api = self.team or f"{self.address}/api"
+        pools = [f"{kind}{self.suffix}" for kind in self.workers]
+        teller = self.child("teller", "flows.serving.crashed", api, str(self.workspace), *pools)
+        self.pages.append(teller)
+        teller.start()
 
     def announce(self) -> None:
         settings.address_file(self.workspace).write_text(self.address)

@@ -16,9 +16,10 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
-from flows import serve, settings
+from flows import lost, serve, settings
 from flows.deployments import declared_deployments
 from flows.serving.children import ServeError
+from schemas.event import Event
 from tests.flows.serving import Served, command, free_port, serving, wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -193,10 +194,16 @@ def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_pa
         served.await_state(run, "Running")
         assert len(psutil.Process(served.process.pid).children(recursive=True)) >= 4
         served.process.kill()
-    with serving(home) as served:
+    told = tmp_path / "told.jsonl"
+    with serving(home, CURRICULUM_NOTIFY=f"sh -c 'cat >> {told}'") as served:
         assert served.state(run) == "Crashed"
         done = served.nap("gpu")
         served.await_state(done, "Completed")
+        wait_until(told.is_file)
+        (event,) = told.read_text().splitlines()
+        assert Event.model_validate_json(event).text == (
+            f"{served.run(run).name} broke down: {lost.MESSAGE}"
+        )
 
 
 def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None:
