@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import http.client
 import signal
 import socket
 import time
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import FrameType
 
@@ -28,7 +30,7 @@ PARENTS = 10
 RUNS_END_S = 25.0
 """How long runs in progress may take to end, a checkpoint included."""
 PAUSE_S = 20.0
-"""How long a server may take to hold back what waits for a worker that ends."""
+"""How long a server may take to hold back what waits for workers that end."""
 LOOK_EVERY_S = 0.5
 
 Tell = Callable[[str], None]
@@ -43,7 +45,12 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         ServeError: where the workspace is served already, the port is taken or a child keeps dying.
     """
     team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
-    with _only_one(workspace), _stoppable(), contextlib.ExitStack() as ending:
+    with (
+        _only_one(workspace),
+        _signals_as_before(),
+        contextlib.ExitStack() as ending,
+        _stoppable(),
+    ):
         served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
         if team is None:
             _free(port)
@@ -121,33 +128,35 @@ class _Served:
 
     def end_workers(self) -> None:
         """No run begins any more; those in progress end, and the server is told, before the workers do."""
+        deadline = time.monotonic() + PAUSE_S
         for kind in self.workers:
-            self._pause(kind)
+            self._pause(f"{kind}{self.suffix}", deadline)
         for worker in self.workers.values():
             if worker.process is not None:
                 worker.end_own()
         end_all([*self.workers.values(), *self.pages])
 
-    def _pause(self, kind: str) -> None:
+    def _pause(self, pool: str, deadline: float) -> None:
         """Hold back what waits for a pool until its worker is started again; a team's may have others."""
         if self.team is not None:
             return
         request = urllib.request.Request(
-            f"{self.address}/api/work_pools/{kind}{self.suffix}",
+            f"{self.address}/api/work_pools/{pool}",
             data=b'{"is_paused": true}',
             headers={"Content-Type": "application/json"},
             method="PATCH",
         )
-        deadline = time.monotonic() + PAUSE_S
         # Where the server is gone too, nobody can take a run.
         while self.server is not None and self.server.died() is None:
             try:
-                with urllib.request.urlopen(request, timeout=PAUSE_S):
+                with urllib.request.urlopen(request, timeout=max(deadline - time.monotonic(), 1)):
                     return
-            except OSError as fault:
+            except (OSError, http.client.HTTPException) as fault:
                 # A server that is busy answers late, or that its database is locked.
+                if isinstance(fault, urllib.error.HTTPError) and fault.code == HTTPStatus.NOT_FOUND:
+                    return  # Somebody took it away.
                 if time.monotonic() > deadline:
-                    self.tell(f"pool {kind}{self.suffix} couldn't be paused: {fault}")
+                    self.tell(f"pool {pool} couldn't be paused: {fault}")
                     return
             time.sleep(0.2)
 
@@ -318,31 +327,44 @@ def _free(port: int) -> None:
             ) from None
 
 
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class _StoppedError(Exception):
     """Somebody asked us to end."""
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Ctrl-C, SIGTERM or a closed terminal end the block; a second one changes nothing while children end."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in before:
-            signal.signal(each, signal.SIG_IGN)
-        raise _StoppedError
-
-    heard = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        heard.remove(signal.SIGHUP)  # As under nohup.
-    before = {each: signal.getsignal(each) for each in heard}
-    for each in heard:
-        signal.signal(each, stop)
+def _signals_as_before() -> Iterator[None]:
+    """What was done about signals before the block is done again after it."""
+    before = {each: signal.getsignal(each) for each in _STOPS}
     try:
-        with contextlib.suppress(_StoppedError):
-            yield
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C, SIGTERM or a closed terminal end the block; then, while children end, they change nothing."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        ignore()
+        raise _StoppedError
+
+    def ignore() -> None:
+        for each in _STOPS:
+            signal.signal(each, signal.SIG_IGN)
+
+    for each in _STOPS:
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # As under nohup.
+            signal.signal(each, stop)
+    with contextlib.suppress(_StoppedError):
+        try:
+            yield
+        finally:
+            ignore()
 
 
 def _await_health(url: str, server: Child | None) -> None:
