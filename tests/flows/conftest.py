@@ -15,7 +15,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A server of its own, with a database that is thrown away."""
-    with prefect_test_harness(server_startup_timeout=120):
+    with prefect_test_harness(server_startup_timeout=300):
         yield
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +23,10 @@ from flows import settings
 from flows.deployments import declared_deployments
 from tests.flows.napping import nap
 
+PATIENCE_S = 300.0
+"""For what must come: a machine may be slow, and busy."""
+GONE_S = 20.0
+"""For processes that were killed to be gone; those that nobody ends live longer than that."""
 PHASES = """\
 first: {row_length: 256, families: [v3_simple]}
 second: {row_length: 256, families: [v2_simple]}
@@ -57,13 +61,13 @@ def command(home: Path, port: int) -> list[str]:
 
 
 def wait_until(
-    is_so: Callable[[], bool], seconds: float = 300.0, words: Callable[[], object] = str
+    is_so: Callable[[], bool], seconds: float = PATIENCE_S, words: Callable[[], object] = str
 ) -> None:
     """Wait for something that must come."""
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, words()
-        time.sleep(0.5)
+        time.sleep(0.2)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Served:
     address: str
     process: "subprocess.Popen[bytes]"
     log: Path
+    family: set[psutil.Process] = field(default_factory=set)
+    """What runs, or ran, beneath it."""
 
     @contextlib.contextmanager
     def client(self) -> Iterator[SyncPrefectClient]:
@@ -82,15 +88,25 @@ class Served:
         with temporary_settings(api), get_client(sync_client=True) as client:
             yield client
 
+    def end(self) -> int:
+        """Press Ctrl-C, unless it has ended; its exit code."""
+        if self.process.poll() is None:
+            self.family.update(psutil.Process(self.process.pid).children(recursive=True))
+            self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(PATIENCE_S)
+        finally:
+            self.process.kill()
+
     def child(self, word: str) -> psutil.Process:
         """The child with a word in its command line."""
         children = psutil.Process(self.process.pid).children()
         return next(each for each in children if word in " ".join(each.cmdline()))
 
-    def nap(self, kind: str, suffix: str = "", **parameters: object) -> UUID:
-        """A run of the nap on a pool, as our deployments run there."""
+    def napping(self, kind: str, suffix: str = "") -> UUID:
+        """A deployment of the nap on a pool, as our deployments are made."""
         declared = declared_deployments(self.home, suffix)[0]
-        with self.client() as client:
+        with self.client():
             made = RunnerDeployment.from_flow(
                 nap,
                 entrypoint_type=EntrypointType.MODULE_PATH,
@@ -99,7 +115,13 @@ class Served:
                 work_pool_name=f"{kind}{suffix}",
                 job_variables=declared.job_variables,
             ).apply()
-            assert isinstance(made, UUID)
+        assert isinstance(made, UUID)
+        return made
+
+    def nap(self, kind: str, suffix: str = "", **parameters: object) -> UUID:
+        """A run of the nap on a pool."""
+        made = self.napping(kind, suffix)
+        with self.client() as client:
             return client.create_flow_run_from_deployment(made, parameters=dict(parameters)).id
 
     def run(self, run: UUID) -> FlowRun:
@@ -135,14 +157,13 @@ def serving(home: Path, *, code: int = 0, **variables: str) -> Iterator[Served]:
     try:
         wait_until(lambda: process.poll() is not None or "Ctrl-C ends all of it" in log.read_text())
         assert process.poll() is None, log.read_text()
-        family = psutil.Process(process.pid).children(recursive=True)
+        served.family.update(psutil.Process(process.pid).children(recursive=True))
         yield served
-        family = list({*family, *psutil.Process(process.pid).children(recursive=True)})
     finally:
-        process.send_signal(signal.SIGINT)
-        ended = process.wait(60)
+        ended = served.end()
     assert ended == code, log.read_text()
-    assert psutil.wait_procs(family, timeout=60 if code else 1)[1] == [], "something outlived serve"
+    _, left = psutil.wait_procs(served.family, timeout=60 if code else GONE_S)
+    assert left == [], "something outlived serve"
     assert code or not settings.address_file(home).exists()
     with socket.socket() as probe:
         assert probe.connect_ex((settings.HOST, port)) != 0, "the server outlived serve"

@@ -27,8 +27,15 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A workspace that is served for all tests of this file."""
-    with serving(tmp_path_factory.mktemp("homes") / "home") as served:
+    """A workspace that is served for the tests of this file, up to the one that presses Ctrl-C.
+
+    Its server looks for schedules more often than others, and makes few runs of them.
+    """
+    with serving(
+        tmp_path_factory.mktemp("homes") / "home",
+        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
+        PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS="3",
+    ) as served:
         yield served
 
 
@@ -54,12 +61,10 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
     """Prefect itself forgets the schedules of a deployment that is made again."""
     daily: list[tuple[SCHEDULE_TYPES, bool]] = [(IntervalSchedule(interval=timedelta(1)), True)]
     often: list[tuple[SCHEDULE_TYPES, bool]] = [
-        (IntervalSchedule(interval=timedelta(seconds=2)), True)
+        (IntervalSchedule(interval=timedelta(seconds=10)), True)
     ]
-    first = served.nap("cpu")
+    nap = served.napping("cpu")
     with served.client() as client:
-        nap = client.read_flow_run(first).deployment_id
-        assert nap is not None
         run = client.read_deployment_by_name("run/run")
         client.create_deployment_schedules(run.id, daily)
         client.create_deployment_schedules(nap, often)
@@ -87,8 +92,9 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
 def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_path: Path) -> None:
     run = served.nap("cpu", seconds=900, trace=str(tmp_path / "trace"))
     served.await_state(run, "Running")
-    wait_until(lambda: (tmp_path / "trace").is_file())
-    pid = int((tmp_path / "trace").read_text().split()[0])
+    trace = tmp_path / "trace"
+    wait_until(lambda: trace.is_file() and trace.read_text().endswith("\n"))
+    pid = int(trace.read_text().split()[0])
     served.child("--pool cpu").kill()
     served.await_state(run, "Crashed")
     assert "worker" in str(served.run(run).state)
@@ -98,11 +104,12 @@ def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_p
     served.await_state(again, "Completed")
 
 
-def test_a_run_outlives_the_death_of_its_server(served: Served) -> None:
-    run = served.nap("cpu", seconds=20)
+def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) -> None:
+    run = served.nap("cpu", until=str(tmp_path / "there again"))
     served.await_state(run, "Running")
     served.child("server start").kill()
     wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
+    (tmp_path / "there again").touch()
     served.await_state(run, "Completed")
 
 
@@ -169,20 +176,31 @@ def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_
     assert served.state(waiting) == "Suspended"
 
 
+def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None:
+    home, address = served.home, served.address
+    answer = subprocess.run(command(home, free_port()), capture_output=True, text=True, timeout=300)
+    assert answer.returncode == 2
+    assert "is served already" in answer.stderr
+    assert address in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert settings.served_at(home) == address
+    assert settings.known_api(home) == f"{address}/api", "a run would not be seen in its pages"
+
+
 def test_an_end_by_ctrl_c_ends_the_runs_and_keeps_what_became_of_them(
-    tmp_path: Path,
+    served: Served, tmp_path: Path
 ) -> None:
-    home, trace = tmp_path / "home", tmp_path / "trace"
-    with serving(home) as served:
-        run = served.nap("gpu", seconds=900, trace=str(trace))
-        served.await_state(run, "Running")
-        wait_until(trace.is_file)
-        pid = int(trace.read_text().split()[0])
+    trace = tmp_path / "trace"
+    run = served.nap("gpu", seconds=900, trace=str(trace))
+    served.await_state(run, "Running")
+    wait_until(lambda: trace.is_file() and trace.read_text().endswith("\n"))
+    pid = int(trace.read_text().split()[0])
+    assert served.end() == 0, served.log.read_text()
     assert not psutil.pid_exists(pid)
-    with closing(sqlite3.connect(home / "prefect/prefect.db")) as database:
+    with closing(sqlite3.connect(served.home / "prefect/prefect.db")) as database:
         states = dict(database.execute("select id, state_name from flow_run").fetchall())
         pools = dict(database.execute("select name, is_paused from work_pool").fetchall())
-    assert states == {str(run): "Crashed"}
+    assert states[str(run)] == "Crashed"
     assert pools == {"cpu": 1, "gpu": 1}, "a run could begin while the workers end"
 
 
@@ -204,17 +222,6 @@ def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_pa
         assert Event.model_validate_json(event).text == (
             f"{served.run(run).name} broke down: {lost.MESSAGE}"
         )
-
-
-def test_a_second_serve_of_one_workspace_names_the_first(served: Served) -> None:
-    home, address = served.home, served.address
-    answer = subprocess.run(command(home, free_port()), capture_output=True, text=True, timeout=60)
-    assert answer.returncode == 2
-    assert "is served already" in answer.stderr
-    assert address in answer.stderr
-    assert "Traceback" not in answer.stderr
-    assert settings.served_at(home) == address
-    assert settings.known_api(home) == f"{address}/api", "a run would not be seen in its pages"
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
