@@ -6,11 +6,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from tests.flows.serving import free_port, serving, wait_until
+from curriculum.store import Store
+from tests.flows.serving import free_port, serving
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
@@ -48,33 +51,47 @@ def _postgres(program: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_two_workspaces_of_one_name_run_on_one_postgres_without_meeting(
-    database: str, tmp_path: Path
-) -> None:
-    first, second = tmp_path / "one/ours", tmp_path / "two/ours"
-    trace = tmp_path / "trace"
-    with serving(first, PREFECT_API_DATABASE_CONNECTION_URL=database) as host:
-        assert not (first / "prefect/prefect.db").exists()
-        with serving(second, PREFECT_API_URL=f"{host.address}/api") as guest:
-            with host.client() as client:
-                names = {each.name for each in client.read_work_pools()}
-            (other,) = [each for each in names if each.startswith("cpu-ours-")]
-            suffix = other.removeprefix("cpu")
-            assert names == {"cpu-ours", "gpu-ours", f"cpu{suffix}", f"gpu{suffix}"}
-            runs = [
-                host.nap("cpu", "-ours", trace=str(trace)),
-                guest.nap("gpu", suffix, trace=str(trace)),
-            ]
-            for run in runs:
-                host.await_state(run, "Completed")
+@dataclass(frozen=True, kw_only=True)
+class Twins:
+    """Two workspaces of one name that ran on one database, and what was there then."""
+
+    first: Path
+    second: Path
+    pools: set[str]
+    runs: list[UUID]
+    homes: set[str]
+    """Where their runs were."""
+
+
+@pytest.fixture(scope="module")
+def twins(database: str, tmp_path_factory: pytest.TempPathFactory) -> Twins:
+    """The second joins the server of the first."""
+    folder = tmp_path_factory.mktemp("twins")
+    first, second, trace = folder / "one/ours", folder / "two/ours", folder / "trace"
+    with (
+        serving(first, PREFECT_API_DATABASE_CONNECTION_URL=database) as host,
+        serving(second, PREFECT_API_URL=f"{host.address}/api") as guest,
+    ):
+        with host.client() as client:
+            pools = {each.name for each in client.read_work_pools()}
+        (other,) = [each for each in pools if each.startswith("cpu-ours-")]
+        runs = [
+            host.nap("cpu", "-ours", trace=str(trace)),
+            guest.nap("gpu", other.removeprefix("cpu"), trace=str(trace)),
+        ]
+        for run in runs:
+            host.await_state(run, "Completed")
     homes = {line.split()[1] for line in trace.read_text().splitlines()}
-    assert homes == {str(first), str(second)}
+    return Twins(first=first, second=second, pools=pools, runs=runs, homes=homes)
 
 
-def test_a_run_is_still_known_when_the_server_comes_back(database: str, tmp_path: Path) -> None:
-    home = tmp_path / "kept"
-    with serving(home, PREFECT_API_DATABASE_CONNECTION_URL=database) as served:
-        run = served.nap("cpu", "-kept")
-        served.await_state(run, "Completed")
-    with serving(home, PREFECT_API_DATABASE_CONNECTION_URL=database) as served:
-        wait_until(lambda: served.state(run) == "Completed")
+def test_two_workspaces_of_one_name_run_on_one_postgres_without_meeting(twins: Twins) -> None:
+    assert not (twins.first / "prefect/prefect.db").exists()
+    suffix = f"-ours-{Store(twins.second).workspace().uuid[:4]}"
+    assert twins.pools == {"cpu-ours", "gpu-ours", f"cpu{suffix}", f"gpu{suffix}"}
+    assert twins.homes == {str(twins.first), str(twins.second)}
+
+
+def test_a_run_is_still_known_when_the_server_comes_back(database: str, twins: Twins) -> None:
+    with serving(twins.first, PREFECT_API_DATABASE_CONNECTION_URL=database) as served:
+        assert [served.state(run) for run in twins.runs] == ["Completed", "Completed"]
