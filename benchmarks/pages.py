@@ -4,12 +4,14 @@
 
 The row is made of the Python files below FOLDER, by default of this repository's, with a tokenizer trained
 on them; once as few long documents, once as many short ones, once with structure: a chunk each 40 tokens,
-and an edge for two chunks. Drawn means from the start of navigation until the second frame after load, in
-which the strips, the mask, the table and all that is in sight are painted; the median of several fresh pages.
-Beside it what the page's main thread computed for it, which other work on the machine doesn't change.
+and an edge for two chunks. Each document is made of four files at a commit of its own. Drawn means from
+the start of navigation until the second frame after load, in which the strips, the mask, the table and all
+that is in sight are painted; the median of several fresh pages. Beside it what the page's main thread
+computed for it, which other work on the machine doesn't change.
 """
 
 import argparse
+import hashlib
 import statistics
 import tempfile
 import time
@@ -108,22 +110,26 @@ def _row(ids: list[int], documents: int, *, structured: bool) -> Shown:
             for at in range(1, len(chunks), 2)
         ),
     )
+    parts = tuple(
+        Part(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
+             last_byte=99_999, whence=_whence(at))
+        for at, (start, end) in enumerate(spans)
+    )  # fmt: skip
+    return Shown(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
+
+
+def _whence(document: int) -> Whence:
+    commit = hashlib.sha1(str(document).encode(), usedforsecurity=False).hexdigest()
     places = tuple(
         Place(
             repository="llvm-project",
-            commit=f"{at:040x}",
-            path=f"llvm/lib/Support/File{at}.cpp",
+            commit=commit,
+            path=f"llvm/lib/Support/File{4 * document + at}.cpp",
             num_bytes=1234,
         )
         for at in range(4)
     )
-    whence = Whence(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
-    parts = tuple(
-        Part(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
-             last_byte=99_999, whence=whence)
-        for start, end in spans
-    )  # fmt: skip
-    return Shown(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
+    return Whence(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
 
 
 def _chunks(spans: list[tuple[int, int]]) -> Iterator[StructureChunk]:

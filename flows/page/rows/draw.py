@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from flows.lines import number
-from flows.page.colours import document as colour
 from flows.page.rows.read import Shown
 from flows.page.rows.tokens import scored
 from schemas.structure import StructureChunk, StructureEdge
@@ -26,10 +25,7 @@ NAMED_FROM = 0.055
 
 def documents(spans: Spans, length: int) -> str:
     """The row as a bar, a colour a document; what is left is padding."""
-    drawn = "".join(
-        f'<rect class="{colour(at)}" data-d="{at}" x="{start}" width="{end - start}" height="1"/>'
-        for at, (start, end) in enumerate(spans)
-    )
+    drawn = "".join(f"<rect x={start} width={end - start} />" for start, end in spans)
     return _strip("documents", length, drawn, f"{number(len(spans), 'document')} side by side")
 
 
@@ -105,24 +101,27 @@ def mask(spans: Spans, length: int, *, small: bool = False) -> str:
     """Which token may see which: a triangle a document. Rows ask, columns are seen.
 
     >>> mask([(0, 3), (3, 5)], 5, small=True).partition('">')[2]
-    '<path class="d0" d="M0 0v3h3z"/><path class="d1" d="M3 3v2h2z"/></svg>'
+    '<path d="M0 0v3h3z"/><path d="M3 3v2h2z"/></svg>'
     """
-    numbered = "" if small else ' data-d="{}"'
     drawn = "".join(
-        f'<path class="{colour(at)}"{numbered.format(at)} d="M{start} {start}v{end - start}h{end - start}z"/>'
-        for at, (start, end) in enumerate(spans)
+        f'<path d="M{start} {start}v{end - start}h{end - start}z"/>' for start, end in spans
     )
     if not small:
         named = "".join(_numbers(spans, length))
-        drawn = f'<path class="boxes" d="{_boxes(spans)}"/>{drawn}{named}<path class="sees"/>'
+        boxes = f'<g class="boxes"><path d="{_boxes(spans)}"/></g>'
+        drawn = f'{boxes}{drawn}{named}<path class="sees"/>'
     said = f"Attention mask of {number(len(spans), 'document')}"
     return f'<svg class="mask" viewBox="0 0 {length} {length}" role="img" aria-label="{said}">{drawn}</svg>'
 
 
 def _boxes(spans: Spans) -> str:
-    return "".join(
-        f"M{start} {start}h{end - start}v{end - start}h{start - end}z" for start, end in spans
-    )
+    """The square of each document; each begins where the one before it ends.
+
+    >>> _boxes([(0, 3), (3, 5)])
+    'M0 0h3v3h-3zm3 3h2v2h-2zm2 2'
+    """
+    sizes = (end - start for start, end in spans)
+    return "M0 0" + "".join(f"h{size}v{size}h-{size}zm{size} {size}" for size in sizes)
 
 
 def _numbers(spans: Spans, length: int) -> Iterator[str]:

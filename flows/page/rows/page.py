@@ -15,7 +15,7 @@ from flows.page.colours import of_documents
 from flows.page.marks import quoted
 from flows.page.rows import draw
 from flows.page.rows.read import Shown
-from flows.page.rows.table import table, texts
+from flows.page.rows.table import rest, table, texts
 from flows.page.rows.tokens import DIGITS, codes, generated, runs, scored, texts_of
 from flows.template import escaped, fill, policy, template
 from schemas.packed_row import HISTOGRAM_EDGES
@@ -129,6 +129,7 @@ def _strips(shown: Shown) -> str:
 def _data(shown: Shown, lengths: str) -> str:
     """What the script needs beside the texts: everything in tokens, runs where there are runs."""
     row = shown.row
+    words, lines = rest(shown.parts)
     content = {
         "length": shown.length,
         "valid": row.valid,
@@ -142,8 +143,11 @@ def _data(shown: Shown, lengths: str) -> str:
         ],
         "calls": _edges(row.call_edges),
         "types": _edges(row.type_edges),
+        "words": words,
+        "lines": lines,
     }
-    return json.dumps(content, separators=(",", ":"))
+    # No word may end the script that it stands in.
+    return json.dumps(content, separators=(",", ":")).replace("<", r"\u003c")
 
 
 def _edges(edges: Sequence[StructureEdge]) -> list[int]:

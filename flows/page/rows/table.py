@@ -4,11 +4,12 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from flows.lines import number, percent
-from flows.page.colours import document as colour
 from flows.page.rows.read import Part, Place, Whence
 from flows.template import escaped
 
 COMMIT_DIGITS = 10
+MOST_LINES = 100
+"""Documents whose lines are written; the script adds those of the others, of what `rest` tells it."""
 MOST_PLACES = 40
 """Files of a document that are listed."""
 
@@ -19,22 +20,41 @@ def table(parts: Sequence[Part], place: str) -> str:
         '<th class="n">#</th><th>repository</th><th>commit</th><th>path</th><th>licence</th>'
         '<th class="n">from</th><th class="n">tokens</th><th class="n">scored</th>'
     )
-    lines = "".join(_line(part, at, place) for at, part in enumerate(parts))
+    lines = "".join(_line(part, at, place) for at, part in enumerate(parts[:MOST_LINES]))
+    left = len(parts) - MOST_LINES
+    more = f'<p class="more">and {left:,} more, each told above its text</p>' if left > 0 else ""
     return (
         f'<div class="table" tabindex="0" role="region" aria-label="Documents"><table><thead><tr>{heads}'
-        f"</tr></thead><tbody>{lines}</tbody></table></div>"
+        f'</tr></thead><tbody class="lines">{lines}</tbody></table>{more}</div>'
     )
 
 
+# End tags and quotes that HTML can do without are left out: there may be thousands of lines.
 def _line(part: Part, at: int, place: str) -> str:
-    first = part.whence.first
-    path = escaped(first.path or part.document_id)
+    repository, commit, licence, share = (escaped(each) for each in _words(part))
     return (
-        f'<tr class="{colour(at)}" data-d="{at}"><th scope="row"><a href="#{place}d{at}">{at}</a></th>'
-        f"<td>{escaped(first.repository)}</td><td><code>{escaped(first.commit[:COMMIT_DIGITS])}</code></td>"
-        f"<td><bdi>{path}</bdi></td><td>{escaped(part.whence.licence or '')}</td>"
-        f"<td>{part.start:,}</td><td>{part.tokens:,}</td><td>{percent(part.scored / part.tokens)}</td></tr>"
+        f"<tr><th scope=row><a href=#{place}d{at}>{at}</a><td>{repository}<td>{commit}"
+        f"<td><bdi>{escaped(_name(part))}</bdi><td>{licence}"
+        f"<td>{part.start:,}<td>{part.tokens:,}<td>{share}"
     )
+
+
+def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
+    """What lines that aren't written say: each word once, and the numbers of four words for each line."""
+    numbers: dict[str, int] = {}
+    said = (word for part in parts[MOST_LINES:] for word in _words(part))
+    lines = [numbers.setdefault(word, len(numbers)) for word in said]
+    return list(numbers), lines
+
+
+def _words(part: Part) -> tuple[str, str, str, str]:
+    first = part.whence.first
+    share = percent(part.scored / part.tokens)
+    return first.repository, first.commit[:COMMIT_DIGITS], part.whence.licence or "", share
+
+
+def _name(part: Part) -> str:
+    return part.whence.first.path or part.document_id or "unknown"
 
 
 def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[str]:
@@ -42,16 +62,14 @@ def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[st
     for at, (part, text) in enumerate(zip(parts, said, strict=True)):
         # The parser drops one line feed after <pre>.
         yield (
-            f'<section class="doc {colour(at)}" data-d="{at}" id="{place}d{at}">{_head(part, at)}'
+            f"<section class=doc id={place}d{at}>{_head(part, at)}"
             f"<pre>\n{escaped(text)}</pre></section>"
         )
 
 
 def _head(part: Part, at: int) -> str:
-    first = part.whence.first
-    name = escaped(first.path or part.document_id or "unknown")
-    facts = " ".join(f"<span>{escaped(each)}</span>" for each in _facts(part))
-    return f"<h3><b>{at}</b>{name}</h3><p>{facts}</p>{_whence(part)}"
+    facts = " · ".join(escaped(each) for each in _facts(part))
+    return f"<h3><b>{at}</b>{escaped(_name(part))}</h3><p>{facts}{_whence(part)}"
 
 
 def _facts(part: Part) -> Iterator[str]:
@@ -73,21 +91,29 @@ def _facts(part: Part) -> Iterator[str]:
 
 
 def _whence(part: Part) -> str:
-    """The document's id and all that it was made of, folded away."""
+    """The document's id and all that it was made of, folded away; of each file what its head doesn't say."""
     places = _merged(part.whence)
     if not part.document_id:
         return ""
-    listed = "".join(
-        f"<li><code>{escaped(each.commit[:COMMIT_DIGITS])}</code> {escaped(each.repository)} "
-        f"<b>{escaped(each.path)}</b> <i>{each.num_bytes:,} bytes</i></li>"
-        for each in places[:MOST_PLACES]
-    )
-    rest = len(places) - MOST_PLACES
-    more = f"<li>and {rest:,} more</li>" if rest > 0 else ""
+    listed = "".join(_place(each, part.whence.first) for each in places[:MOST_PLACES])
+    left = len(places) - MOST_PLACES
+    more = f"<li>and {left:,} more" if left > 0 else ""
     return (
         f"<details><summary>made of {number(len(places), 'file')}</summary>"
-        f"<p>document <code>{escaped(part.document_id)}</code></p><ul>{listed}{more}</ul></details>"
+        f"document <code>{escaped(part.document_id)}</code><ul>{listed}{more}</ul></details>"
     )
+
+
+def _place(place: Place, first: Place) -> str:
+    """A file: its path unless it is the document's own, its repository and commit where they are others."""
+    size = f"{place.num_bytes:,} bytes"
+    elsewhere = [place.repository] if place.repository != first.repository else []
+    if place.commit != first.commit:
+        elsewhere.append(place.commit[:COMMIT_DIGITS])
+    if not elsewhere and place.path == first.path:
+        return f"<li>this file, {size}"
+    at = " ".join(escaped(each) for each in [*elsewhere, ""])
+    return f"<li>{at}<b>{escaped(place.path)}</b> {size}"
 
 
 def _merged(whence: Whence) -> list[Place]:

@@ -12,8 +12,9 @@ from curriculum.tokens.codec import Tokenizer
 from flows.page.rows.read import Shown
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""What a length is written with; `_` says that the next digit is to be added to 63."""
-MOST = len(DIGITS) - 1
+"""What lengths are written with: a letter has two digits of three bits."""
+MOST = 7
+"""The digit that says that the next one is to be added to it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +58,15 @@ def _units(text: str) -> int:
 def written(lengths: Iterable[int]) -> str:
     """Lengths as digits.
 
-    >>> written([0, 1, 62, 63, 130])
-    'AB-_A__E'
+    >>> written([0, 2]), written([7, 9, 1]), written([3])
+    ('C', '46P', 'f')
     """
-    return "".join("_" * (each // MOST) + DIGITS[each % MOST] for each in lengths)
+    digits = [digit for each in lengths for digit in (*[MOST] * (each // MOST), each % MOST)]
+    if len(digits) % 2:
+        digits.append(MOST)
+    return "".join(
+        DIGITS[8 * one + two] for one, two in zip(digits[::2], digits[1::2], strict=True)
+    )
 
 
 def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from flows.look.read import Seen
 from flows.look.sheet import Link, Node, Section, Sheet, Stretch
 from schemas.document import Document, Part
 from schemas.errors import StoreError
+from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
@@ -34,45 +34,8 @@ TAGS = {
 }
 
 
-class _Read(HTMLParser):
-    """What a browser makes of a page, as far as it matters here."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.texts: list[str] = []
-        self.lines: list[str] = []
-        self._in: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag in ("pre", "ol"):
-            self._in.append(tag)
-        if tag == "pre":
-            self.texts.append("")
-        if tag == "li" and self._in:
-            self.lines.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("pre", "ol"):
-            self._in.pop()
-        if tag == "pre":
-            assert self.texts[-1].startswith("\n"), "the parser would drop a line feed of the text"
-            self.texts[-1] = self.texts[-1][1:]
-
-    def handle_data(self, data: str) -> None:
-        if self._in == ["pre"]:
-            self.texts[-1] += data
-        elif self._in and data.strip():
-            self.lines[-1] += data.strip()
-
-    @property
-    def text(self) -> str:
-        return "".join(self.texts)
+def _text(read: Read) -> str:
+    return "".join(read.texts)
 
 
 def _seen(document: Document) -> Seen:
@@ -106,21 +69,21 @@ def _written(home: Path, family: str, wish: look.Wish = look.Wish()) -> str:  # 
 def test_the_page_holds_the_text_whole_and_once(
     looked: Path, context: Document, family: str
 ) -> None:
-    assert _Read(_written(looked, family)).text == context.text
+    assert _text(Read(_written(looked, family))) == context.text
 
 
 def test_several_documents_are_one_page_with_a_line_each(
     looked: Path, context: Document, wide: Document
 ) -> None:
-    read = _Read(_written(looked, "v4_context_graph", look.Wish(rows=2)))
-    assert read.text == context.text + wide.text
+    read = Read(_written(looked, "v4_context_graph", look.Wish(rows=2)))
+    assert _text(read) == context.text + wide.text
     titles = [line for line in read.lines if line.endswith("arena 02dff1d4a3")]
     assert [title[:32] for title in titles] == [context.document_id, wide.document_id]
     _check_places(read)
 
 
-def _check_places(read: _Read) -> None:
-    named = [(name, value or "") for name, value in read.attributes]
+def _check_places(read: Read) -> None:
+    named = read.attributes
     ids = [value for name, value in named if name == "id" and re.match(r"n\d", value)]
     links = [value[1:] for name, value in named if name == "href"]
     assert len(ids) == len(set(ids)) > 0
@@ -130,7 +93,7 @@ def _check_places(read: _Read) -> None:
 @pytest.mark.parametrize("family", ["v4_context_graph", "v6_enriched", "v2_simple"])
 def test_nothing_of_a_repository_becomes_markup(looked: Path, family: str) -> None:
     text = _written(looked, family)
-    read = _Read(text)
+    read = Read(text)
     assert set(read.tags) <= TAGS
     assert read.tags.count("script") == 2
     assert text.count("</script>") == 2
@@ -148,8 +111,8 @@ def test_whatever_the_text_it_comes_back(context: Document, text: str, name: str
     parts = (Part(kind="target", start=0, end=size, source=0),)
     chunks = (replace(context.chunks[-1], name=name, first_part=0, last_part=1),)
     document = replace(context, text=text, parts=parts, chunks=chunks, edges=())
-    read = _Read(_page(document))
-    assert read.text.replace("\r", "\n") == text.replace("\0", "\ufffd").replace("\r", "\n")
+    read = Read(_page(document))
+    assert _text(read).replace("\r", "\n") == text.replace("\0", "\ufffd").replace("\r", "\n")
     assert set(read.tags) <= TAGS
 
 
@@ -157,7 +120,7 @@ def test_slots_in_a_text_are_text(context: Document) -> None:
     text = "{{data}} {{tree}}\n"
     parts = (Part(kind="target", start=0, end=len(text)),)
     document = replace(context, text=text, parts=parts, chunks=(), edges=(), provenance=())
-    assert _Read(_page(document)).text == text
+    assert _text(Read(_page(document))) == text
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(looked: Path) -> None:
@@ -181,7 +144,7 @@ def test_edges_join_lines_of_the_tree(context: Document) -> None:
     found = re.search(r'id="data">(.*?)</script>', text)
     assert found
     data = json.loads(found[1])
-    names = _Read(text).lines
+    names = Read(text).lines
     said = []
     flat = iter(data["edges"])
     for source, target, look_of_it in zip(flat, flat, flat, strict=True):
@@ -221,8 +184,8 @@ def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
         for at in range(4 * repeat)
     )
     text = page("", "", [Sheet(title="", facts=(), nodes=nodes, sections=sections, links=links)])
-    assert len(_Read(text).text) > size * 0.9
-    assert len(text.encode()) <= 3 * len(_Read(text).text.encode()) + 100_000
+    assert len(_text(Read(text))) > size * 0.9
+    assert len(text.encode()) <= 3 * len(_text(Read(text)).encode()) + 100_000
 
 
 def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> None:
@@ -257,7 +220,7 @@ def test_the_command_writes_a_page_and_says_where(
     asked = ["inspect", context.document_id[:10], "--html", str(file), "--home", str(looked)]
     done = CliRunner().invoke(cli.app, asked)
     assert (done.exit_code, done.output) == (0, f"{file.as_uri()}\n")
-    assert _Read(file.read_text()).text == context.text
+    assert _text(Read(file.read_text())) == context.text
 
 
 def test_a_folder_that_isnt_there_is_a_mistake_in_a_line(

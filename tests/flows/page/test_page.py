@@ -7,7 +7,6 @@ import itertools
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
 
@@ -25,40 +24,12 @@ from flows.page.facts import Facts, Losses, place
 from flows.page.page import page
 from flows.page.words import difference
 from schemas.diet import AdvanceWhen, StopsImproving
+from tests.flows.html_text import Read
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
 )
-
-
-class _Read(HTMLParser):
-    """What a browser makes of a page, as far as it matters here."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.said: list[str] = []
-        self._within = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        self._within = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self._within = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._within not in ("style", "script") and data.strip():
-            self.said.append(" ".join(data.split()))
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.said)
 
 
 @pytest.mark.parametrize("module", [words, curves, kept, sheets, when])
@@ -84,7 +55,7 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(facts: Fa
 
 
 def test_nothing_that_people_wrote_becomes_markup(facts: Facts) -> None:
-    calm = _Read(page(facts))
+    calm = Read(page(facts))
     evil = '</script><img src=x onerror="alert(1)">{{data}}'
     approval = facts.phases[1].approval
     assert approval
@@ -93,25 +64,25 @@ def test_nothing_that_people_wrote_becomes_markup(facts: Facts) -> None:
         replace(facts.phases[1], approval=approval.model_copy(update={"who": evil})),
         *facts.phases[2:],
     )
-    read = _Read(page(replace(facts, phases=phases, why=evil, workspace=evil, corpus=evil)))
+    read = Read(page(replace(facts, phases=phases, why=evil, workspace=evil, corpus=evil)))
     assert read.tags == calm.tags
     names = {name for name, _ in read.attributes}
     assert "style" not in names, "the policy would drop it"
     assert [name for name in names if name.startswith("on") or name == "src"] == []
-    assert read.text.count(evil) == 6
+    assert read.said.count(evil) == 6
 
 
 @settings(max_examples=25)
 @given(st.text(max_size=30))
 def test_any_name_of_a_phase_can_be_shown(facts: Facts, name: str) -> None:
     first = replace(facts.phases[0], phase=replace(facts.phases[0].phase, name=name))
-    read = _Read(page(replace(facts, phases=(first, *facts.phases[1:]))))
+    read = Read(page(replace(facts, phases=(first, *facts.phases[1:]))))
     assert read.tags.count("script") == 2
     assert read.tags.count("article") == len(facts.phases)
 
 
 def test_every_link_leads_somewhere_on_the_page(facts: Facts) -> None:
-    read = _Read(page(facts))
+    read = Read(page(facts))
     links = [value for name, value in read.attributes if name == "href"]
     places = [value for name, value in read.attributes if name == "id"]
     assert links
@@ -123,7 +94,7 @@ def test_every_link_leads_somewhere_on_the_page(facts: Facts) -> None:
 
 
 def test_phases_stand_with_states_gates_and_approvals(facts: Facts) -> None:
-    text = _Read(page(facts)).text
+    text = Read(page(facts)).said
     for said in (
         "1 of 5",
         "opened: val_bpb fell by 0.0011 over 3 evaluations",
@@ -209,7 +180,7 @@ def test_each_serving_shows_a_row_that_leads_to_the_page_of_its_rows(facts: Fact
 def test_attempts_stand_on_one_axis_of_time(facts: Facts) -> None:
     text = re.search(r'<section class="card" id="when">.*?</section>', page(facts))
     assert text
-    said = _Read(text[0]).text
+    said = Read(text[0]).said
     assert "5 attempts over 15 d 7 h, in UTC. A diamond is an approval." in said
     lines = re.findall(r'<rect x="([\d.]+)%" y="4" width="([\d.]+)%"', text[0])
     starts = [float(x) for x, _ in lines]
@@ -228,14 +199,14 @@ def test_a_report_says_nothing_of_when_where_it_isnt_known(facts: Facts) -> None
 
 
 def test_all_that_was_spent_is_counted_also_for_attempts_that_were_replaced(facts: Facts) -> None:
-    text = _Read(page(facts)).text
+    text = Read(page(facts)).said
     assert "1,792 GPU hours took 9 d 8 h, cost 4,480.00" in text
     assert f"attempt 1 of {'b' * 12}" in text
     assert "At 2.50 an hour of one GPU." in text
 
 
 def test_losses_are_told_by_reason_and_lost_data_comes_first(facts: Facts) -> None:
-    text = _Read(page(facts)).text
+    text = Read(page(facts)).said
     order = [
         "can’t be read",
         "encoding",
@@ -255,8 +226,8 @@ def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
         changes=0, lost=(), chosen=(), left_out=(), rejected=(), documents=0, kept=0, val=0
     )
     text = page(replace(facts, phases=(bare,), sources=(), losses=nothing, branch=None))
-    read = _Read(text)
-    assert "nothing is trained yet" in read.text
+    read = Read(text)
+    assert "nothing is trained yet" in read.said
     assert json.loads(curves.data(plot_of(replace(facts, phases=(bare,))))) == {}
     assert '<section class="card" id="spent">' not in text
 

@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Page, expect, sync_playwright
 
+from flows.page.rows import table
 from flows.page.rows.draw import documents, mask
 from flows.page.rows.page import page
-from flows.page.rows.read import Place, Shown
+from flows.page.rows.read import Part, Place, Shown, Whence
+from flows.page.rows.table import texts
+from tests.flows.html_text import Read
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-
-
-class _Read(HTMLParser):
-    """What a browser makes of the page, as far as it matters here."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.texts: list[str] = []
-        self.said = ""
-        self._within = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        self._within = tag
-        if tag == "pre":
-            self.texts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._within = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._within == "pre":
-            self.texts[-1] += data
-        elif self._within not in ("style", "script"):
-            self.said += data
 
 
 def _page(made: Any, **wanted: int) -> str:
@@ -62,19 +34,19 @@ def _data(text: str) -> Any:
 
 
 def test_every_text_is_there_as_it_is_trained_on(made: Any) -> None:
-    read = _Read(_page(made))
+    read = Read(_page(made))
     tokenizer = made.loaded()
     said = [
         tokenizer.decode(each.row.input_ids[part.start : part.end])
         for each in made.shown()
         for part in each.parts
     ]
-    assert [text.removeprefix("\n") for text in read.texts] == said
+    assert read.texts == said
     assert any("</script><img src=x onerror=alert(1)>{{data}}" in text for text in read.texts)
 
 
 def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
-    said = _Read(_page(made)).said
+    said = Read(_page(made)).said
     for at in range(3):
         assert f"arena at {at}c{'0' * 38}" in said
         assert f"src/</script>{at}.cpp" in said, "what else it was made of"
@@ -85,7 +57,7 @@ def test_each_document_is_told_down_to_the_commit(made: Any) -> None:
 
 
 def test_what_people_wrote_is_never_markup(made: Any) -> None:
-    calm = _Read(_page(made))
+    calm = Read(_page(made))
     evil = '"><img src=x onerror="alert(1)"><script>{{data}}</script>'
     hostile = []
     for each in made.shown():
@@ -96,7 +68,7 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
         )
         row = replace(each.row, pack_id=evil, domain=evil)
         hostile.append(replace(each, row=row, parts=parts))
-    read = _Read(page(evil, evil, hostile, made.loaded()))
+    read = Read(page(evil, evil, hostile, made.loaded()))
     gone = {"li", "b", "i", "code"}  # Places of one file at one commit are one.
     assert [tag for tag in read.tags if tag not in gone] == [
         tag for tag in calm.tags if tag not in gone
@@ -139,13 +111,11 @@ def test_the_mask_has_a_triangle_a_document_and_nothing_between_them(
     ends = [sum(lengths[: at + 1]) for at in range(len(lengths))]
     spans = [(end - size, end) for end, size in zip(ends, lengths, strict=True)]
     drawn = mask(spans, ends[-1] + padding)
-    triangles = re.findall(r'data-d="(\d+)" d="M(\d+) (\d+)v(\d+)h(\d+)z"', drawn)
-    assert [(int(x), int(y)) for _, x, y, _, _ in triangles] == [
-        (start, start) for start, _ in spans
-    ]
+    triangles = re.findall(r'<path d="M(\d+) (\d+)v(\d+)h(\d+)z"/>', drawn)
+    assert [(int(x), int(y)) for x, y, _, _ in triangles] == [(start, start) for start, _ in spans]
     assert all(
         down == across == str(size)
-        for (_, _, _, down, across), size in zip(triangles, lengths, strict=True)
+        for (_, _, down, across), size in zip(triangles, lengths, strict=True)
     )
     assert len(drawn) < 500 + 130 * len(spans), "it grows with documents, not with tokens"
     assert documents(spans, ends[-1] + padding).count("<rect") == len(spans)
@@ -157,27 +127,111 @@ def test_a_page_that_nobody_chose_rows_for_is_small_but_never_empty(made: Any) -
     assert _page(made, largest=1_000_000).count("<article") == 3
 
 
-def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(made: Any) -> None:
+@pytest.mark.parametrize(("documents", "files"), [(200, 12), (1000, 2)])
+def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
+    made: Any, documents: int, files: int
+) -> None:
     tokenizer, one = made.loaded(), made.shown()[1]
     code = "".join(
         f"  value_{at} = compute(argument_{at % 97}, {at}); // a line\n" for at in range(9_000)
     )
     ids = tokenizer.encode(code).tolist()[:65_536]
     assert len(ids) == 65_536
-    size = 65_536 // 200
-    spans = [(at * size, (at + 1) * size) for at in range(200)]
-    parts = tuple(replace(one.parts[0], start=start, end=end, scored=size) for start, end in spans)
+    size = 65_536 // documents
+    spans = [(at * size, (at + 1) * size) for at in range(documents)]
+    parts = tuple(
+        replace(one.parts[0], start=start, end=end, scored=size, whence=_whence(start, files))
+        for start, end in spans
+    )
     row = replace(
         one.row,
         input_ids=ids,
         loss_mask=[1, 0] * 32_768,
-        valid=200 * size,
+        valid=documents * size,
         doc_starts=[s for s, _ in spans],
     )
     shown = Shown(
         row=row, parts=parts, attention_pairs=1, histogram=(1, 0, 0, 0), generated=one.generated
     )
     assert len(page("x", "", [shown], tokenizer).encode()) <= 1_000_000
+
+
+def _whence(number: int, files: int) -> Whence:
+    """Where a document came from that shares no file with any other."""
+    places = [
+        Place(
+            repository="llvm-project",
+            commit=hashlib.sha256(str(number).encode()).hexdigest()[:40],
+            path=f"llvm/lib/Support/File{number}_{at}.cpp",
+            num_bytes=1234,
+        )
+        for at in range(files)
+    ]
+    return Whence(licence="Apache-2.0", timestamp=1, num_bytes=1234, places=tuple(places))
+
+
+def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> None:
+    own = Place(repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1)
+    places = (
+        own,
+        replace(own, path="two.cpp"),
+        replace(own, commit="b" * 40),
+        replace(own, repository="other", commit="c" * 40, num_bytes=5),
+    )
+    part = Part(
+        start=0, end=2, scored=1, document_id="d" * 32, first_byte=0, last_byte=1,
+        whence=Whence(places=places, num_bytes=1),
+    )  # fmt: skip
+    said = Read("".join(texts([part], ["x"], "r0"))).said
+    assert f"arena at {'a' * 40} ·" in said
+    assert f"made of 4 files document {'d' * 32} this file, 1 bytes two.cpp 1 bytes" in said
+    assert f"{'b' * 10} one.cpp 1 bytes other {'c' * 10} one.cpp 5 bytes" in said
+
+
+def _many(made: Any) -> tuple[str, str]:
+    """A page of more documents than lines of them are written, with hostile words; and one of all lines."""
+    calm = made.shown()[1]
+    parts = list(calm.parts)
+    licences = ("MIT", "</script><img src=x onerror=alert(1)>", None)
+    whences = [
+        replace(part.whence, licence=licence) for part, licence in zip(parts, licences, strict=True)
+    ]
+    shown = replace(
+        calm,
+        parts=tuple(
+            replace(part, whence=whence) for part, whence in zip(parts, whences, strict=True)
+        ),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "MOST_LINES", 1)
+        few = page("rows", "", [shown], made.loaded())
+    return few, page("rows", "", [shown], made.loaded())
+
+
+def test_a_row_of_many_documents_has_the_first_lines_and_says_so(made: Any) -> None:
+    few, all_of_them = _many(made)
+    assert few.count("<th scope=row>") == 1
+    assert all_of_them.count("<th scope=row>") == 3
+    assert "and 2 more, each told above its text" in Read(few).said
+    assert "each told above its text" not in Read(all_of_them).said
+    assert [tag for tag in Read(few).tags if tag in ("script", "img")] == ["script"] * 2
+
+
+@pytest.mark.browser
+def test_the_script_adds_the_lines_that_are_not_written_as_they_would_be(
+    made: Any, tmp_path: Path, browser_page: Page
+) -> None:
+    tables = []
+    for text in _many(made):
+        file = tmp_path / "rows.html"
+        file.write_text(text, encoding="utf-8")
+        browser_page.goto(file.as_uri())
+        expect(browser_page.locator(".lines tr")).to_have_count(3)
+        expect(browser_page.locator(".more")).to_have_count(0)
+        tables.append(browser_page.locator(".lines").evaluate("each => each.innerHTML"))
+    assert tables[0] == tables[1]
+    browser_page.locator(".lines tr").nth(2).click()
+    expect(browser_page.locator("section.chosen h3")).to_contain_text("src/f2.cpp")
 
 
 @pytest.mark.browser
@@ -196,6 +250,9 @@ def test_rows_in_a_browser(made: Any, tmp_path: Path, shots: Path, browser_page:
     expect(browser_page.locator("#rows output")).to_have_text("row 2 of 3")
     expect(now.locator("section.doc")).to_have_count(3)
     first = now.locator("section.doc").first.locator("pre")
+    expect(
+        first.locator("i").first
+    ).to_be_attached()  # Tokens are painted as soon as they are in sight.
     struck = "".join(first.locator("s").all_text_contents())
     assert struck == "<|bos|>/// Adds two values.\n"
     assert "T add(T a, T b)" in "".join(first.locator("i").all_text_contents())

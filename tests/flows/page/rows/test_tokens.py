@@ -14,11 +14,11 @@ def _read(text: str) -> list[int]:
     """As the script does it."""
     values, carried = [], 0
     for letter in text:
-        value = DIGITS.index(letter)
-        carried += value
-        if value < 63:
-            values.append(carried)
-            carried = 0
+        for value in divmod(DIGITS.index(letter), 8):
+            carried += value
+            if value < 7:
+                values.append(carried)
+                carried = 0
     return values
 
 
