@@ -37,7 +37,8 @@ def spawned(
 def interrupts_held() -> Iterator[None]:
     """An interrupt waits for the end: neither we nor a process that we start is caught half way.
 
-    A blocked signal alone would not do: another thread takes it, and Python tells the main one.
+    A process that is started inside has SIGINT blocked, and lets it through when it is ready. A blocked
+    signal alone would not do here: another thread takes it, and Python tells the main one.
     """
     # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
     resource_tracker.ensure_running()
@@ -54,4 +55,5 @@ def interrupts_held() -> Iterator[None]:
         if is_main:
             signal.signal(signal.SIGINT, before)
     if caught:
-        raise KeyboardInterrupt
+        # To whoever listens: most often that is a KeyboardInterrupt.
+        signal.raise_signal(signal.SIGINT)

@@ -26,7 +26,8 @@ TRIES = 3
 """Of a task whose worker is killed. One that fails says why, and is tried once."""
 _READY = None
 """What a worker says first: it takes seconds to start, and a long task would stop up its pipe."""
-_END_SECONDS = 5.0
+_END_SECONDS = 60.0
+"""For a worker to end by itself: of one that was killed its end says how."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

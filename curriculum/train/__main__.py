@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curriculum.train.distributed import Place
     from schemas.errors import CurriculumError
 
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 10
 """For the step in progress, when the parent is gone; then this process ends, and its group."""
 
 
@@ -154,7 +154,9 @@ def _outlive_not(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_SECONDS)
+    # Second by second: where the whole machine stood still, the step did too.
+    for _ in range(GRACE_SECONDS):
+        time.sleep(1.0)
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -180,6 +182,8 @@ def _listen() -> list[int]:
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda each, _frame: received.append(each))
+    # Whoever starts ranks holds interrupts back until they can be heard.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return received
 
 

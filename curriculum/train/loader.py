@@ -12,6 +12,7 @@ example, stands in batch.py: `as_tensors` gives all of it by name, `for_transfor
 models take.
 """
 
+import contextlib
 import functools
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.rows.read import GroupCache
+from curriculum.spawn import interrupts_held
 from curriculum.train.batch import Batch, blank, collate
 from curriculum.train.plan import Plan
 from curriculum.train.shards import Row, Shards
@@ -223,7 +225,10 @@ def steps_of(
         MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
     )
     checked = _Checked(rows, job.model.vocab_size)
-    batches = iter(_loader(job, checked, sampler, _as_they_are, workers=workers))
+    loader = _loader(job, checked, sampler, _as_they_are, workers=workers)
+    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
+    with interrupts_held() if workers else contextlib.nullcontext():
+        batches = iter(loader)
     for step in range(first_step, job.steps):
         owned = [is_own for _, is_own in sampler.of_step(step)]
         if not owned:

@@ -30,11 +30,14 @@ _ENDED = {
 }
 _KILLED, _TERMINATED = -9, -15
 # A shell hears of the time limit two minutes before it comes, and tells the trainer, which then leaves a
-# checkpoint. `wait` returns early when a signal comes, so it is called until the trainer has ended.
+# checkpoint; what it hears while it starts the trainer is told afterwards. `wait` returns early when a signal
+# comes, so it is called until the trainer has ended.
 _SCRIPT = """#!/bin/sh
+told=
+trap 'told=1; kill -TERM $pid 2>/dev/null' TERM INT
 {command} &
 pid=$!
-trap 'kill -TERM $pid' TERM INT
+if [ -n "$told" ]; then kill -TERM $pid; fi
 wait $pid
 code=$?
 while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done

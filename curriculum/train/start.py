@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from curriculum.spawn import interrupts_held
 from curriculum.train.exits import CANCELLED, first_of, words_of
 
 GRACE_SECONDS = 10.0
@@ -38,10 +39,13 @@ def start_ranks(
             ["--rank", str(rank), "--of", str(processes), "--meet", meet]
             for rank in range(processes)
         ]
-        # What is inherited here is inherited there: the slot is taken as long as a rank lives.
-        ranks = [
-            subprocess.Popen([*command, *each], env=environment, close_fds=False) for each in places
-        ]
+        # A Ctrl-C reaches the whole group; who only starts would end in a traceback.
+        with interrupts_held():
+            # What is inherited here is inherited there: the slot is taken as long as a rank lives.
+            ranks = [
+                subprocess.Popen([*command, *each], env=environment, close_fds=False)
+                for each in places
+            ]
         try:
             first = _until_the_end(ranks, asked_to_stop)
         finally:

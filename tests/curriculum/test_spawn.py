@@ -1,9 +1,9 @@
 """A process that is started while interrupts are held is deaf to them from its first moment."""
 
-import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,38 @@ def test_even_the_first_process_starts_with_interrupts_blocked(tmp_path: Path) -
 def test_an_interrupt_that_comes_meanwhile_is_raised_at_the_end() -> None:
     went_on = False
     with pytest.raises(KeyboardInterrupt), interrupts_held():  # noqa: PT012 - what is held is raised at its end
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         went_on = True
     assert went_on
+
+
+def test_an_interrupt_that_another_thread_takes_is_held_too() -> None:
+    go, went_on = threading.Event(), False
+
+    def take() -> None:
+        go.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    # Started before, it lets signals through.
+    thread = threading.Thread(target=take)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), interrupts_held():  # noqa: PT012 - what is held is raised at its end
+        go.set()
+        thread.join()
+        went_on = True
+    assert went_on
+
+
+def test_an_interrupt_is_told_to_who_listens_and_ignored_where_it_is() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            assert heard == []
+        assert heard == [signal.SIGINT]
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

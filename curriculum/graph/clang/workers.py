@@ -21,7 +21,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 _GRACE_SECONDS = 60.0
 """Beside its time, for a worker that starts and loads the frontend."""
-_DEATH_SECONDS = 5.0
+_DEATH_SECONDS = 60.0
+"""For a worker whose pipe broke: it dies by itself, and its end says how."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +118,8 @@ class _Team(Generic[Task, Result]):
     def _replace(self, member: _Member, *, timed_out: bool) -> Lost:
         size = len(self.members)
         self.members.remove(member)
+        if not timed_out:
+            member.process.join(_DEATH_SECONDS)
         _end(member)
         with interrupts_held():
             self.fill(size)
@@ -134,9 +137,7 @@ class _Team(Generic[Task, Result]):
 
 
 def _end(member: _Member) -> None:
-    """End a member that has no more to say; one that dies by itself is given the time to say how."""
-    if member.connection.poll():
-        member.process.join(_DEATH_SECONDS)
+    """End a member that has no more to say."""
     member.process.kill()
     member.process.join()
     member.connection.close()

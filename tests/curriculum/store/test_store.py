@@ -3,19 +3,23 @@
 import dataclasses
 import json
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from curriculum.store import Draft, Input, Recipe, Store, collect, explain, garbage
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import SchemaError, StoreError
+
+PATIENCE_S = 240.0
+"""For processes that start where cores are shared."""
 
 
 def recipe(size: int = 3, *inputs: Input, stage: str = "documents") -> Recipe:
@@ -108,8 +112,9 @@ def slow(drafts):
     for draft in drafts:
         for n in range(50):
             (draft.path / f"part-{{n:05d}}.parquet").write_text("x" * 1000)
-            time.sleep(0.005)
-            print(n, flush=True)
+            if n == {moment}:
+                print(n, flush=True)
+                time.sleep(6000)
 recipe = Recipe(stage="documents", labels=(("family", "v2_simple"),), revision=1, config={{"slow": 1}})
 Store(Path({root!r})).produce([recipe], slow)
 """
@@ -120,13 +125,11 @@ def test_kill_at_any_point_leaves_nothing_half_done(tmp_path: Path, moment: int)
     slow = Recipe(
         stage="documents", labels=(("family", "v2_simple"),), revision=1, config={"slow": 1}
     )
-    script = _KILLED.format(root=str(tmp_path), tests=str(Path.cwd()))
+    script = _KILLED.format(root=str(tmp_path), tests=str(Path.cwd()), moment=moment)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) == moment:
-                process.send_signal(signal.SIGKILL)
-                break
+        assert int(process.stdout.readline()) == moment
+        process.send_signal(signal.SIGKILL)
     store = Store(tmp_path)
     assert store.find(slow) is None
     assert list(store.artefacts()) == []
@@ -136,29 +139,37 @@ def test_kill_at_any_point_leaves_nothing_half_done(tmp_path: Path, moment: int)
     assert list((tmp_path / ".drafts").iterdir()) == []
 
 
-def _produce_slowly(root: str, queue: "multiprocessing.Queue[tuple[int, bool]]") -> None:
+def _produce_slowly(root: str, together: Barrier, queue: "multiprocessing.Queue[bool]") -> None:
     def slow(drafts: Sequence[Draft]) -> None:
         write(drafts)
         time.sleep(0.3)
 
-    artefact = Store(Path(root)).produce([recipe()], slow)[0]
-    queue.put((os.getpid(), artefact.made))
+    together.wait(PATIENCE_S)
+    queue.put(Store(Path(root)).produce([recipe()], slow)[0].made)
+
+
+def _answers(
+    number: int, answer: Callable[[str, Barrier, "multiprocessing.Queue[Any]"], None], root: Path
+) -> list[Any]:
+    """What so many processes answer that begin at the same moment."""
+    context = multiprocessing.get_context("spawn")
+    queue, together = context.Queue(), context.Barrier(number)
+    processes = [
+        context.Process(target=answer, args=(str(root), together, queue), daemon=True)
+        for _ in range(number)
+    ]
+    for process in processes:
+        process.start()
+    found = [queue.get(timeout=PATIENCE_S) for _ in processes]
+    for process in processes:
+        process.join()
+    queue.close()
+    queue.join_thread()
+    return found
 
 
 def test_two_writers_at_once_make_one_artefact(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    writers = [
-        context.Process(target=_produce_slowly, args=(str(tmp_path), queue)) for _ in range(2)
-    ]
-    for writer in writers:
-        writer.start()
-    made = sorted(queue.get(timeout=60)[1] for _ in writers)
-    for writer in writers:
-        writer.join()
-    queue.close()
-    queue.join_thread()
-    assert made == [False, True]
+    assert sorted(_answers(2, _produce_slowly, tmp_path)) == [False, True]
 
 
 @pytest.mark.parametrize("damage", ["truncate", "remove", "config", "files"])
@@ -263,23 +274,15 @@ def test_a_killed_mark_leaves_the_one_before(
     assert [each.key for each in garbage(store)] == [second.key]
 
 
-def _who_is_it(root: str, queue: "multiprocessing.Queue[str]") -> None:
+def _who_is_it(root: str, together: Barrier, queue: "multiprocessing.Queue[str]") -> None:
     store = Store(Path(root))
+    together.wait(PATIENCE_S)
     store.open()
     queue.put(store.workspace().uuid)
 
 
 def test_of_several_that_begin_a_workspace_at_once_all_see_the_same_one(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    arguments = (str(tmp_path / "fresh"), queue)
-    processes = [context.Process(target=_who_is_it, args=arguments) for _ in range(4)]
-    for process in processes:
-        process.start()
-    seen = {queue.get(timeout=60) for _ in processes}
-    for process in processes:
-        process.join()
-    assert len(seen) == 1
+    assert len(set(_answers(4, _who_is_it, tmp_path / "fresh"))) == 1
 
 
 def test_explain_follows_the_inputs_that_differ(tmp_path: Path) -> None:

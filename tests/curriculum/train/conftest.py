@@ -1,5 +1,6 @@
 """A small workspace made by hand: a toy language whose documents repeat, packed, planned, tokenised."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +31,29 @@ from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
 VOCAB = 64
 PAD, BOS, EOS = 0, 1, 2
+HELD = Path(__file__).parent / "held"
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets a process that is started from now on wait where it says these words, until it is signalled."""
+
+    def hold(words: str) -> None:
+        monkeypatch.setenv("PYTHONPATH", str(HELD), prepend=os.pathsep)
+        monkeypatch.setenv("HOLD_AT", words)
+
+    return hold
+
+
+@pytest.fixture
+def let_go(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets those that are started from now on run freely again."""
+    return lambda: monkeypatch.delenv("HOLD_AT")
 
 
 @dataclass(frozen=True, kw_only=True)

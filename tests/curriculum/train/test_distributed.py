@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
+from curriculum.train import __main__ as process
 from curriculum.train import checkpoint, restore, sharded
 from curriculum.train.checkpoint import SHARDS, TrainerState
 from curriculum.train.counts import counts_of_step
@@ -194,7 +196,7 @@ def test_shards_are_what_they_were_when_the_save_began(
     ruin(learner)
     assert not begun.done()
     held.set()
-    begun.result(30)
+    begun.result(120)
     path = checkpoint.publish(tmp_path, learner.model.spec, at(1))
     found = restore.read_weights(path)
     assert all(torch.equal(found[name], before[name]) for name in before)
@@ -223,7 +225,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> threading.E
     go, function = threading.Event(), getattr(module, name)
 
     def waiting(*arguments: Any, **options: Any) -> Any:
-        assert go.wait(30)
+        assert go.wait(120)
         return function(*arguments, **options)
 
     monkeypatch.setattr(module, name, waiting)
@@ -324,18 +326,20 @@ def test_ranks_agree_on_values_and_on_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "expected", "words"),
+    ("code", "grace", "expected", "words"),
     [
-        ("pass", 0, ""),
-        ("import sys; sys.exit(75)", 75, ""),
-        ("import sys; sys.exit(75 * int(sys.argv[2]))", 75, ""),
+        ("pass", 6000.0, 0, ""),
+        ("import sys; sys.exit(75)", 6000.0, 75, ""),
+        ("import sys; sys.exit(75 * int(sys.argv[2]))", 6000.0, 75, ""),
         (
             "import sys; sys.exit(int(sys.argv[2]))",
+            6000.0,
             1,
             "ranks ended: rank 0 by exit code 0, rank 1 by exit code 1\n",
         ),
         (
-            "import os, sys, time\nif int(sys.argv[2]): os.kill(os.getpid(), 9)\ntime.sleep(60)",
+            "import os, sys, time\nif int(sys.argv[2]): os.kill(os.getpid(), 9)\ntime.sleep(6000)",
+            0.2,
             KILLED,
             "ranks ended: rank 0 by signal SIGKILL, rank 1 by signal SIGKILL\n",
         ),
@@ -343,14 +347,29 @@ def test_ranks_agree_on_values_and_on_errors() -> None:
 )
 def test_exit_codes_of_ranks_become_one(
     code: str,
+    grace: float,
     expected: int,
     words: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("curriculum.train.start.GRACE_SECONDS", 0.2)
+    monkeypatch.setattr("curriculum.train.start.GRACE_SECONDS", grace)
     assert run_ranks(code) == expected
     assert capsys.readouterr().err == words
+
+
+def test_a_rank_starts_deaf_to_interrupts_and_then_hears_what_came() -> None:
+    """A Ctrl-C reaches all processes of a group, also those that haven't begun to listen."""
+    deaf = "import signal, sys; sys.exit(2 not in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    assert run_ranks(deaf) == 0
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.raise_signal(signal.SIGINT)
+    try:
+        assert process._listen() == [signal.SIGINT]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_a_stop_reaches_every_rank(tmp_path: Path) -> None:
@@ -358,7 +377,7 @@ def test_a_stop_reaches_every_rank(tmp_path: Path) -> None:
         "import pathlib, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
         f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
-        "time.sleep(60)"
+        "time.sleep(6000)"
     )
     assert run_ranks(code, lambda: len(list(tmp_path.iterdir())) == 2) == 75
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from curriculum.train import loader as module
 from curriculum.train.loader import (
     Batch,
     MicroBatches,
@@ -206,6 +207,30 @@ def test_a_workers_error_keeps_its_name_and_cure(world: Any, tmp_path: Path) -> 
     ) as said:
         next(steps_of(job, rows, first_step=0, workers=1))
     assert said.value.cure == "Mix the phase again"
+
+
+def test_workers_start_deaf_to_interrupts(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C reaches them too; what they inherit, they have from their first moment."""
+    deaf: list[bool] = []
+    made = module._loader
+
+    class Starting:
+        """Starts no worker, and sees what one would inherit."""
+
+        def __init__(self, *arguments: Any, workers: int) -> None:
+            self.loader = made(*arguments, workers=0)
+
+        def __iter__(self) -> Any:
+            deaf.append(is_deaf())
+            return iter(self.loader)
+
+    def is_deaf() -> bool:
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    monkeypatch.setattr(module, "_loader", Starting)
+    rows = PlannedRows.of(world.job(), world.store.root)
+    next(steps_of(world.job(), rows, first_step=0, workers=1))
+    assert (deaf, is_deaf()) == ([True], False)
 
 
 class Mortal(PlannedRows):

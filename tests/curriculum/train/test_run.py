@@ -22,6 +22,8 @@ from curriculum.train.run import freeze, train
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 
+Hold = Callable[[str], None]
+KillAt = Callable[[int, int, Path, int], int]
 COMMAND = (sys.executable, "-m", "curriculum.train")
 
 
@@ -31,17 +33,26 @@ def open_run(world: Any, job: Any) -> Path:
     return directory
 
 
-def kill_at(step: int, steps: int, directory: Path, number: int) -> int:
-    """Start the job, end it by a signal once it prints that step, and return its exit code."""
-    log = directory / "train.log"
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [*COMMAND, str(directory / "job.json")], stdout=file, stderr=file
-        )
-        while f"step {step}/{steps} " not in log.read_text() and process.poll() is None:
-            time.sleep(0.005)
-        process.send_signal(number)
-        return process.wait()
+@pytest.fixture
+def kill_at(hold: Hold, let_go: Callable[[], None]) -> KillAt:
+    """Starts the job, ends it by a signal once it prints that step, and returns its exit code."""
+
+    def kill_at(step: int, steps: int, directory: Path, number: int) -> int:
+        log, words = directory / "train.log", f"step {step}/{steps} "
+        hold(words)
+        with (
+            log.open("ab") as file,
+            subprocess.Popen(
+                [*COMMAND, str(directory / "job.json")], stdout=file, stderr=file
+            ) as process,
+        ):
+            while words not in log.read_text() and process.poll() is None:
+                time.sleep(0.005)
+            process.send_signal(number)
+        let_go()
+        return process.returncode
+
+    return kill_at
 
 
 def deterministic(directory: Path) -> Any:
@@ -54,7 +65,7 @@ def end_of(directory: Path) -> dict[str, bytes]:
 
 
 def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
-    tmp_path: Path, make_world: Callable[..., Any]
+    tmp_path: Path, make_world: Callable[..., Any], kill_at: KillAt
 ) -> None:
     changes = {"steps": 14, "micro_positions": 256, "evaluate_every": 5, "require": ("leakcheck",)}
     whole, broken = make_world(tmp_path / "whole"), make_world(tmp_path / "broken")
@@ -82,7 +93,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     assert {"job.json", "report.json", "train.log"} <= names
 
 
-def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any) -> None:
+def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any, kill_at: KillAt) -> None:
     job = world.job(checkpoint_every=100, micro_positions=256)
     directory = open_run(world, job)
     assert kill_at(3, 12, directory, signal.SIGTERM) == 75
@@ -132,8 +143,9 @@ def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
     assert not (directory / "manifest.json").exists()
 
 
-def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any) -> None:
+def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -> None:
     directory = open_run(world, world.job(steps=14, micro_positions=256, checkpoint_every=100))
+    hold("step 2/14 ")
 
     def interrupt(line: str) -> None:
         if line.startswith("step 2/"):

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,12 +40,12 @@ setsid sh {begin} $jobs/$id "$output" > /dev/null 2>&1 < /dev/null &
 echo "$id;cluster"
 """
 BEGIN = """
-sh $1.sh >> "$2" 2>&1 &
-echo $! > $1.pid
-wait $!
+sh -c 'echo $$ > $0.pid; exec sh $0.sh' $1 >> "$2" 2>&1
 code=$?
 if [ "$(cat $1.state)" = RUNNING ]; then
-  if [ $code = 0 ]; then echo COMPLETED > $1.state; else echo FAILED > $1.state; fi
+  if [ $code = 0 ]; then state=COMPLETED; else state=FAILED; fi
+  # Whoever reads it meanwhile reads the one or the other.
+  echo $state > $1.draft && mv $1.draft $1.state
 fi
 """
 SQUEUE = """
@@ -60,9 +59,10 @@ elif [ -e $jobs/$3.state ]; then cat $jobs/$3.state
 else echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1
 fi
 """
+WELL = "echo step 1; cp {report} report.json"
 SCANCEL = """
 jobs={jobs}
-echo CANCELLED > $jobs/$1.state
+echo CANCELLED > $jobs/$1.draft && mv $jobs/$1.draft $jobs/$1.state
 if [ -e $jobs/$1.pid ]; then kill -TERM $(cat $jobs/$1.pid); fi
 """
 
@@ -85,7 +85,15 @@ class Cluster:
         return ["sh", str(self.trainer), str(directory / "job.json")]
 
     def state(self, number: int, state: str) -> None:
-        (self.jobs / f"{number}.state").write_text(f"{state}\n")
+        draft = self.jobs / "draft"
+        draft.write_text(f"{state}\n")
+        draft.replace(self.jobs / f"{number}.state")
+
+    def play_once_seen(self, body: str) -> Callable[[str], None]:
+        """Play it when somebody was told that the job runs; returns who is to be told."""
+        seen = self.jobs / "seen"
+        self.play(f"until [ -e {seen} ]; do sleep 0.02; done; {body}")
+        return lambda line: seen.touch() if line.endswith(" is RUNNING") else None
 
 
 @pytest.fixture
@@ -125,7 +133,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
             checkpoint="",
         ).model_dump_json()
     )
-    made.play(f"echo step 1; cp {tmp_path / 'report'} report.json")
+    made.play(WELL.format(report=tmp_path / "report"))
     return made
 
 
@@ -137,7 +145,7 @@ def open_run(world: Any, **changes: Any) -> Path:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -147,11 +155,19 @@ def run(world: Any, directory: Path, options: str = "--gres=gpu:1", **how: Any) 
     return launched(world.store, directory / "job.json", Launch(sbatch=options, **how))
 
 
-def test_a_job_is_handed_in_followed_and_takes_no_slot(world: Any, cluster: Cluster) -> None:
+def test_a_job_is_handed_in_followed_and_takes_no_slot(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     directory, heard = open_run(world), list[str]()
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
+
+    def tell(line: str) -> None:
+        heard.append(line)
+        seen(line)
+
     slots = Slots(world.store.root / "slots", 1)
     with slots.taken("another", lambda _: None):
-        report = run(world, directory, "-p 'gpu long' -c 4", tell=heard.append, slots=slots)
+        report = run(world, directory, "-p 'gpu long' -c 4", tell=tell, slots=slots)
     assert (report.stopped, report.steps) == ("budget", 12)
     assert "step 1" in heard
     assert "Slurm's job 101 is RUNNING" in heard
@@ -165,28 +181,23 @@ def test_a_job_is_handed_in_followed_and_takes_no_slot(world: Any, cluster: Clus
 def test_a_launcher_that_comes_again_follows_the_job_that_runs(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster.play(
-        f"until [ -e {tmp_path / 'go'} ]; do sleep 0.02; done; cp {tmp_path / 'report'} report.json"
-    )
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
     directory = open_run(world)
     job = world.job()
     hand_in(job, directory, "", cluster.command(directory))
     assert json.loads((directory / "sbatch.json").read_text()) == {"id": "101"}
-    waits = threading.Timer(0.5, (tmp_path / "go").touch)
-    waits.start()
-    assert run(world, directory).stopped == "budget"
+    assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
-    waits.join()
 
 
 def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     directory = open_run(world)
-    cluster.play("sleep 0.5; " + cluster.trainer.read_text())
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
     hand_in(world.job(), directory, "", cluster.command(directory))
     (directory / "sbatch.json").unlink()
-    assert run(world, directory).stopped == "budget"
+    assert run(world, directory, tell=seen).stopped == "budget"
     assert len(cluster.submitted()) == 1
     assert slurm.known(tmp_path) is None
 
@@ -267,9 +278,11 @@ def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: 
     assert heard[0].note == "Slurm's job 101 is PENDING"
 
 
-def test_a_slurm_that_does_not_answer_is_waited_for(world: Any, cluster: Cluster) -> None:
+def test_a_slurm_that_does_not_answer_is_waited_for(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     directory, heard = open_run(world), list[str]()
-    down = cluster.jobs / "down"
+    down, up = cluster.jobs / "down", cluster.jobs / "up"
 
     def restart(line: str) -> None:
         heard.append(line)
@@ -277,8 +290,10 @@ def test_a_slurm_that_does_not_answer_is_waited_for(world: Any, cluster: Cluster
             down.touch()
         if "doesn't answer" in line:
             down.unlink()
+            up.touch()
 
-    cluster.play("sleep 0.3; " + cluster.trainer.read_text())
+    waits = f"until [ -e {up} ]; do sleep 0.02; done; "
+    cluster.play(waits + WELL.format(report=tmp_path / "report"))
     assert run(world, directory, tell=restart).stopped == "budget"
     assert any("its job 101 may go on: Unable to contact" in line for line in heard)
     assert len(cluster.submitted()) == 1
