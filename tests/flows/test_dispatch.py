@@ -36,8 +36,9 @@ from flows.train import train
 from tests.flows.stand_ins import Doors
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-DIET = "asking"
-PHASES = ["syntax", "file_graph", "repository_graph", "structure", "anneal"]
+DIET, ASKING = "short", "asking"
+"""Diets of three phases; the first of the second's waits for an approval."""
+PHASES = ["syntax", "structure", "anneal"]
 
 
 class _StoppedError(BaseException):
@@ -104,16 +105,19 @@ class Workers:
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Workers]:
-    """A workspace whose first phase asks for approval, and its deployments."""
+    """A workspace with both diets, and its deployments."""
     stand_ins = Doors()
     stand_ins.stand_in(monkeypatch, tmp_path)
     monkeypatch.setattr(pools, "POLL_S", 0.2)
     monkeypatch.setattr(pools.train_phase, "retry_delay_seconds", 0)
     text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
-    assert text.count("require: [leakcheck]") == 4
+    begin, _, rest = text.partition("  - phase: file_graph")
+    _, middle, end = rest.partition("  - phase: structure")
+    short = (begin + middle + end).replace("portion: 0.4", "portion: 0.8")
+    asking = short.replace("require: [leakcheck]", "require: [leakcheck, approval]", 1)
     (tmp_path / "diets").mkdir()
-    asking = text.replace("require: [leakcheck]", "require: [leakcheck, approval]", 1)
-    (tmp_path / "diets" / f"{DIET}.yaml").write_text(asking)
+    for name, diet in ((DIET, short), (ASKING, asking)):
+        (tmp_path / "diets" / f"{name}.yaml").write_text(diet)
     for flow in (run, train):
         RunnerDeployment.from_flow(flow, name=flow.name).apply()
     with get_client(sync_client=True) as client:
@@ -123,7 +127,7 @@ def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Workers
 
 
 def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> None:
-    asked = workers.ask(run, specialist="templates.demo", changes={"max_commits": 4})
+    asked = workers.ask(run, specialist=DIET, changes={"max_commits": 4})
     with workers.gpu(lambda each: workers.work(train, each)):
         ended = workers.work(run, asked)
     assert ended.state_name == "Completed"
@@ -131,7 +135,7 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
     assert [each.parameters["phase"] for each in children] == PHASES
     assert {each.state_name for each in children} == {"Completed"}
     assert children[0].parameters["changes"] == {"max_commits": 4}
-    assert workers.doors.anew == [False] * 5
+    assert workers.doors.anew == [False] * len(PHASES)
     trained = [workers.doors.attempts[name][0].path for name in PHASES]
     assert [each.labels[pools.RUN] for each in children] == [
         each.relative_to(Store.containing(each).root).as_posix() for each in trained
@@ -140,17 +144,17 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
 
 def test_what_is_trained_already_waits_for_no_slot(workers: Workers) -> None:
     with workers.gpu(lambda each: workers.work(train, each)):
-        workers.work(run, workers.ask(run, specialist="templates.demo"))
-    again = workers.ask(run, specialist="templates.demo")
+        workers.work(run, workers.ask(run, specialist=DIET))
+    again = workers.ask(run, specialist=DIET)
     assert workers.work(run, again).state_name == "Completed"
     assert workers.children(again) == []
-    assert workers.doors.anew == [False] * 5
+    assert workers.doors.anew == [False] * len(PHASES)
 
 
 def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
     workers: Workers,
 ) -> None:
-    asked = workers.ask(run, specialist="templates.demo", phase="structure", onwards=True)
+    asked = workers.ask(run, specialist=DIET, phase="structure", onwards=True)
     with workers.gpu(lambda each: workers.work(train, each)):
         workers.work(run, asked)
     found = [
@@ -162,7 +166,7 @@ def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
 def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
     workers: Workers, tmp_path: Path
 ) -> None:
-    asked = workers.ask(run, specialist=DIET)
+    asked = workers.ask(run, specialist=ASKING)
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
         assert workers.doors.opened.count("train syntax") == 1
@@ -180,7 +184,7 @@ def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
 def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
     workers: Workers, tmp_path: Path
 ) -> None:
-    asked = workers.ask(run, specialist=DIET, phase="syntax")
+    asked = workers.ask(run, specialist=ASKING, phase="syntax")
     said: list[str] = []
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
@@ -196,7 +200,7 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
 
 
 def test_a_run_that_is_retried_unanswered_asks_again(workers: Workers) -> None:
-    asked = workers.ask(run, specialist=DIET)
+    asked = workers.ask(run, specialist=ASKING)
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
         workers.client.set_flow_run_state(asked, Scheduled(name="AwaitingRetry"), force=True)
@@ -206,16 +210,16 @@ def test_a_run_that_is_retried_unanswered_asks_again(workers: Workers) -> None:
 def test_a_restart_goes_by_the_diet_that_the_run_began_with(
     workers: Workers, tmp_path: Path
 ) -> None:
-    file = tmp_path / "diets" / f"{DIET}.yaml"
-    asked = workers.ask(run, specialist=DIET)
+    file = tmp_path / "diets" / f"{ASKING}.yaml"
+    asked = workers.ask(run, specialist=ASKING)
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
-        before, _, _ = file.read_text().partition("  - phase: file_graph")
-        file.write_text(before.replace("portion: 0.4", "portion: 1.0"))
+        before, _, _ = file.read_text().partition("  - phase: structure")
+        file.write_text(before.replace("portion: 0.8", "portion: 1.0"))
         resume_flow_run(asked, run_input={"who": "ada"})
         workers.work(run, asked)
         before_later = len(workers.doors.opened)
-        workers.work(run, workers.ask(run, specialist=DIET))
+        workers.work(run, workers.ask(run, specialist=ASKING))
     assert [each.parameters["phase"] for each in workers.children(asked)] == PHASES
     assert workers.doors.opened[before_later:] == ["build syntax", "mix syntax"]
 
@@ -230,7 +234,7 @@ def test_training_that_broke_down_is_asked_for_again(workers: Workers) -> None:
         else:
             workers.client.set_flow_run_state(child, fate, force=True)
 
-    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    asked = workers.ask(run, specialist=DIET, phase="syntax")
     with workers.gpu(crash_once):
         assert workers.work(run, asked).state_name == "Completed"
     assert [each.state_name for each in workers.children(asked)] == ["Crashed", "Completed"]
@@ -238,7 +242,7 @@ def test_training_that_broke_down_is_asked_for_again(workers: Workers) -> None:
 
 def test_training_that_failed_fails_the_run_with_its_words(workers: Workers) -> None:
     workers.doors.stops["syntax"] = "failed"
-    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    asked = workers.ask(run, specialist=DIET, phase="syntax")
     with workers.gpu(lambda each: workers.work(train, each)):
         ended = workers.work(run, asked)
     assert ended.state_name == "Failed"
@@ -250,7 +254,7 @@ def test_training_that_failed_fails_the_run_with_its_words(workers: Workers) -> 
 def test_a_restarted_run_waits_for_the_training_that_it_started(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    asked = workers.ask(run, specialist=DIET, phase="syntax")
     with monkeypatch.context() as patch:
         patch.setattr(pools, "_ended", _killed)
         with pytest.raises(_StoppedError):
@@ -268,7 +272,7 @@ def test_a_restarted_run_waits_for_the_training_that_it_started(
 def test_who_cancels_a_run_cancels_its_training(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = workers.ask(run, specialist="templates.demo", phase="syntax")
+    asked = workers.ask(run, specialist=DIET, phase="syntax")
 
     def cancelled(child: UUID, _: object) -> FlowRun:
         states: tuple[State[None], ...] = (Pending(), Running())
