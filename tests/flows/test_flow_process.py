@@ -7,7 +7,7 @@ import psutil
 DEAF = """\
 import signal, sys, time
 from flows import flow_process
-flow_process.END_WITHIN_S = 1.0
+flow_process.END_WITHIN_S = 2.0
 signal.signal(signal.SIGTERM, lambda *_: print("heard", flush=True))
 flow_process.end_with_parent(signal.SIGTERM)
 print("ready", flush=True)
@@ -29,8 +29,7 @@ def test_a_flow_run_that_does_not_heed_its_workers_end_is_killed() -> None:
         assert parent.stdout.readline() == b"ready\n"
         parent.kill()
         assert parent.stdout.readline() == b"heard\n", "it is asked first"
-        assert flow.is_running()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while flow.is_running() and flow.status() != psutil.STATUS_ZOMBIE:
             assert time.monotonic() < deadline, "it outlives its worker"
             time.sleep(0.1)

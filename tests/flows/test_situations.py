@@ -212,7 +212,7 @@ def waits_for_a_slot(place: Place) -> None:
     place.stack.callback(thread.join)
     place.stack.enter_context(slots.taken(str(place.run("syntax").path), lambda _: None))
     thread.start()
-    assert said.wait(10)
+    assert said.wait(120)
 
 
 def trained_anew_with_other_weights(place: Place) -> None:
