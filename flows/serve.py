@@ -173,7 +173,7 @@ class _Served:
         )
         self.pages.append(reports)
         reports.start()
-        while not place.is_file():
+        while not (place.is_file() and place.read_text()):
             reports.require_alive()
             time.sleep(0.05)
 

@@ -269,10 +269,7 @@ def dashboard_file(workspace: Path) -> Path:
 
 def dashboard_at(workspace: Path) -> str | None:
     """The address of the workspace's dashboards, while it is served and they are shown."""
-    file = dashboard_file(workspace)
-    if served_at(workspace) is None or not file.is_file():
-        return None
-    return file.read_text().strip()
+    return _said(dashboard_file(workspace)) if served_at(workspace) else None
 
 
 def reports_file(workspace: Path) -> Path:
@@ -282,18 +279,25 @@ def reports_file(workspace: Path) -> Path:
 
 def reports_at(workspace: Path) -> str | None:
     """The address of the workspace's reports, while it is served."""
-    file = reports_file(workspace)
-    if served_at(workspace) is None or not file.is_file():
-        return None
-    return file.read_text().strip()
+    return _said(reports_file(workspace)) if served_at(workspace) else None
 
 
 def served_at(workspace: Path) -> str | None:
     """The address of the server that serves this workspace now, if one does."""
-    if not address_file(workspace).is_file():
+    address = _said(address_file(workspace))
+    if address is None:
         return None
     try:
-        serve_lock(workspace).acquire(timeout=0).lock.release()
+        # Who else asks holds it for a moment.
+        serve_lock(workspace).acquire(timeout=0.05, poll_interval=0.01).lock.release()
     except filelock.Timeout:
-        return address_file(workspace).read_text().strip()
+        return address
     return None
+
+
+def _said(file: Path) -> str | None:
+    """What a file says, unless it isn't there: it may go at any moment."""
+    try:
+        return file.read_text().strip() or None
+    except FileNotFoundError:
+        return None

@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import filelock
 import psutil
 import pytest
 from prefect.client.schemas.objects import FlowRun
@@ -237,6 +238,25 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 def test_nobody_serves_a_fresh_workspace(tmp_path: Path) -> None:
     assert settings.served_at(tmp_path) is None
     assert not list(tmp_path.iterdir())
+
+
+def test_an_address_that_is_gone_at_once_after_it_was_read_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Held:
+        """The lock of a serve that ends in this moment."""
+
+        def acquire(self, **_: float) -> None:
+            for file in (settings.address_file(tmp_path), settings.reports_file(tmp_path)):
+                file.unlink(missing_ok=True)
+            raise filelock.Timeout("serve.lock")
+
+    monkeypatch.setattr(settings, "serve_lock", lambda _: Held())
+    for ask, answer in ((settings.served_at, "here"), (settings.reports_at, None)):
+        settings.address_file(tmp_path).parent.mkdir(exist_ok=True)
+        settings.address_file(tmp_path).write_text("here")
+        settings.reports_file(tmp_path).write_text("there")
+        assert ask(tmp_path) == answer
 
 
 def test_a_teams_server_goes_before_ones_own(
