@@ -34,14 +34,16 @@ def spawned(
 
 
 @contextlib.contextmanager
-def interrupts_held() -> Iterator[None]:
+def interrupts_held(*, spawns: bool = True) -> Iterator[None]:
     """An interrupt waits for the end: neither we nor a process that we start is caught half way.
 
     A process that is started inside has SIGINT blocked, and lets it through when it is ready. A blocked
-    signal alone would not do here: another thread takes it, and Python tells the main one.
+    signal alone would not do here: another thread takes it, and Python tells the main one. `spawns` says
+    that multiprocessing starts them; who starts others needs none of its helpers.
     """
-    # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
-    resource_tracker.ensure_running()
+    if spawns:
+        # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
+        resource_tracker.ensure_running()
     caught: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
     before = (

@@ -40,7 +40,7 @@ def start_ranks(
             for rank in range(processes)
         ]
         # A Ctrl-C reaches the whole group; who only starts would end in a traceback.
-        with interrupts_held():
+        with interrupts_held(spawns=False):
             # What is inherited here is inherited there: the slot is taken as long as a rank lives.
             ranks = [
                 subprocess.Popen([*command, *each], env=environment, close_fds=False)
