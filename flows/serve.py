@@ -236,7 +236,12 @@ class _Served:
         if not child.may_start_again():
             raise child.fault(f"exit code {code}, time and again")
         child.await_end()
-        start()
+        try:
+            start()
+        except ServeError:
+            if self.server is None or self.server.died() is None:
+                raise
+            return  # The server died meanwhile: it is started first, at the next look.
         self.tell(f"{child.name} had ended with exit code {code}, and was started again")
 
     def _start_worker(self, kind: str) -> None:

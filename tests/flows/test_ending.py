@@ -1,4 +1,4 @@
-"""How `curriculum serve` ends, whatever its server answers and whoever presses Ctrl-C meanwhile."""
+"""How `curriculum serve` goes on and ends, whatever dies, answers or presses Ctrl-C meanwhile."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows import serve, settings
-from flows.serving.children import Child, ServeError, end_all
+from flows.serving.children import DEATHS, Child, ServeError, end_all
 from tests.flows.serving import wait_until
 
 BUSY, GONE, WELL = 503, 404, 200
@@ -146,10 +146,7 @@ def test_a_pool_that_somebody_took_away_needs_no_pause(
 def test_a_server_that_is_gone_is_not_asked(
     tmp_path: Path, server: Server, said: list[str]
 ) -> None:
-    gone = sleeper(tmp_path, code="")
-    gone.start()
-    gone.await_end()
-    served(tmp_path, server, gone, said).end_workers()
+    served(tmp_path, server, dead(tmp_path), said).end_workers()
     assert server.asked == said == []
 
 
@@ -185,6 +182,51 @@ def test_a_signal_while_children_end_for_a_fault_changes_nothing(
         serve.serve(tmp_path, 4200, lambda _: None)
     assert ended == ["workers"]
     assert signal.getsignal(number) == before
+
+
+def dead(tmp_path: Path) -> Child:
+    child = sleeper(tmp_path, code="")
+    child.start()
+    child.await_end()
+    return child
+
+
+def test_what_can_not_start_because_the_server_died_is_started_after_it(
+    tmp_path: Path, server: Server, alive: Child, said: list[str]
+) -> None:
+    keeping, worker = served(tmp_path, server, dead(tmp_path), said), dead(tmp_path)
+    assert keeping.server is not None
+
+    def fail() -> None:
+        raise ServeError("deployments", cause="nobody answers", cure="none")
+
+    def start() -> None:
+        keeping.server = alive
+
+    keeping._keep(keeping.server, fail)
+    keeping._keep(worker, fail)
+    assert said == []
+    keeping._keep(keeping.server, start)
+    with pytest.raises(ServeError, match="nobody answers"):
+        keeping._keep(worker, fail)
+    keeping._keep(worker, lambda: None)
+    again = "had ended with exit code 0, and was started again"
+    assert said == [f"server {again}"] * 2, "the worker has the server's name here"
+
+
+def test_a_server_that_dies_time_and_again_as_it_starts_is_a_fault(
+    tmp_path: Path, server: Server, said: list[str]
+) -> None:
+    keeping = served(tmp_path, server, dead(tmp_path), said)
+    assert keeping.server is not None
+
+    def fail() -> None:
+        raise ServeError("server", cause="killed", cure="none")
+
+    for _ in range(DEATHS - 1):
+        keeping._keep(keeping.server, fail)
+    with pytest.raises(ServeError, match="time and again"):
+        keeping._keep(keeping.server, fail)
 
 
 COUNTS = """\
