@@ -9,6 +9,8 @@ from prefect.testing.utilities import prefect_test_harness
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+PATIENCE_MS = 120_000
+"""For a browser: by itself it waits for five seconds, or thirty."""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
@@ -22,12 +24,16 @@ def prefect_server() -> Iterator[None]:
 @pytest.fixture
 def browser_page(chromium: str) -> Iterator["Page"]:
     """A page that fails the test on any error and on any request but for a file."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     wrong: list[str] = []
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
+        )
         opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        opened.set_default_timeout(PATIENCE_MS)
         opened.on("console", lambda message: wrong.append(message.text))
         opened.on("pageerror", lambda error: wrong.append(str(error)))
         opened.on("dialog", lambda dialog: wrong.append(dialog.message))
