@@ -9,8 +9,8 @@ MARK = "CURRICULUM_RUN"
 """The variable that a job's first process is given, and hands down to all that it starts: the run's
 directory. A process that puts itself into another session is found by it all the same."""
 _POLL_SECONDS = 0.05
-_SECONDS_TO_DIE = 10.0
-"""For what was killed: one that waits for a disk or a GPU ends when that answers."""
+_LOOKS = 200
+"""At what was killed, ten seconds: one that waits for a disk or a GPU ends when that answers."""
 
 
 def processes_of(run: Path) -> list[int]:
@@ -29,12 +29,11 @@ def processes_of(run: Path) -> list[int]:
 
 def end_all(run: Path, grace_seconds: float = 0.0) -> list[int]:
     """Wait for the processes of a run to end, and kill those that don't; returns what even then lives."""
-    until = time.monotonic() + grace_seconds
-    while left := processes_of(run):
-        now = time.monotonic()
-        if now >= until + _SECONDS_TO_DIE:
-            break
-        if now >= until:
+    until, looks = time.monotonic() + grace_seconds, 0
+    while (left := processes_of(run)) and looks < _LOOKS:
+        if time.monotonic() >= until:
+            # Counted, not timed: where the whole machine stood still, nobody could die.
+            looks += 1
             for pid in left:
                 _kill(pid)
         time.sleep(_POLL_SECONDS)

@@ -2,7 +2,6 @@
 # ruff: noqa: E501 -- messages are told whole
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -124,9 +123,7 @@ def test_what_follows_from_a_mistake_is_not_told() -> None:
     ],
 )  # fmt: skip
 def test_yaml_that_surprises_or_blows_up_is_refused_with_its_line(text: str, message: str) -> None:
-    start = time.monotonic()
     assert said(text).startswith(message)
-    assert time.monotonic() - start < 30
 
 
 def test_a_hundred_thousand_unknown_fields_do_not_hang() -> None:
