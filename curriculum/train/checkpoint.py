@@ -8,12 +8,15 @@ the two files of tensors, each rank its own part (sharded.py). Any number of ran
 """
 
 import hashlib
+import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -29,6 +32,8 @@ from schemas.text import Strict
 KEPT = 2
 WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
 _NAME = re.compile(r"step=(\d+)")
+_NUMBER = re.compile(r"(?:os error |code: )(\d+)")
+"""How safetensors tells an error of the operating system."""
 
 
 class CheckpointManifest(Strict):
@@ -95,9 +100,26 @@ def save(folder: Path, learner: Learner, state: TrainerState) -> Path:
 def write(folder: Path, taken: Snapshot) -> Path:
     """Write a snapshot as `save` does."""
     path = new_draft(folder, taken.state.step)
-    save_file(taken.weights, path / WEIGHTS)
-    save_file(taken.moments, path / MOMENTS)
+    write_tensors(taken.weights, path / WEIGHTS)
+    write_tensors(taken.moments, path / MOMENTS)
     return publish(folder, taken.spec, taken.state)
+
+
+def write_tensors(
+    tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
+) -> None:
+    """Write tensors, and words about them, as safetensors.
+
+    Raises:
+        OSError: with its number, for a full disk too, which safetensors tells by an error of its own.
+    """
+    try:
+        save_file(tensors, file, dict(about) if about else None)
+    except SafetensorError as failed:
+        told = _NUMBER.search(str(failed))
+        if told is None:
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1])), str(file)) from failed
 
 
 def new_draft(folder: Path, step: int) -> Path:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import JsonValue
-from safetensors.torch import save_file
 from torch import Tensor
 
-from curriculum.train.checkpoint import content_of, read_state
+from curriculum.train.checkpoint import content_of, read_state, write_tensors
 from curriculum.train.disk import flush
 from curriculum.train.qwen import qwen_config, qwen_weights, require_counterpart
 from curriculum.train.weights import backend_for_one, job_of, longest_row, model_in
@@ -105,7 +104,7 @@ def _write(
 ) -> None:
     job = job_of(checkpoint)
     about = {"format": "pt", "checkpoint": content_of(checkpoint), "run": job.run_key}
-    save_file(weights, folder / "model.safetensors", metadata=about)
+    write_tensors(weights, folder / "model.safetensors", about)
     config = (
         qwen_config(spec, rope_base=job.rope_base, row_length=longest_row(job), ids=vocabulary.ids)
         if form == "hf"

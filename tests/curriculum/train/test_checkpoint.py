@@ -1,8 +1,11 @@
+import errno
+import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from curriculum.train import checkpoint, restore
 from curriculum.train.checkpoint import TrainerState
@@ -85,3 +88,19 @@ def test_a_checkpoint_of_another_model_is_refused(
         JobError, match=r"mlp_width 256; .* holds a model small whose mlp_width is 128"
     ):
         restore.carry_over(path, new_learner(world.job(model=wider), CPU))
+
+
+def test_a_disk_that_takes_no_more_is_the_systems_error_and_names_the_file(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    tensors = {"wide": torch.zeros(6 << 20)}
+    file = tmp_path / "wide.safetensors"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, hard))
+    try:
+        with pytest.raises(OSError, match=r"wide\.safetensors") as failed:
+            checkpoint.write_tensors(tensors, file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert failed.value.errno == errno.EFBIG
+    checkpoint.write_tensors(tensors, file, {"format": "pt"})
+    assert torch.equal(load_file(file)["wide"], tensors["wide"])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 
@@ -238,15 +239,21 @@ def ruin(learner: Learner) -> None:
         weight.mul_(0).add_(7)
 
 
+FULL = "Error while serializing: I/O error: No space left on device (os error 28)"
+
+
+@pytest.mark.parametrize(
+    "said", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), SafetensorError(FULL)]
+)
 def test_a_full_disk_ends_the_run_and_the_last_checkpoint_stays(
-    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Exception
 ) -> None:
     saver = Saver(tmp_path, stepped(world))
     saver.save(at(1))
     saver.wait()
 
     def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise said
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     saver.save(at(2))
