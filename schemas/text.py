@@ -36,8 +36,9 @@ class Strict(BaseModel):
     @classmethod
     def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Pydantic would take `share: true` for 1."""
-        numeric = cls.model_fields[str(info.field_name)].annotation in (int, float)
-        if isinstance(value, bool) and numeric:
+        if not isinstance(value, bool):
+            return value
+        if cls.model_fields[str(info.field_name)].annotation in (int, float):
             raise ValueError("true and false are no numbers. Write a number")
         return value
 

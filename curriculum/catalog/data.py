@@ -1,5 +1,6 @@
 """The data files that views read: which of an artefact's files they are, and whether they can be read."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,12 @@ def fault_of(file: Path, kind: Kind) -> str | None:
         there = pq.read_schema(file)
     except (OSError, pa.ArrowException) as broken:
         return f"it is no Parquet file: {str(broken).splitlines()[0]}"
+    return _fault(there.remove_metadata(), kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _fault(there: pa.Schema, kind: Kind) -> str | None:
+    """Of thousands of files few differ in their columns."""
     return next(_foreign(there, kind.schema), None)
 
 

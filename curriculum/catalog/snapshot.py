@@ -291,25 +291,24 @@ def _sound(home: Path, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[s
     inside = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
     files: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
     faults: list[Line] = []
-    for line in inside.to_pylist():
-        fault = _changed(f"{home}/{line['file']}", line)
-        if fault:
-            faults.append({"path": line["file"], "problem": fault})
+    columns = (inside[name].to_pylist() for name in ("file", "kind", "num_bytes", "mtime", "fault"))
+    for file, kind, num_bytes, mtime, fault in zip(*columns, strict=True):
+        found = _changed(f"{home}/{file}", kind, num_bytes, mtime, fault)
+        if found:
+            faults.append({"path": file, "problem": found})
         else:
-            files[line["kind"]].append(line["file"])
+            files[kind].append(file)
     return files, pa.Table.from_pylist(faults, schema=_OWN["problems"])
 
 
-def _changed(file: str, line: Line) -> str | None:
+def _changed(file: str, kind: str, num_bytes: int, mtime: int, fault: str | None) -> str | None:
     """Why a file that was published can't be read now."""
     try:
         there = os.stat(file)  # noqa: PTH116 - ten thousand of them: a Path costs more than the call
     except OSError:
         return "it isn't there any more"
-    if there.st_size != line["num_bytes"]:
-        return f"{there.st_size} bytes where {line['num_bytes']} were published"
-    if there.st_mtime_ns != line["mtime"]:
-        kind = next(each for each in KINDS if each.name == line["kind"])
-        return fault_of(Path(file), kind)
-    fault: str | None = line["fault"]
+    if there.st_size != num_bytes:
+        return f"{there.st_size} bytes where {num_bytes} were published"
+    if there.st_mtime_ns != mtime:
+        return fault_of(Path(file), next(each for each in KINDS if each.name == kind))
     return fault

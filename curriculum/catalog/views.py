@@ -27,10 +27,13 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 _DATA = frozenset(kind.name for kind in KINDS)
 _RELATION = re.compile(r"\$([a-z_]+)")
-_SETTINGS = ("SET parquet_metadata_cache = true", "CREATE SCHEMA internal")
+_CACHED = "SET parquet_metadata_cache = true"
+_SCHEMA = "CREATE SCHEMA internal"
 _END = re.compile(r";[ \t]*(?:\n|$)")
 _NAME = re.compile(r"^(CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_REMARK = re.compile(r"--[^\n]*")
+_READ = re.compile(r"\b(?:FROM|JOIN) +(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
 _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
 
 
@@ -52,11 +55,12 @@ def text_of(subject: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
-    """One statement of sql/: what it makes or tells of, and the words that it is written in."""
+    """One statement of sql/: what it makes or tells of."""
 
     name: str
     text: str
-    words: frozenset[str]
+    reads: frozenset[str]
+    """The names that it reads from or calls; some are DuckDB's own."""
     makes: bool
     """Whether it makes something; others are comments on what is made."""
 
@@ -66,16 +70,14 @@ def statements() -> tuple[Statement, ...]:
     """All statements of sql/, in the order in which they are run; each ends with a line's last `;`."""
     texts = itertools.chain(*(_END.split(text_of(subject)) for subject in subjects()))
     return tuple(
-        Statement(
-            name=found[2], text=text.strip(), words=words_of(text), makes=found[1] == "CREATE"
-        )
+        Statement(name=found[2], text=text.strip(), reads=_reads(text), makes=found[1] == "CREATE")
         for text in texts
         if (found := _NAME.search(text)) is not None
     )
 
 
 def needed(asked: str) -> list[Statement]:
-    """The statements that a question rests on: those whose names it or one of them mentions.
+    """The statements that a question rests on: those that it mentions, and what they read.
 
     A word of a question that only looks like a name costs a moment. A question about the catalog itself
     rests on all of it.
@@ -86,8 +88,8 @@ def needed(asked: str) -> list[Statement]:
     open_ends, wanted = words, set[str]()
     while open_ends:
         wanted |= open_ends
-        mentioned = (each.words for each in statements() if each.name in open_ends)
-        open_ends = frozenset().union(*mentioned) - wanted
+        read = (each.reads for each in statements() if each.makes and each.name in open_ends)
+        open_ends = frozenset().union(*read) - wanted
     return [each for each in statements() if each.name in wanted and each.makes]
 
 
@@ -96,22 +98,35 @@ def words_of(sql: str) -> frozenset[str]:
     return frozenset(_WORD.findall(sql.lower()))
 
 
+def _reads(text: str) -> frozenset[str]:
+    """What a statement of sql/ reads from or calls.
+
+    >>> sorted(_reads("CREATE VIEW a AS SELECT lineage FROM main.b JOIN c USING (file) -- FROM d"))
+    ['b', 'c']
+    """
+    return frozenset(
+        read or called for read, called in _READ.findall(_REMARK.sub("", text)) if read or called
+    )
+
+
 def script(
     snapshot: Snapshot, *, root: str, memory: Mapping[str, str], asked: str | None = None
 ) -> str:
     """All views and macros over a snapshot's files; paths begin with `root`, which may be empty.
 
     Tables that are in memory are read from the relations that `memory` names. Of what nothing in the
-    question `asked` needs, nothing is made.
+    question `asked` needs, nothing is made; and what a file says of itself is kept for the next
+    question, where one can come.
     """
 
     def relation(found: re.Match[str]) -> str:
         name = found[1]
         return memory[name] if name in memory else _relation(snapshot, name, root)
 
+    settings = (_CACHED, _SCHEMA) if asked is None else (_SCHEMA,)
     wanted = statements() if asked is None else needed(asked)
     texts = (_RELATION.sub(relation, each.text) for each in wanted)
-    return "".join(f"{text};\n\n" for text in (*_SETTINGS, *texts))
+    return "".join(f"{text};\n\n" for text in (*settings, *texts))
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:

@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from schemas.manifest import MANIFEST_NAME
@@ -12,7 +12,7 @@ _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
 JOB_NAME = "job.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sighting:
     """A manifest on disk; the same path, time and size say that it is the same."""
 
@@ -41,7 +41,8 @@ def walk(home: Path) -> Found:
     for stage in _folders(str(home)):
         if _STAGE.match(stage.name):
             _descend(stage.path, stage.name, published, open_runs)
-    return Found(published=tuple(sorted(published)), open_runs=tuple(sorted(open_runs)))
+    published.sort(key=attrgetter("path"))
+    return Found(published=tuple(published), open_runs=tuple(sorted(open_runs)))
 
 
 def _descend(folder: str, path: str, published: list[Sighting], open_runs: list[str]) -> None:
@@ -61,12 +62,12 @@ def _descend(folder: str, path: str, published: list[Sighting], open_runs: list[
         _descend(entry.path, below, published, open_runs)
 
 
-def _folders(folder: str) -> Iterator[os.DirEntry[str]]:
+def _folders(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            yield from (entry for entry in entries if entry.is_dir())
+            return [entry for entry in entries if entry.is_dir()]
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return []
 
 
 def _stat(file: str) -> os.stat_result | None:

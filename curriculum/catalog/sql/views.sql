@@ -67,7 +67,7 @@ COMMENT ON VIEW metrics IS
     'a line a training step, of open runs too: loss, gradient norm, rate, speed, context';
 
 CREATE VIEW phases AS
-WITH planned AS (
+WITH mixed AS (
     SELECT p.specialist, p.branch, p.phase, p.path AS mixture, m.created
     FROM internal.places p JOIN mixtures m ON m.path = p.path
 ), trained AS (
@@ -87,7 +87,7 @@ SELECT coalesce(p.specialist, t.specialist) AS specialist, coalesce(p.branch, t.
        r.phase_bpb_before, r.phase_bpb_after, r.anchor_bpb_before, r.anchor_bpb_after,
        r.seconds, r.gpu_seconds, r.cost, r.attempt, p.created, m.key AS mixture_key,
        r.key AS run_key, p.mixture, t.run
-FROM planned p
+FROM mixed p
 FULL JOIN trained t ON p.specialist = t.specialist AND p.phase = t.phase
     AND p.branch IS NOT DISTINCT FROM t.branch
 LEFT JOIN mixtures m ON m.path = p.mixture

@@ -4,6 +4,7 @@ import csv
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import open_catalog, publish, query, relations
+from curriculum.catalog import macros, open_catalog, publish, query, relations
+from curriculum.catalog.connection import connect
 from curriculum.catalog.data import KINDS, Kind
 from curriculum.catalog.views import SCHEMAS, needed, statements, text_of, types_of
 from curriculum.store import Draft, Recipe, Store
@@ -151,10 +153,28 @@ def test_each_view_alone_answers_as_among_all(home: Path) -> None:
         assert len(answer.rows) == len(found.fetchall()), name
 
 
+def _calls(home: Path) -> list[str]:
+    """Each view and table, and each macro with nothing as its parameters, as what FROM takes."""
+    called = [
+        f"{each.name}({', '.join(['NULL'] * len(each.columns))})"
+        for each in macros(open_catalog(home))
+        if each.name != "is_way"
+    ]
+    assert "stale()" in called
+    return [*_names(home), *called]
+
+
+def test_what_a_name_rests_on_is_made_with_it_at_once(home: Path) -> None:
+    for call in _calls(home):
+        with closing(connect(home, f"FROM {call}")) as alone:
+            assert alone.execute(f"DESCRIBE FROM {call}").fetchall(), call
+
+
 def test_a_question_makes_little_and_one_about_the_catalog_all() -> None:
     assert {each.name for each in needed("SELECT count(*) FROM Artefacts")} == {"artefacts"}
     runs = {each.name for each in needed("FROM runs")}
     assert runs == {"runs", "artefacts"}
+    assert {each.name for each in needed("FROM documents")} == {"documents", "artefacts", "data"}
     assert len(needed("SHOW TABLES")) == len(statements())
     assert len(needed("SELECT view_name FROM duckdb_views()")) == len(statements())
 
