@@ -4,6 +4,7 @@ The files of a sampled commit tell whether it touched a function or a build targ
 some are walked with their whole trees.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,18 @@ def read_touched(artefact: Artefact) -> pl.DataFrame:
 def write_touched(rows: Sequence[tuple[str, str, int]], folder: Path) -> None:
     """Write rows of TOUCHED_SCHEMA."""
     frame = pl.DataFrame(rows, schema=TOUCHED_SCHEMA, orient="row")
-    frame.write_parquet(folder / TOUCHED_NAME)
+    write_frame(frame, folder / TOUCHED_NAME)
+
+
+def write_frame(frame: pl.DataFrame, file: Path) -> None:
+    """Write a table by way of memory.
+
+    Raises:
+        OSError: for a full disk too, which polars, writing by itself, calls a fault of the file.
+    """
+    held = io.BytesIO()
+    frame.write_parquet(held)
+    file.write_bytes(held.getbuffer())
 
 
 def _make_files(store: Store, task: FilesTask) -> tuple[Artefact, ...]:
@@ -109,7 +121,7 @@ def _make_files(store: Store, task: FilesTask) -> tuple[Artefact, ...]:
             for change in reader.changes(found, chosen):
                 sheaf.add(render(change, sheaf.families))
                 touched.append((change.commit, change.lineage, _touched_bytes(change)))
-        found.changes.write_parquet(drafts[0].path / SURVEY_NAME)
+        write_frame(found.changes, drafts[0].path / SURVEY_NAME)
         drafts[0].report["tree_bytes"] = found.tree_bytes
         write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
 

@@ -16,7 +16,7 @@ from curriculum.corpus.survey import SURVEY_SCHEMA, in_sample
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
 from curriculum.store import Artefact, Draft, Recipe, Store
-from curriculum.supply.sample import SURVEY_NAME, write_touched
+from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
 from schemas.conversation import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.document import CHAT_FAMILY
@@ -61,7 +61,7 @@ def _make(store: Store, task: TalkTask) -> tuple[Artefact, ...]:
         rows = [_row(each) for each in read_conversations(found, task.corpus, SkippedLines())]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
-        frame.write_parquet(drafts[0].path / SURVEY_NAME)
+        write_frame(frame, drafts[0].path / SURVEY_NAME)
         listed = in_sample(frame["commit"], task.share, fewest=FEWEST)
         write_touched([(each, "", 0) for each in listed], drafts[0].path)
         chosen = frozenset(listed)
