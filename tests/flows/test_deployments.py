@@ -16,7 +16,7 @@ from flows import lost, settings
 from flows.build import build
 from flows.deployments import DECLARED, deploy
 
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.timeout(1200)]
 ROOT = DECLARED.parents[1]
 NAMES = ("build", "mix", "run", "train")
 SAME = (

@@ -16,7 +16,7 @@ from curriculum.store import Store
 from tests.flows.serving import free_port, serving
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.postgres, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
