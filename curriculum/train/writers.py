@@ -18,6 +18,7 @@ from schemas.errors import JobError
 from schemas.job import Figure, Job, WriterName
 
 Scalars = Mapping[str, float]
+_SERVICE_SECONDS = 600.0
 
 
 class Writer(Protocol):
@@ -144,6 +145,9 @@ class _WeightsAndBiases:
             x_disable_meta=True,
             x_disable_stats=True,
             x_save_requirements=False,
+            # Its service may start slowly where cores are shared; that must not end a run.
+            x_service_wait=_SERVICE_SECONDS,
+            init_timeout=_SERVICE_SECONDS,
         )
         branch = [job.branch] if job.branch else []
         self._run = self._wandb.init(

@@ -2,6 +2,7 @@
 
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from curriculum.train.directory import read_report
 
 pytestmark = pytest.mark.timeout(2400)
 
+HELD = Path(__file__).parents[2] / "curriculum" / "train" / "held"
+"""Holds trainers where they say something."""
 BUILT = 0.35
 """Of all that is counted of a course, what lies before its first step."""
 
@@ -20,6 +23,24 @@ def kill_between(course: Any, dice: random.Random, role: str, low: float, high: 
     process = course.start()
     point = dice.randint(int(low * course.whole), int(high * course.whole))
     course.await_progress(point, role, process)
+    time.sleep(dice.uniform(0, 0.3))
+    course.kill(role)
+    process.wait(300)
+    course.await_quiet()
+
+
+def kill_in(course: Any, dice: random.Random, role: str, phase: str) -> None:
+    """Start the course, and kill one of a role while a phase is at a random step, however late we look."""
+    words = f"step {dice.randint(3, 20)}/"
+    hold = {"PYTHONPATH": str(HELD), "HOLD_AT": words, "HOLD_IN": f"/phase={phase}/"}
+    course.variables |= hold
+    process = course.start()
+    for name in hold:
+        del course.variables[name]
+    logs = course.home / "runs"
+    while not any(words in log.read_text() for log in logs.rglob(f"phase={phase}/**/train.log")):
+        assert process.poll() is None, course.said.read_text()
+        time.sleep(0.1)
     time.sleep(dice.uniform(0, 0.3))
     course.kill(role)
     process.wait(300)
@@ -39,12 +60,10 @@ def test_killed_three_times_on_its_way_it_ends_as_if_nothing_had_happened(
     course: Any, uninterrupted: Any, dice: random.Random
 ) -> None:
     course.whole = uninterrupted.progress()
-    for role, low, high in (
-        ("command", 0.02, BUILT - 0.1),
-        ("trainer", BUILT + 0.1, 0.6),
-        ("command", 0.75, 0.9),
-    ):
-        kill_between(course, dice, role, low, high)
+    kill_between(course, dice, "command", 0.02, BUILT - 0.1)
+    course.require_whole()
+    for role, phase in (("trainer", "syntax"), ("command", "file_graph")):
+        kill_in(course, dice, role, phase)
         course.require_whole()
     course.finish()
     require_the_same_end(course, uninterrupted)

@@ -1,6 +1,7 @@
 """Python reads this as it starts: whoever says the words of $HOLD_AT waits there for SIGTERM, or for its end.
 
-So a process is stopped or killed where a test wants it, however late the test looks.
+So a process is stopped or killed where a test wants it, however late the test looks. $HOLD_IN, where it is
+given, stands in the command of who is meant.
 """
 
 import os
@@ -43,5 +44,6 @@ class Holding:
         return written
 
 
-if words := os.environ.get("HOLD_AT"):
+words = os.environ.get("HOLD_AT")
+if words and os.environ.get("HOLD_IN", "") in " ".join(sys.orig_argv):
     sys.stdout = Holding(sys.stdout, words)
