@@ -16,6 +16,8 @@ SAID = {
     "failed": "failed",
     "cancelled": "cancelled",
     "interrupted": "interrupted",
+    "holds": "held by its gate",
+    "waits": "waits for approval",
     "stale": "stale",
     "warning": "warning",
     "next": "next",

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.logging import get_run_logger
 
 from curriculum.store import Artefact
-from flows import settings, telling, tracking
+from flows import closed, settings, telling, tracking
 from flows.course import Course
 from flows.gates import Verdict
 from flows.page.write import is_newer, rewritten
@@ -17,6 +17,7 @@ from schemas.errors import JobError
 def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
     """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
     say = get_run_logger().warning
+    closed.note(plan, run, gate)
     telling.at_gate(plan, run, gate, say)
     if not (gate.is_open and is_newer(plan, run)):
         drawn(plan)

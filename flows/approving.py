@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from curriculum.store.recipe import KEY_DIGITS
-from flows import approvals, settings
+from flows import approvals, closed, settings
 from flows.course import Order, course
-from flows.gates import APPROVAL
+from flows.gates import APPROVAL, verdict
 from flows.lines import change, report_of
 from flows.show import out, warn
 from schemas.errors import JobError
@@ -30,6 +30,8 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
     said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
     report = report_of(run)
+    if report.stopped != "failed":
+        closed.note(plan, run, verdict(plan, phase, run))
     out.print(
         f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
         f"{said.attempt}, val_bpb {change(report, 'phase')}",

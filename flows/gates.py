@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from curriculum.diets.resolve import ResolvedPhase
 from curriculum.store import Artefact
+from curriculum.train.gate import gate_bits
 from flows import approvals
 from flows.course import Course
 from flows.lines import report_of
+from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
+from schemas.job import Report
 
 APPROVAL = "approval"
 Kind = Literal["open", "holds", "waits", "cancelled"]
@@ -46,15 +50,36 @@ def verdict(plan: Course, phase: str, run: Artefact) -> Verdict:
     is_gated = resolved.advance_when is not None
     if report.stopped == "budget" and is_gated and resolved.on_budget == "hold":
         why = (
-            f"{phase} holds: its budget ended before its gate opened ({report.reason}). Look at the "
-            "run; then raise token_budget, loosen advance_when, or let on_budget be advance, and "
-            "give the same command again."
+            f"{phase} holds: {held_words(resolved, report)}. Look at the run; then raise token_budget, "
+            "loosen advance_when, or let on_budget be advance, and give the same command again."
         )
         return Verdict(kind="holds", phase=phase, why=why)
     if APPROVAL in resolved.require and approvals.find(plan.store, run) is None:
         why = f"{phase} is trained and waits for approval: {approve_command(plan, phase)}"
         return Verdict(kind="waits", phase=phase, why=why)
     return Verdict(kind="open", phase=phase)
+
+
+def held_words(phase: ResolvedPhase, report: Report) -> str:
+    """Why a gate holds, with what it lacks: its budget ended before its gate opened (90 steps; …)."""
+    said = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
+    return f"its budget ended before its gate opened ({said})"
+
+
+def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
+    """Which rule of a gate wasn't met, by how much."""
+    if rule is not None and rule.val_bpb is not None:
+        over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
+        bits = gate_bits(report.history, report.phase)
+        if len(bits) <= over:
+            return f"{len(bits)} evaluations of the {over + 1} that it looks back on"
+        if (fell := bits[-1 - over] - bits[-1]) >= by:
+            return (
+                f"val_bpb fell by {fell:.4f} over {over} evaluations, and not by less than {by:g}"
+            )
+    if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
+        return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
+    return ""
 
 
 def approve_command(plan: Course, phase: str) -> str:

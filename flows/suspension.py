@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from flows import after, approvals, pools
+from flows import after, approvals, closed, pools
 from flows.course import Course
 from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
@@ -44,6 +44,7 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
         said = _asked(plan, run)
         approvals.write(plan.store, run, who=said.who, comment=said.comment)
         gate = verdict(plan, phase, run)
+        closed.note(plan, run, gate)
     if not gate.is_open:
         get_run_logger().warning(gate.why)
     return gate

@@ -21,7 +21,7 @@ from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows import settings, telling
+from flows import closed, settings, telling
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
@@ -246,6 +246,7 @@ def _train(
         if run.planned:
             continue
         gate = verdict(plan, name, run)
+        closed.note(plan, run, gate)
         telling.at_gate(plan, run, gate)
         if not is_newer(plan, run):
             rewritten(plan)

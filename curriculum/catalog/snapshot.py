@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
@@ -78,7 +79,12 @@ def take(home: Path) -> Snapshot:
     data = kept.table("data")
     sound, faults = _sound(home, kept.table("live"), data)
     problems = pa.concat_tables([kept.table("problems"), faults])
-    tables = {**kept.tables, **open_tables(home, found.open_runs), "problems": problems}
+    tables = {
+        **kept.tables,
+        **open_tables(home, found.open_runs),
+        **closed_gates(home),
+        "problems": problems,
+    }
     return Snapshot(
         home=home,
         digest=digest,

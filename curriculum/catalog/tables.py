@@ -84,8 +84,9 @@ TABLES: dict[str, pa.Schema] = {
 OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
     "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
+    "closed_gates": _schema("run content specialist branch phase kind why cure"),
 }
-"""Of runs that aren't closed: read anew each time."""
+"""Of runs that aren't closed, and of gates that are: read anew each time."""
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:

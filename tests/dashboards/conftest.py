@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from curriculum.mix import mix
 from curriculum.store import Artefact, Draft, Recipe, Store
 from flows import settings
 from schemas.document import Family
+from schemas.gate import ClosedGate
 from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -32,6 +34,19 @@ COURSES: dict[tuple[str, str | None], tuple[tuple[str, float], ...]] = {
     ("systems_c", "wide"): (("syntax", 2.8), ("file_graph", float("nan"))),
 }
 """val_bpb after each phase; nan where it is mixed and not trained."""
+CLOSED: dict[tuple[str, str], tuple[Literal["holds", "waits"], str, str]] = {
+    ("templates", "structure"): (
+        "holds",
+        "its budget ended before its gate opened (10 steps; val_bpb fell by 0.2500)",
+        "curriculum run templates",
+    ),
+    ("systems_c", "syntax"): (
+        "waits",
+        "trained val_bpb 3.900 → 2.800",
+        "curriculum approve systems_c.wide syntax",
+    ),
+}
+"""Gates that a walk stopped at."""
 
 
 def _documents(store: Store, family: str) -> Artefact:
@@ -220,6 +235,24 @@ def _run(
     return store.produce([recipe], write)[0]
 
 
+def _close(home: Path, run: Artefact, kind: Literal["holds", "waits"], why: str, cure: str) -> None:
+    """The gate behind a run is closed."""
+    labels = run.manifest.labels
+    closed = ClosedGate(
+        kind=kind,
+        run=run.path.relative_to(home).as_posix(),
+        content=run.content,
+        specialist=labels["specialist"],
+        branch=labels.get("branch"),
+        phase=labels["phase"],
+        why=why,
+        cure=cure,
+    )
+    file = home / "gates" / f"{run.key[:12]}-1.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(closed.model_dump_json())
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The workspace, to look at."""
@@ -242,8 +275,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             mark = "-".join((*(part for part in way if part), name))
             store.mark(f"mixtures-{mark}", [plan])
             if after == after:
-                store.mark(f"runs-{mark}", [_run(store, way, plan, before, after)])
+                run = _run(store, way, plan, before, after)
+                store.mark(f"runs-{mark}", [run])
                 before = after
+                if (way[0], name) in CLOSED:
+                    _close(home, run, *CLOSED[way[0], name])
     return home
 
 

@@ -30,10 +30,16 @@ def test_the_first_figures_count_the_workspace(page: Page) -> None:
     assert "Trained for 7 min 0.35 in money" in said
 
 
-def test_what_failed_is_first_with_its_reason_and_its_cure(page: Page) -> None:
+def test_what_failed_is_first_then_what_waits_for_somebody_each_with_its_reason_and_its_cure(
+    page: Page,
+) -> None:
     lines = page.locator("#attention tbody tr").all_inner_texts()
     assert [" ".join(line.split()) for line in lines] == [
         "failed testing · structure the loss isn't finite at step 10 curriculum run testing",
+        "waits for approval systems_c · wide · syntax trained val_bpb 3.900 → 2.800 "
+        "curriculum approve systems_c.wide syntax",
+        "held by its gate templates · structure its budget ended before its gate opened (10 steps; "
+        "val_bpb fell by 0.2500) curriculum run templates",
         "next systems_c · wide · file_graph mixed, and not trained yet curriculum run systems_c.wide",
     ]
 
@@ -48,8 +54,14 @@ def test_specialists_stand_by_phases_with_state_figure_tokens_and_yield(page: Pa
     assert said.startswith("done 2.900 −1.000 30k of 66k · yield ")
     assert said.endswith("%")
     assert first.locator("svg rect").get_attribute("width") == f"{100 * 30_000 / 66_010:.2f}%"
-    states = [each.split()[0] for each in lines.nth(2).locator("td").all_inner_texts()]
-    assert states == ["done", "done", "failed"]
+    states = [
+        [each.split()[0] for each in line.locator("td").all_inner_texts()] for line in lines.all()
+    ]
+    assert states == [
+        ["waiting", "mixed", "–"],
+        ["done", "done", "holds"],
+        ["done", "done", "failed"],
+    ]
     assert lines.nth(0).locator("td").all_inner_texts()[2] == "–"
     assert "+0.200" in lines.nth(2).locator("td").nth(2).inner_text(), "what rose is seen to rise"
 

@@ -1,5 +1,5 @@
 -- What needs a hand, and what helps?
--- What can't be read and what failed first, then what stands still, what is stale, and what a mixture warns of.
+-- What can't be read and what failed first, then what stands still or waits, what is stale, and what a mixture warns of.
 SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curriculum check ' || path AS cure
 FROM problems
 UNION ALL
@@ -12,17 +12,19 @@ SELECT 3, state, concat_ws(' · ', specialist, branch, phase),
        'curriculum run ' || concat_ws('.', specialist, branch)
 FROM runs WHERE state = 'interrupted'
 UNION ALL
-SELECT 4, 'stale', concat_ws(' · ', specialist, branch, phase), max_by(why, stage),
+SELECT 4, kind, concat_ws(' · ', specialist, branch, phase), why, cure FROM gates
+UNION ALL
+SELECT 5, 'stale', concat_ws(' · ', specialist, branch, phase), max_by(why, stage),
        'curriculum run ' || concat_ws('.', specialist, branch)
 FROM stale() GROUP BY specialist, branch, phase
 UNION ALL
-SELECT 5, 'warning', concat_ws(' · ', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
+SELECT 6, 'warning', concat_ws(' · ', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
        'curriculum diet check ' || concat_ws('.', specialist, branch)
 FROM (
     SELECT specialist, branch, phase, created, unnest(warnings) AS warning FROM mixtures WHERE current
 ) GROUP BY specialist, branch, warning
 UNION ALL
-SELECT 6, 'next', concat_ws(' · ', specialist, branch, phase), 'mixed, and not trained yet',
+SELECT 7, 'next', concat_ws(' · ', specialist, branch, phase), 'mixed, and not trained yet',
        'curriculum run ' || concat_ws('.', specialist, branch)
 FROM phases WHERE state = 'mixed'
 ORDER BY urgency, what, why
