@@ -1,6 +1,9 @@
 """One small workspace that all tests of the build read: the sample corpus, two versions a file."""
 
+import os
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,54 @@ WANTED = (
     Wanted(family="v3_doxygen", objective="code_to_doc", row_length=1024),
 )
 ALONE = Spread()
+GIT = """#!/bin/sh
+case " $* " in *" cat-file "*) . {folder}/first > {folder}/said 2>&1;; esac
+exec {git} "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Git:
+    """A git that comes first on the PATH; who begins to read blobs through it is in the middle of a task."""
+
+    folder: Path
+
+    @staticmethod
+    def made(folder: Path) -> "Git":
+        """A git in a folder, that does what the other does."""
+        program, made = folder / "git", Git(folder=folder)
+        program.write_text(GIT.format(folder=folder, git=shutil.which("git")))
+        program.chmod(0o755)
+        made.first("")
+        return made
+
+    def first(self, lines: str) -> None:
+        """Lines of shell that it goes through first; $PPID is who called it."""
+        draft = self.folder / "draft"
+        draft.write_text(lines)
+        draft.replace(self.folder / "first")
+
+    def kill_one(self, home: Path) -> None:
+        """Kill one caller that has something in the making, when something else is published."""
+        self.first(
+            f"if [ $PPID != {os.getpid()} ] && [ -d {home}/documents ] "
+            f'&& [ -n "$(ls {home}/.drafts)" ] && mkdir {self.folder}/killed; '
+            "then kill -9 $PPID; fi"
+        )
+
+    def has_killed(self) -> bool:
+        """Whether it has; it does so once."""
+        self.first("")
+        return (self.folder / "killed").is_dir()
+
+    def let_meet(self, number: int) -> Path:
+        """Hold callers until there are so many; returns the folder with a file for each."""
+        met = self.folder / "met"
+        met.mkdir()
+        self.first(
+            f"touch {met}/$PPID; until [ $(ls {met} | wc -l) -ge {number} ]; do sleep 0.02; done"
+        )
+        return met
 
 
 def small_corpus() -> CorpusSpec:
@@ -63,6 +114,12 @@ def tiny_build(store: Store, *, workers: int = 1, spread: Spread = ALONE) -> Bui
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A tiny build by one process."""
     return tiny_build(Store(tmp_path_factory.mktemp("tiny")))
+
+
+@pytest.fixture(scope="session")
+def make_git() -> Callable[[Path], Git]:
+    """A git for the PATH of those that build, in a folder."""
+    return Git.made
 
 
 @pytest.fixture(scope="session")
