@@ -85,14 +85,15 @@ class Lookout:
         Raises:
             OSError, HTTPException, ValidationError: where the server doesn't answer as it should.
         """
-        crashes = sorted(self.ask(since(self.workspace)), key=lambda each: each.when)
+        begun = since(self.workspace)
+        crashes = sorted(self.ask(begun), key=lambda each: each.when)
         self.found = Counter({each.mark: self.found[each.mark] + 1 for each in crashes})
         due = [each for each in crashes if self.found[each.mark] >= LOOKS]
         self.sent |= {each.mark for each in itertools.takewhile(self._is_sent, due)}
         left = [each for each in crashes if each.mark not in self.sent]
-        if crashes:
-            until = left[0].when if left else crashes[-1].when
-            write_text(_file(self.workspace), until.isoformat())
+        until = [*left[:1], *crashes[-1:]]
+        if until or not _file(self.workspace).is_file():
+            write_text(_file(self.workspace), (until[0].when if until else begun).isoformat())
 
     def _is_sent(self, crash: Crash) -> bool:
         return crash.mark in self.sent or self.send(crash)

@@ -178,6 +178,20 @@ def test_what_crashed_while_nothing_was_served_is_told_at_the_start(
     assert len(told()) == 1
 
 
+def test_a_first_look_that_finds_nothing_is_remembered_too(
+    server: Server,
+    home: Path,
+    told: Callable[[], list[Event]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr(crashed, "START", datetime.timedelta(days=1))
+        look(lookout(server, home), 1)
+    server.crash("a", at(-60))
+    look(lookout(server, home))
+    assert len(told()) == 1
+
+
 def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
     (home / "prefect/crashes-told.txt").write_text(at(-60 * 24 * 60).isoformat())
     assert since(home) > at(-8 * 24 * 60)
