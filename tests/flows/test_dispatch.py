@@ -4,6 +4,7 @@ The doors are stood in for, and this process is the worker of both pools.
 """
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -103,23 +104,33 @@ class Workers:
         return child
 
 
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Workers]:
-    """A workspace with both diets, and its deployments."""
-    stand_ins = Doors()
-    stand_ins.stand_in(monkeypatch, tmp_path)
-    monkeypatch.setattr(pools, "POLL_S", 0.2)
-    monkeypatch.setattr(pools.train_phase, "retry_delay_seconds", 0)
+@pytest.fixture(scope="module")
+def diets(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both diets, which the deployments know."""
     text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
     begin, _, rest = text.partition("  - phase: file_graph")
     _, middle, end = rest.partition("  - phase: structure")
     short = (begin + middle + end).replace("portion: 0.4", "portion: 0.8")
     asking = short.replace("require: [leakcheck]", "require: [leakcheck, approval]", 1)
-    (tmp_path / "diets").mkdir()
+    home = tmp_path_factory.mktemp("deployed")
+    (home / "diets").mkdir()
     for name, diet in ((DIET, short), (ASKING, asking)):
-        (tmp_path / "diets" / f"{name}.yaml").write_text(diet)
-    for flow in (run, train):
-        RunnerDeployment.from_flow(flow, name=flow.name).apply()
+        (home / "diets" / f"{name}.yaml").write_text(diet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CURRICULUM_HOME", str(home))
+        for flow in (run, train):
+            RunnerDeployment.from_flow(flow, name=flow.name).apply()
+    return home / "diets"
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, diets: Path, tmp_path: Path) -> Iterator[Workers]:
+    """A workspace with both diets, and who works there."""
+    stand_ins = Doors()
+    stand_ins.stand_in(monkeypatch, tmp_path)
+    monkeypatch.setattr(pools, "POLL_S", 0.2)
+    monkeypatch.setattr(pools.train_phase, "retry_delay_seconds", 0)
+    shutil.copytree(diets, tmp_path / "diets")
     with get_client(sync_client=True) as client:
         workers = Workers(client, stand_ins)
         monkeypatch.setattr(pools, "run_deployment", workers.in_line)
