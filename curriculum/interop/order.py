@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum.interop.stage import Staged, stage, taken
 from curriculum.rows.read import load_format, read_rows
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
@@ -124,48 +124,30 @@ class Ordered:
             return
         staged = {each.key: _stage(each, schema, scratch) for each in self.sources}
         longest = self.row_lengths[-1]
-        yield from _planned(self.plan, self.slots, staged, max(1, TABLE_TOKENS // longest))
+        rows = max(1, TABLE_TOKENS // longest)
+        yield from _planned(self.plan, self.slots, staged, rows, schema)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Staged:
-    """A shard as mapped batches, by the rows at which they begin."""
-
-    batches: tuple[pa.RecordBatch, ...]
-    first_rows: npt.NDArray[np.int64]
-
-    def row(self, number: int) -> pa.RecordBatch:
-        """A batch of one row, without a copy."""
-        at = int(np.searchsorted(self.first_rows, number, side="right")) - 1
-        return self.batches[at].slice(number - int(self.first_rows[at]), 1)
-
-
-def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[_Staged]:
+def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[Staged]:
     return [
-        _stage_shard(source, file, schema, scratch / f"{source.key}-{number}.arrow")
+        stage(_tables(source, [file], schema), schema, scratch / f"{source.key}-{number}")
         for number, file in enumerate(source.files)
     ]
 
 
-def _stage_shard(source: Rows, shard: Path, schema: pa.Schema, file: Path) -> _Staged:
-    with pa.ipc.new_file(str(file), schema) as writer:
-        for table in _tables(source, [shard], schema):
-            writer.write_table(table)
-    reader = pa.ipc.open_file(pa.memory_map(str(file)))
-    batches = tuple(reader.get_batch(number) for number in range(reader.num_record_batches))
-    ends = np.cumsum([batch.num_rows for batch in batches], dtype=np.int64)
-    return _Staged(batches=batches, first_rows=np.concatenate([[0], ends[:-1]]).astype(np.int64))
-
-
 def _planned(
-    plan: Path, slots: int, staged: Mapping[str, Sequence[_Staged]], rows: int
+    plan: Path, slots: int, staged: Mapping[str, Sequence[Staged]], rows: int, schema: pa.Schema
 ) -> Iterator[pa.Table]:
+    shards = [shard for each in staged.values() for shard in each]
+    ends = np.cumsum([len(each) for each in staged.values()])
+    first = dict(zip(staged, [0, *ends.tolist()], strict=False))
     for batch in pq.ParquetFile(plan).iter_batches(rows, columns=["slot", *PLAN_COLUMNS]):
         trained = batch.filter(pa.array(batch["slot"].to_numpy() < slots))
-        places = zip(*(trained[name].to_pylist() for name in PLAN_COLUMNS), strict=True)
-        taken = [staged[key][shard].row(row) for key, shard, row in places]
-        if taken:
-            yield pa.Table.from_batches(taken).combine_chunks()
+        if len(trained):
+            keys = map(str, trained["rows_key"].to_pylist())
+            source = np.array([first[key] for key in keys], dtype=np.int64)
+            numbers = source + trained["shard"].to_numpy()
+            yield taken(shards, numbers, trained["row"].to_numpy().astype(np.int64), schema)
 
 
 def _tables(source: Rows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:

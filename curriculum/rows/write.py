@@ -1,5 +1,6 @@
 """Rows go into Parquet: shards of bounded size, small row groups, every stored column of the contract."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ BLOCK_TOKENS = 1 << 20
 between."""
 SHARD_TOKENS = 1 << 26
 """Positions in a file."""
+BYTE_BY_BYTE = "BYTE_STREAM_SPLIT"
 _SCALARS = [field.name for field in PACKED_ROW_SCHEMA if not pa.types.is_list(field.type)]
 _RECURRING: Any = [
     *(name for name in _SCALARS if name != "pack_id"),
@@ -54,10 +56,20 @@ class RowCounts:
 class ShardWriter:
     """Writes tables of rows into part-00000.parquet, part-00001.parquet … of a folder, as they come."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, *, row_length: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        schema: pa.Schema,
+        *,
+        row_length: int,
+        group_tokens: int = GROUP_TOKENS,
+        byte_by_byte: Sequence[str] = (),
+    ) -> None:
+        """Write into `folder`; of lists of `byte_by_byte` all first bytes lie together, then all second."""
         self._folder = folder
         self._schema = schema
-        self._group_rows = max(1, GROUP_TOKENS // row_length)
+        self._group_rows = max(1, group_tokens // row_length)
+        self._encodings: Any = {f"{each}.list.element": BYTE_BY_BYTE for each in byte_by_byte}
         self._shards = 0
         self._file: pq.ParquetWriter | None = None
 
@@ -71,6 +83,7 @@ class ShardWriter:
             compression="zstd",
             compression_level=1,
             use_dictionary=_RECURRING,
+            column_encoding=self._encodings or None,
             write_statistics=_SCALARS,
             write_page_checksum=True,
         )
