@@ -22,7 +22,7 @@ def curriculum(
         [sys.executable, "-W", "error", "-m", "flows.cli", *words],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1"},
         cwd=cwd,
         check=False,
@@ -84,21 +84,26 @@ def test_supply_ends_at_once_when_it_is_interrupted(tmp_path: Path) -> None:
     words = ["supply", "sample", "--workers", "2", "--home", str(tmp_path / "home")]
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    with log.open("w") as file:
-        process = subprocess.Popen(
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, "TMPDIR": str(scratch)},
-        )
-    deadline = time.monotonic() + 120
-    while "commits: 0/3" not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130, log.read_text()
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 240
+            while "commits: 0/3" not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(180) == 130, log.read_text()
+        finally:
+            process.kill()
     assert "Traceback" not in log.read_text()
     assert list(scratch.glob("curriculum-supply-*")) == []
     assert tempfile.gettempdir() != str(scratch)

@@ -33,6 +33,7 @@ from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef
 
 HERE = Path(__file__).parent
+Hold = Callable[[str], None]
 FOREIGN = shlex.join([sys.executable, str(HERE / "foreign_trainer.py"), "{job}"])
 OURS = (sys.executable, "-m", "curriculum.train")
 
@@ -104,14 +105,16 @@ def test_two_phases_are_trained_by_it_the_second_from_the_end_of_the_first(world
 
 
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
-    tmp_path: Path, make_world: Callable[..., Any]
+    tmp_path: Path, make_world: Callable[..., Any], hold: Hold, let_go: Callable[[], None]
 ) -> None:
     whole, broken = make_world(tmp_path / "whole"), make_world(tmp_path / "broken")
     job = job_of(whole, steps=10)
     uninterrupted = train(whole.store, job)
     directory = opened(broken, job)
+    hold("step 5/10 ")
     process = started(directory)
     wait_for(directory, "step 5/10 ", process)
+    let_go()
     os.kill(trainer_below(process), signal.SIGKILL)
     assert process.wait() == 69
     assert "signal SIGKILL; the trainer failed" in (directory / "train.log").read_text()
@@ -132,28 +135,39 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
     assert resumed.report.tokens == uninterrupted.report.tokens
 
 
-def stop_and_go_on(directory: Path) -> None:
+@pytest.fixture
+def stop_and_go_on(hold: Hold, let_go: Callable[[], None]) -> Callable[[Path], None]:
     """A job of 14 steps stopped after the second leaves a checkpoint, and the same command ends it."""
-    process = started(directory)
-    wait_for(directory, "step 2/14 ", process)
-    process.terminate()
-    assert process.wait() == 75
-    report = json.loads((directory / "report.json").read_text())
-    assert report["stopped"] == "cancelled"
-    assert 2 <= report["steps"] < 14
-    finished = launched(Store.containing(directory), directory / "job.json", Launch())
-    assert (finished.stopped, finished.steps) == ("budget", 14)
+
+    def stop_and_go_on(directory: Path) -> None:
+        hold("step 2/14 ")
+        process = started(directory)
+        wait_for(directory, "step 2/14 ", process)
+        let_go()
+        process.terminate()
+        assert process.wait() == 75
+        report = json.loads((directory / "report.json").read_text())
+        assert report["stopped"] == "cancelled"
+        assert 2 <= report["steps"] < 14
+        finished = launched(Store.containing(directory), directory / "job.json", Launch())
+        assert (finished.stopped, finished.steps) == ("budget", 14)
+
+    return stop_and_go_on
 
 
 @pytest.mark.slow
-def test_stopped_it_leaves_a_checkpoint_and_goes_on(world: Any) -> None:
+def test_stopped_it_leaves_a_checkpoint_and_goes_on(
+    world: Any, stop_and_go_on: Callable[[Path], None]
+) -> None:
     job = job_of(world, steps=14, checkpoint_every=1000)
     directory = opened(world, job)
     stop_and_go_on(directory)
 
 
 @pytest.mark.slow
-def test_under_torchrun_which_hides_its_exit_code_it_is_stopped_and_goes_on(world: Any) -> None:
+def test_under_torchrun_which_hides_its_exit_code_it_is_stopped_and_goes_on(
+    world: Any, stop_and_go_on: Callable[[Path], None]
+) -> None:
     torchrun = [str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node", "1"]
     command = shlex.join([*torchrun, str(HERE / "foreign_trainer.py"), "{job}"])
     directory = opened(world, job_of(world, steps=14, checkpoint_every=1000, trainer=command))
@@ -161,8 +175,9 @@ def test_under_torchrun_which_hides_its_exit_code_it_is_stopped_and_goes_on(worl
 
 
 @pytest.mark.slow
-def test_it_dies_with_the_process_that_watches_it(world: Any) -> None:
+def test_it_dies_with_the_process_that_watches_it(world: Any, hold: Hold) -> None:
     directory = opened(world, job_of(world, steps=14, checkpoint_every=1000))
+    hold("step 2/14 ")
     process = started(directory)
     wait_for(directory, "step 2/14 ", process)
     below = trainer_below(process)
@@ -181,7 +196,7 @@ def test_it_dies_with_the_process_that_watches_it(world: Any) -> None:
 def test_what_the_command_left_running_ends_with_it(world: Any, tmp_path: Path) -> None:
     body = (
         "import subprocess\n"
-        "below = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "below = subprocess.Popen(['sleep', '6000'], start_new_session=True)\n"
         f"Path({str(tmp_path / 'pid')!r}).write_text(str(below.pid))\n"
         "sys.exit(3)"
     )

@@ -23,6 +23,7 @@ from curriculum.train.steps import gradients
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job
 
+BeginHeld = Callable[[int, Path], "subprocess.Popen[bytes]"]
 STEPS = 8
 CHANGES: dict[str, Any] = {
     "steps": STEPS,
@@ -61,10 +62,23 @@ def ranks_of(process: "subprocess.Popen[bytes]") -> list[int]:
     return [int(pid) for pid in children.split()]
 
 
-def kill_at(step: int, directory: Path) -> None:
+@pytest.fixture
+def begin_held(hold: Callable[[str], None], let_go: Callable[[], None]) -> BeginHeld:
+    """Starts a job, which trains as far as a step and there waits for a signal."""
+
+    def begin_held(step: int, directory: Path) -> "subprocess.Popen[bytes]":
+        words = f"step {step}/"
+        hold(words)
+        process = begin(directory)
+        let_go()
+        wait_for(words, directory, process)
+        return process
+
+    return begin_held
+
+
+def kill(process: "subprocess.Popen[bytes]", directory: Path) -> None:
     """End all ranks and who started them, at once."""
-    process = begin(directory)
-    wait_for(f"step {step}/", directory, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     while list(directory.glob("state.json")) and not gone(process.pid):
@@ -100,46 +114,50 @@ def require_equal(one: Run, other: Run) -> None:
 
 
 def killed_and_resumed(
-    root: Path, make_world: Callable[..., Any], kills: list[int], **changes: Any
+    root: Path,
+    make_world: Callable[..., Any],
+    begin_held: BeginHeld,
+    kills: list[int],
+    **changes: Any,
 ) -> tuple[Run, Run]:
     whole, broken = make_world(root / "whole"), make_world(root / "broken")
     uninterrupted = train(whole.store, whole.job(**CHANGES))
     directory = open_run(broken, broken.job(**CHANGES))
     for step in kills:
-        kill_at(step, directory)
+        kill(begin_held(step, directory), directory)
         assert not (directory / "report.json").exists()
     resumed = train(broken.store, broken.job(**CHANGES | changes))
     assert "going on at step" in (directory / "train.log").read_text()
     return uninterrupted, resumed
 
 
-@pytest.mark.timeout(120)
 def test_two_ranks_killed_and_resumed_equal_two_uninterrupted(
-    tmp_path: Path, make_world: Callable[..., Any]
+    tmp_path: Path, make_world: Callable[..., Any], begin_held: BeginHeld
 ) -> None:
     step = random.Random(7).randrange(2, STEPS - 1)
-    require_equal(*killed_and_resumed(tmp_path, make_world, [step]))
+    require_equal(*killed_and_resumed(tmp_path, make_world, begin_held, [step]))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_two_ranks_killed_at_random_steps_by_any_number_of_workers(
-    tmp_path: Path, make_world: Callable[..., Any], workers: int
+    tmp_path: Path, make_world: Callable[..., Any], begin_held: BeginHeld, workers: int
 ) -> None:
     steps = sorted(random.Random(workers).sample(range(1, STEPS), 6))
-    require_equal(*killed_and_resumed(tmp_path, make_world, steps, workers=workers))
+    require_equal(*killed_and_resumed(tmp_path, make_world, begin_held, steps, workers=workers))
 
 
-@pytest.mark.timeout(120)
 def test_one_rank_goes_on_where_two_were_stopped(
-    tmp_path: Path, make_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    make_world: Callable[..., Any],
+    begin_held: BeginHeld,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is read is exactly what two would have read; the weights are theirs but for rounding."""
     world, alone = make_world(tmp_path / "two"), make_world(tmp_path / "one")
     directory = open_run(world, world.job(**CHANGES))
-    process = begin(directory)
-    wait_for("step 3/", directory, process)
+    process = begin_held(3, directory)
     process.terminate()
     assert process.wait() == 75
     last = checkpoint.newest(directory / "checkpoints")
@@ -218,27 +236,28 @@ def test_a_loss_that_is_no_number_fails_all_ranks_with_one_report(world: Any) ->
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed_ends_the_others(world: Any) -> None:
+def test_a_rank_that_is_killed_ends_the_others(world: Any, begin_held: BeginHeld) -> None:
     directory = open_run(world, world.job(**CHANGES | {"steps": 14}))
-    process = begin(directory)
-    wait_for("step 2/", directory, process)
+    # By then the checkpoint of the first step is whole.
+    process = begin_held(3, directory)
     first, second = ranks_of(process)
     os.kill(second, signal.SIGKILL)
-    assert process.wait(30) == 69
+    assert process.wait() == 69
     assert "rank 1 by signal SIGKILL" in (directory / "train.log").read_text()
     assert not Path(f"/proc/{first}").exists()
     assert checkpoint.newest(directory / "checkpoints") is not None
 
 
 @pytest.mark.slow
-def test_ranks_stop_in_a_checkpoint_when_who_started_them_is_gone(world: Any) -> None:
+def test_ranks_stop_in_a_checkpoint_when_who_started_them_is_gone(
+    world: Any, begin_held: BeginHeld
+) -> None:
     directory = open_run(world, world.job(**CHANGES | {"steps": 14, "checkpoint_every": 100}))
-    process = begin(directory)
-    wait_for("step 1/", directory, process)
+    process = begin_held(1, directory)
     pids = ranks_of(process)
     process.kill()
     process.wait()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
         time.sleep(0.02)
     last = checkpoint.newest(directory / "checkpoints")
