@@ -202,6 +202,12 @@ def course(tmp_path: Path) -> Iterator[Course]:
 
 
 @pytest.fixture(scope="session")
+def new_course() -> type[Course]:
+    """How to begin a course; who begins one sees to its end."""
+    return Course
+
+
+@pytest.fixture(scope="session")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Course:
     """The same course, with nothing happening to it."""
     course = Course(folder=tmp_path_factory.mktemp("uninterrupted"))
