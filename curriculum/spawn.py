@@ -7,7 +7,7 @@ import contextlib
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -34,12 +34,14 @@ def spawned(
 
 
 @contextlib.contextmanager
-def interrupts_held(*, spawns: bool = True) -> Iterator[None]:
+def interrupts_held(
+    *, spawns: bool = True, also: Collection[signal.Signals] = ()
+) -> Iterator[None]:
     """An interrupt waits for the end: neither we nor a process that we start is caught half way.
 
-    A process that is started inside has SIGINT blocked, and lets it through when it is ready. A blocked
-    signal alone would not do here: another thread takes it, and Python tells the main one. `spawns` says
-    that multiprocessing starts them; who starts others needs none of its helpers.
+    A process that is started inside has SIGINT blocked, and the signals of `also`; it lets them through when
+    it is ready. A blocked signal alone would not do here: another thread takes it, and Python tells the main
+    one. `spawns` says that multiprocessing starts them; who starts others needs none of its helpers.
     """
     if spawns:
         # Whoever spawns first starts the tracker too, which ends by letting SIGINT through again.
@@ -49,7 +51,7 @@ def interrupts_held(*, spawns: bool = True) -> Iterator[None]:
     before = (
         signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
     )
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *also})
     try:
         yield
     finally:

@@ -180,10 +180,11 @@ def _see_the_gpus_of(slot: str) -> None:
 def _listen() -> list[int]:
     """A list that is empty until SIGTERM or SIGINT comes."""
     received: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         signal.signal(number, lambda each, _frame: received.append(each))
-    # Whoever starts ranks holds interrupts back until they can be heard.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Whoever starts ranks holds them back until they can be heard.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     return received
 
 

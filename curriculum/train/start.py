@@ -31,7 +31,8 @@ def start_ranks(
     """Run `command` once for each rank, with what tells it its place, until all have ended.
 
     Returns 0 or 75 where all ranks ended so; else what the first to fail returned, or that it was killed,
-    and what ended each is the last line written. A stop that is asked for is passed on to each rank.
+    and what ended each is the last line written. A stop that is asked for is passed on to each rank. They
+    start with SIGINT and SIGTERM blocked, and let them through when they listen.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         meet = (Path(folder) / "meet").as_uri()
@@ -39,8 +40,8 @@ def start_ranks(
             ["--rank", str(rank), "--of", str(processes), "--meet", meet]
             for rank in range(processes)
         ]
-        # A Ctrl-C reaches the whole group; who only starts would end in a traceback.
-        with interrupts_held(spawns=False):
+        # A stop reaches who only starts, too: it would end him, and the run as one that was killed.
+        with interrupts_held(spawns=False, also={signal.SIGTERM}):
             # What is inherited here is inherited there: the slot is taken as long as a rank lives.
             ranks = [
                 subprocess.Popen([*command, *each], env=environment, close_fds=False)

@@ -365,28 +365,48 @@ def test_exit_codes_of_ranks_become_one(
     assert capsys.readouterr().err == words
 
 
-def test_a_rank_starts_deaf_to_interrupts_and_then_hears_what_came() -> None:
-    """A Ctrl-C reaches all processes of a group, also those that haven't begun to listen."""
-    deaf = "import signal, sys; sys.exit(2 not in signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
-    assert run_ranks(deaf) == 0
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    signal.raise_signal(signal.SIGINT)
-    try:
-        assert process._listen() == [signal.SIGINT]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def stopped_once_begun(folder: Path, code: str) -> int:
+    """How two ranks end that are asked to stop once each has touched its file."""
+    touch = (
+        f"import pathlib, signal, sys, time\nbegun = pathlib.Path({str(folder)!r}, sys.argv[2])\n"
+    )
+    return run_ranks(touch + code, lambda: len(list(folder.iterdir())) == 2)
 
 
 def test_a_stop_reaches_every_rank(tmp_path: Path) -> None:
     code = (
-        "import pathlib, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
-        f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})\n"
+        "begun.touch()\n"
         "time.sleep(6000)"
     )
-    assert run_ranks(code, lambda: len(list(tmp_path.iterdir())) == 2) == 75
+    assert stopped_once_begun(tmp_path, code) == 75
+
+
+def test_a_stop_that_comes_while_ranks_start_is_heard_when_they_listen(tmp_path: Path) -> None:
+    """Else they would end by the signal, and the run as one that was killed."""
+    code = (
+        "assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
+        "begun.touch()\n"
+        "while signal.SIGTERM not in signal.sigpending(): time.sleep(0.01)\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+        "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})\n"
+        "sys.exit(1)"
+    )
+    assert stopped_once_begun(tmp_path, code) == 75
+
+
+def test_who_listens_hears_what_was_held_back() -> None:
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.getsignal(each) for each in numbers}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    for each in numbers:
+        signal.raise_signal(each)
+    try:
+        assert sorted(process._listen()) == sorted(numbers)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_matrices_decay_and_nothing_else(world: Any) -> None:
