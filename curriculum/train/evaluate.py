@@ -22,6 +22,8 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
 _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
+_Asked = tuple[str, str, int]
+"""Where rows lie, which domain of them, and of how many positions at most."""
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 INTERVAL = (2.5, 97.5)
@@ -105,18 +107,28 @@ class HeldOut:
     def figures(self, step: int) -> tuple[Figure, ...]:
         """All figures of the job's evaluations at a step, each evaluation's weighted mean last.
 
+        Rows that several evaluations ask for are read and computed once.
+
         Raises:
             Cancelled: between two batches, when a stop was asked for.
             JobError: for a stratum without scored bytes, or a loss that isn't a number.
         """
+        known: dict[_Asked, DocumentSums] = {}
         return tuple(
             figure
             for evaluation in self.job.evaluations
-            for figure in self._evaluation(evaluation, step)
+            for figure in self._evaluation(evaluation, step, known)
         )
 
-    def _evaluation(self, evaluation: Evaluation, step: int) -> list[Figure]:
-        sums = [self._stratum(stratum, evaluation.max_positions) for stratum in evaluation.strata]
+    def _evaluation(
+        self, evaluation: Evaluation, step: int, known: dict[_Asked, DocumentSums]
+    ) -> list[Figure]:
+        sums: list[DocumentSums] = []
+        for stratum in evaluation.strata:
+            asked = (stratum.rows.path, stratum.domain, evaluation.max_positions)
+            if asked not in known:
+                known[asked] = self._stratum(stratum, evaluation.max_positions)
+            sums.append(known[asked])
         figures = [
             _figure(evaluation, stratum.family, stratum.domain, step, [each], [1.0])
             for stratum, each in zip(evaluation.strata, sums, strict=True)

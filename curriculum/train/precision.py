@@ -3,6 +3,7 @@
 import torch
 import torch.utils.deterministic
 
+from curriculum.train.kept import keep_freed_memory
 from schemas.errors import JobError
 from schemas.job import Job
 
@@ -20,6 +21,7 @@ def prepare(job: Job, local: int = 0) -> torch.device:
     """
     torch.set_num_threads(job.threads)
     if job.device == "cpu":
+        keep_freed_memory()
         torch.use_deterministic_algorithms(True)
         # Filling memory that nobody reads before it is written costs a few percent.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

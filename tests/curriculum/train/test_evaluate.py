@@ -15,7 +15,7 @@ from curriculum.train.evaluate import (
     rows_of,
 )
 from curriculum.train.learner import new_learner
-from curriculum.train.loader import collate
+from curriculum.train.loader import Batch, collate
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
@@ -54,6 +54,37 @@ def test_val_bpb_is_bits_over_bytes_of_scored_targets(world: Any) -> None:
     assert figures["syntax", "*"].val_bpb == pytest.approx(mean)
     assert figures["syntax", "*"].low < figures["syntax", "*"].val_bpb < figures["syntax", "*"].high
     assert set(figures) == {(p, d) for p in ("syntax", "anchor") for d in ("one", "two", "*")}
+
+
+def test_rows_that_two_evaluations_ask_for_are_computed_once(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = evaluator(world)
+    syntax, anchor = subject.job.evaluations
+    assert syntax.strata == anchor.strata
+    computed: list[int] = []
+    monkeypatch.setattr(Evaluator, "_nll", counting(computed))
+    both = subject.figures(0)
+    together = sum(computed)
+    computed.clear()
+    alone = evaluator(world, evaluations=(anchor,)).figures(0)
+    assert sum(computed) == together > 0
+    assert [each for each in both if each.phase == "anchor"] == [*alone]
+    computed.clear()
+    fewer = anchor.model_copy(update={"max_positions": anchor.max_positions // 4})
+    evaluator(world, evaluations=(syntax, fewer)).figures(0)
+    assert sum(computed) > together, "other rows are asked for, and those must be read"
+
+
+def counting(computed: list[int]) -> Any:
+    """An evaluator's pass that notes the positions of each batch."""
+    plain = Evaluator._nll
+
+    def nll(subject: Evaluator, batch: Batch) -> torch.Tensor:
+        computed.append(batch.positions)
+        return plain(subject, batch)
+
+    return nll
 
 
 def test_an_evaluation_changes_neither_model_nor_base(world: Any) -> None:
