@@ -1,6 +1,7 @@
 """Other tools' formats, both ways: ids, boundaries and masks come back byte for byte.
 
 order.py         rows as they lie, or a mixture's in training order
+stage.py         … which are decoded once and taken from there
 tokens_out.py    … as documents end to end with all else beside them: Megatron's files, flat files
 huggingface.py   … as Parquet with a card
 card.py          dataset cards, also of a workspace as it lies

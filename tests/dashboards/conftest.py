@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from curriculum.diets.load import load_diet
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
@@ -20,6 +21,7 @@ from flows import settings
 from schemas.document import Family
 from schemas.gate import ClosedGate
 from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
+from tests.dashboards.looking import PATIENCE_MS
 
 EVIL = "<img src=x onerror=alert(1)>"
 """The name of a repository."""
@@ -298,10 +300,11 @@ def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     try:
         while "Ctrl-C" not in said.read_text():
             assert process.poll() is None, said.read_text()
+            time.sleep(0.1)
         yield next(line.split()[1] for line in said.read_text().splitlines() if "token=" in line)
     finally:
         process.terminate()
-        assert process.wait(30) == 0, said.read_text()
+        assert process.wait(120) == 0, said.read_text()
     # Marimo drops a cell that fails from the page, and tells the server's output alone.
     assert len(said.read_text().splitlines()) == 3, said.read_text()
 
@@ -317,8 +320,11 @@ def _free() -> int:
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
     """A browser; no longer than a file, for while it is open an event loop runs in this process."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=FLAGS, timeout=PATIENCE_MS
+        )
         yield browser
         browser.close()
 
@@ -352,6 +358,7 @@ class Watched:
 def watched(browser: Browser, address: str) -> Iterator[Watched]:
     """A window of a browser that doesn't know the token yet."""
     context = browser.new_context(viewport={"width": 1360, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
     yield Watched(context)
     context.close()
 

@@ -10,6 +10,11 @@ from dashboards.questions import question
 PATIENCE_MS = 120_000
 """A page comes with its own Python, and cores may be shared."""
 
+GROUND_IS = """scheme => {
+  const parts = getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number);
+  return parts.reduce((one, two) => one + two) > 380 === (scheme === "light");
+}"""
+
 
 def open_page(page: Page, address: str, name: str, query: str = "") -> None:
     """Open one of the pages, with the token in its address, and wait for its head."""
@@ -52,8 +57,7 @@ def shoot(page: Page, shots: Path, name: str) -> None:
     page.set_viewport_size({"width": 1360, "height": min(int(high), 5000)})
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert (sum(map(int, ground[4:-1].split(","))) > 380) == (scheme == "light"), ground
+        page.wait_for_function(GROUND_IS, arg=scheme)
         page.screenshot(path=shots / f"{name}-{scheme}.png")
     page.emulate_media(color_scheme="light")
     page.set_viewport_size({"width": 1360, "height": 900})

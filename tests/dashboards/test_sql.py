@@ -46,8 +46,8 @@ def _typed(page: Page, sql: str) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(sql)
     expect(page.locator("#ask .cm-content")).to_have_text(sql)
-    # The form hears of it a moment later than the eye sees it.
-    page.wait_for_timeout(500)
+    # The form hears of it a moment later than the eye sees it: by a timer that is over before this one.
+    page.evaluate("new Promise((done) => setTimeout(done, 500))")
 
 
 def _cells(page: Page) -> list[list[str]]:
@@ -99,7 +99,7 @@ def test_what_is_typed_is_asked_by_the_keyboard_and_by_the_button(page: Page) ->
     _typed(page, "SELECT 40 + 3 AS it")
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("#answer tbody")).to_have_text("43", timeout=PATIENT_MS)
-    assert parse_qs(urlsplit(page.url).query) == {"q": ["SELECT 40 + 3 AS it"]}
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == {"q": ["SELECT 40 + 3 AS it"]})
     page.reload()
     expect(page.locator("#answer tbody")).to_have_text("43", timeout=PATIENT_MS)
     expect(page.locator("#ask .cm-content")).to_have_text("SELECT 40 + 3 AS it")
@@ -162,7 +162,6 @@ def test_a_question_of_the_cookbook_opens_with_its_sql_and_its_answer(
     expect(page.locator("#refused")).to_have_count(0)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-        page.wait_for_timeout(300)
+        ground = {"light": "rgb(250, 250, 248)", "dark": "rgb(22, 24, 28)"}[scheme]
+        expect(page.locator("body")).to_have_css("background-color", ground)
         page.screenshot(path=shots / f"dashboard-sql-{scheme}.png")
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert ground == {"light": "rgb(250, 250, 248)", "dark": "rgb(22, 24, 28)"}[scheme]

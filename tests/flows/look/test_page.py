@@ -26,6 +26,7 @@ from schemas.errors import StoreError
 from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
+PATIENCE_MS = 120_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 TAGS = {
     *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
@@ -309,9 +310,13 @@ def test_without_scripts_the_page_is_a_readable_text(
 ) -> None:
     file = tmp_path / "page.html"
     look.show(looked, context.document_id, look.Wish(), html=file)
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
+        )
         opened = browser.new_context(java_script_enabled=False).new_page()
+        opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         opened.locator("#tree").get_by_text("main", exact=True).click()
         expect(opened.locator("pre:target")).to_contain_text("int main() {")

@@ -26,6 +26,7 @@ from flows.page.words import difference
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
 
+PATIENCE_MS = 120_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
@@ -296,12 +297,16 @@ def test_without_its_script_and_on_a_phone_a_report_is_whole(
 ) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(facts), encoding="utf-8")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
+        )
         context = browser.new_context(
             java_script_enabled=False, viewport={"width": 390, "height": 844}
         )
         opened = context.new_page()
+        opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         expect(opened.locator(".curves polyline")).to_have_count(4)
         expect(opened.locator("article")).to_have_count(5)

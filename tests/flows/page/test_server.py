@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def _ask(
     server: Server, path: str, *, method: str = "GET", host: str | None = None
 ) -> tuple[int, http.client.HTTPMessage, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     headers = {} if host is None else {"Host": host}
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
@@ -145,11 +145,11 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None
     found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)", address)
     assert found, "it says where it listens"
     assert int(found[1]) != port, "the port was taken"
-    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
     connection.request("GET", "/x.html")
     assert connection.getresponse().read().decode() == PAGE
     connection.close()
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert not settings.reports_file(tmp_path).exists()

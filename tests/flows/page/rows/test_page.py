@@ -20,6 +20,7 @@ from flows.page.rows.read import Part, Place, Shown, Whence
 from flows.page.rows.table import texts
 from tests.flows.html_text import Read
 
+PATIENCE_MS = 120_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
@@ -340,12 +341,16 @@ def test_without_its_script_the_page_is_a_readable_text(
 ) -> None:
     file = tmp_path / "rows.html"
     file.write_text(_page(made), encoding="utf-8")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
+        )
         context = browser.new_context(
             java_script_enabled=False, viewport={"width": 390, "height": 844}
         )
         opened = context.new_page()
+        opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         expect(opened.locator("article")).to_have_count(3)
         opened.locator("article").nth(1).get_by_role("link", name="2", exact=True).click()
