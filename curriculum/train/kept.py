@@ -12,8 +12,8 @@ _MOST_KEPT = 2**31 - 1
 def keep_freed_memory() -> None:
     """Let malloc use freed memory again and not give it back: each page that comes anew costs a fault.
 
-    It holds for this process, up to its end. A step of `tiny` takes a seventh less of a CPU. Other C libraries
-    than glibc keep to their ways.
+    It holds for this process, up to its end, and takes a seventh off a step of `tiny` on a CPU. Other C
+    libraries than glibc keep to their ways.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
