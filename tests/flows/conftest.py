@@ -1,10 +1,13 @@
-"""One Prefect server for all tests of flows; it takes ten seconds to start."""
+"""What tests of flows share: a Prefect server (ten seconds to start), a browser, a box for what is told."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from prefect.testing.utilities import prefect_test_harness
+
+from schemas.event import Event
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -44,3 +47,16 @@ def browser_page(chromium: str) -> Iterator["Page"]:
         yield opened
         browser.close()
     assert wrong == []
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
+    """The events that a command was given so far."""
+    box = tmp_path / "box.jsonl"
+    monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")
+
+    def read() -> list[Event]:
+        lines = box.read_text().splitlines() if box.is_file() else []
+        return [Event.model_validate_json(line) for line in lines]
+
+    return read

@@ -109,19 +109,6 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "lab"
 
 
-@pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
-    """The events that a command was given so far."""
-    box = tmp_path / "box.jsonl"
-    monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")
-
-    def read() -> list[Event]:
-        lines = box.read_text().splitlines() if box.is_file() else []
-        return [Event.model_validate_json(line) for line in lines]
-
-    return read
-
-
 def lookout(server: Server, home: Path, said: list[str] | None = None) -> Lookout:
     """One that begins: what it counted before is gone, as after a restart of serve."""
     return Lookout(

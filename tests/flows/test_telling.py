@@ -1,6 +1,5 @@
 """What is told of a run, in which words, and that nothing is told twice."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,19 +15,6 @@ from flows.notify import Whose
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.event import Event
 from schemas.job import Report, Stopped, TokenCounts
-
-
-@pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Event]]:
-    """The events that a command was given so far."""
-    box = tmp_path / "box.jsonl"
-    monkeypatch.setenv("CURRICULUM_NOTIFY", f"sh -c 'cat >> {box}'")
-
-    def read() -> list[Event]:
-        lines = box.read_text().splitlines() if box.is_file() else []
-        return [Event.model_validate(json.loads(line)) for line in lines]
-
-    return read
 
 
 @pytest.fixture
