@@ -142,8 +142,9 @@ def _row(pack_id: str, domain: str, held: Held) -> dict[str, Any]:
 
 
 def mixture(
-    home: Path, phase: str, taken: Sequence[tuple[Artefact, int, int, int]], specialist: str = "fmt"
-) -> Artefact:
+    home: Path, phase: str, taken: Sequence[tuple[Artefact, int, int, int]], specialist: str = "fmt",
+    branch: str | None = None,
+) -> Artefact:  # fmt: skip
     """A plan of (rows, shard, row, valid tokens), a slot each, a stratum an artefact; two slots a step."""
     made_of = list({each.key: each for each, *_ in taken}.values())
     strata = {each.key: at for at, each in enumerate(made_of)}
@@ -171,16 +172,21 @@ def mixture(
         }
     ]
     store = Store(home)
+    of_branch = {"branch": branch} if branch else {}
     made = published(
         home,
         "mixtures",
-        {"specialist": specialist, "phase": phase},
+        {"specialist": specialist, **of_branch, "phase": phase},
         lambda folder: pq.write_table(table, folder / "plan.parquet"),
         tuple(each.as_input(f"rows {at}") for at, each in enumerate(made_of)),
         report.model_dump(mode="json"),
-        {"tokens": 10, "seed": f"{specialist} {phase}", "servings": servings},
+        {
+            "tokens": 10,
+            "seed": " ".join([specialist, *of_branch.values(), phase]),
+            "servings": servings,
+        },
     )
-    store.mark(f"mixtures-{specialist}-{phase}", [made])
+    store.mark("-".join(["mixtures", specialist, *of_branch.values(), phase]), [made])
     return made
 
 
@@ -244,7 +250,8 @@ def run(
     home: Path, ordered: Job, after: Sequence[Figure], *, closed: bool = True, **left: Any
 ) -> Path:
     """A run's directory with a checkpoint; closed, or still open."""
-    labels = (("specialist", ordered.specialist), ("phase", ordered.phase))
+    of_branch = (("branch", ordered.branch),) if ordered.branch else ()
+    labels = (("specialist", ordered.specialist), *of_branch, ("phase", ordered.phase))
     recipe = Recipe(stage="runs", labels=labels, revision=1, config={"run": ordered.run_key})
     ordered = ordered.model_copy(update={"run_key": recipe.key})
     folder = home / recipe.directory / "attempt=1"
@@ -270,7 +277,7 @@ def run(
     (folder / "report.json").write_text(report.model_dump_json())
     store = Store(home)
     made = store.publish_run(folder, recipe, {}, content="checkpoints/step=1")
-    store.mark(f"runs-{ordered.specialist}-{ordered.phase}", [made])
+    store.mark("-".join(["runs", *(value for _, value in labels)]), [made])
     return folder
 
 

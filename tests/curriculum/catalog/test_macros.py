@@ -1,0 +1,296 @@
+"""A macro answers by its arguments alone: whatever the question around it calls its tables and columns."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from curriculum.catalog import macros, open_catalog
+from curriculum.catalog.views import Statement, statements
+from tests.curriculum.catalog.branched import write_branched
+from tests.flows.larder import IDS
+
+RESERVED = "__"
+"""What each name begins with that a macro gives to something inside it."""
+WAYS = ("templates", "templates/wide", "fmt")
+NAMES = ("templates/syntax", "templates/anneal", "templates/wide/syntax", "templates/wide/anneal")
+OF_A_PHASE = [(way, phase) for way in WAYS for phase in ("syntax", "anneal", "file_graph")]
+OF_A_STEP = [(name, step) for name in NAMES for step in (1, 2)]
+CALLS: dict[str, Sequence[tuple[Any, ...]]] = {
+    "mixture": OF_A_PHASE,
+    "planned_vs_realised": OF_A_PHASE,
+    "epochs": OF_A_PHASE,
+    "run_named": [(name,) for name in NAMES],
+    "source_repetition": [(name,) for name in NAMES],
+    "consumed": OF_A_STEP,
+    "seen_before": OF_A_STEP,
+    "consumed_until": OF_A_STEP,
+    "checkpoints_after": OF_A_STEP,
+    "consumers": [(7 * digit,) for digit in "abc"],
+    "consumers_of_document": [(name,) for name in IDS.values()],
+    "consumers_of_row": [("one-0",), ("one-1",), ("two-0",)],
+    "consumers_of_file": [("src/a.h",), ("alpha:src/b.cpp",), ("lib/[d].c",)],
+    "provenance": [("one-0",), ("two-0",)],
+}
+"""What each macro is called with; together they have answers that differ."""
+WORDS = sorted(
+    {
+        word
+        for each in statements()
+        for word in re.findall(r"[a-z_][a-z0-9_]*", each.text)
+        if each.makes and not word.startswith(RESERVED)
+    }
+)
+"""Whatever stands in the text of the catalog: names of its tables, columns, parameters, and words of SQL."""
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
+    home = tmp_path_factory.mktemp("branched") / "home"
+    write_branched(home)
+    return open_catalog(home)
+
+
+def _lines(found: duckdb.DuckDBPyConnection) -> list[str]:
+    return sorted(map(str, found.fetchall()))
+
+
+def _literal(value: str | int) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _one_by_one(catalog: duckdb.DuckDBPyConnection, name: str) -> list[str]:
+    """The lines of a macro with each of its arguments behind them, called with one after the other."""
+    found = []
+    for values in CALLS[name]:
+        listed = ", ".join(map(_literal, values))
+        found += _lines(catalog.execute(f"SELECT {listed}, * FROM {name}({listed})"))
+    return sorted(found)
+
+
+Shape = tuple[str, list[str], str, bool, bool]
+"""An alias for the arguments, names of their columns, one for the answer; is it qualified, is it a CTE."""
+SHAPES: st.SearchStrategy[Shape] = st.tuples(
+    st.sampled_from(WORDS),
+    st.lists(st.sampled_from(WORDS), min_size=2, max_size=2, unique=True),
+    st.sampled_from(WORDS),
+    st.booleans(),
+    st.booleans(),
+).filter(lambda shape: shape[0] != shape[2])
+
+
+def _question(name: str, shape: Shape, select: str) -> str:
+    """A question that calls a macro with columns of another table."""
+    outer, columns, answer, is_qualified, is_cte = shape
+    columns = columns[: len(CALLS[name][0])]
+    named = ", ".join(f'"{column}"' for column in columns)
+    passed = ", ".join(
+        f'"{outer}"."{column}"' if is_qualified else f'"{column}"' for column in columns
+    )
+    rows = ", ".join(f"({', '.join(map(_literal, values))})" for values in CALLS[name])
+    given_by = f"(VALUES {rows})"
+    texts = {"outer": f'"{outer}"', "answer": f'"{answer}"', "call": f"{name}({passed})"}
+    texts["columns"] = ", ".join(f'"{outer}"."{column}"' for column in columns)
+    if is_cte:
+        head = f'WITH "{outer}"({named}) AS ({given_by[1:-1]}) '
+        return head + select.format(**texts, source=f'"{outer}"')
+    return select.format(**texts, source=f'{given_by} "{outer}"({named})')
+
+
+BESIDE = "SELECT {columns}, {answer}.* FROM {source}, {call} {answer}"
+WITHIN = "SELECT {columns}, (SELECT count(*) FROM {call} {answer}) FROM {source}"
+
+
+def _holds(catalog: duckdb.DuckDBPyConnection, name: str, shape: Shape) -> None:
+    asked = _question(name, shape, BESIDE)
+    assert _lines(catalog.execute(asked)) == _one_by_one(catalog, name), asked
+    counted = _question(name, shape, WITHIN)
+    each = [
+        (
+            *values,
+            len(catalog.execute(f"FROM {name}({', '.join(map(_literal, values))})").fetchall()),
+        )
+        for values in CALLS[name]
+    ]
+    assert _lines(catalog.execute(counted)) == sorted(map(str, each)), counted
+
+
+CAPTURED = "inner aliases and columns of a macro capture those of the question"
+
+
+@pytest.mark.xfail(strict=True, reason=CAPTURED)
+def test_a_plan_beside_each_phase_is_that_phases_plan(catalog: duckdb.DuckDBPyConnection) -> None:
+    asked = """
+        SELECT {0}.specialist, {0}.phase, m.* FROM phases {0},
+            planned_vs_realised(concat_ws('/', {0}.specialist, {0}.branch), {0}.phase) m
+    """
+    lines = _lines(catalog.execute(asked.format("p")))
+    assert lines == _lines(catalog.execute(asked.format("zz")))
+    assert len(lines) == 10
+
+
+@pytest.mark.xfail(strict=True, reason=CAPTURED)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_macro_answers_the_same_under_any_outer_names(
+    name: str, catalog: duckdb.DuckDBPyConnection
+) -> None:
+    first, *parameters = next(each for each in macros(catalog) if each.name == name).columns, "x"
+    shadows = [*first, *parameters][:2]
+
+    @example(("p", ["specialist", "phase"], "s", True, False))
+    @example(("p", ["specialist", "phase"], "s", False, False))
+    @example(("s", ["pack_id", "step"], "m", False, True))
+    @example(("lineage", ["run", "step"], "l", True, True))
+    @example(("w", ["run", "step"], "l", True, False))
+    @example(("n", ["name", "position"], "a", False, False))
+    @example(("steps", ["document_id", "commit"], "documents", False, True))
+    @example(("r", ["path", "lineage"], "d", False, True))
+    @example(("given", shadows, "r", False, False))
+    @given(SHAPES)
+    @settings(max_examples=6)
+    def same(shape: Shape) -> None:
+        _holds(catalog, name, shape)
+
+    same()
+
+
+# Names in their text
+
+
+def _bodies() -> Iterator[tuple[Statement, str]]:
+    """The table macros of the catalog with what they select."""
+    for each in statements():
+        found = re.search(r"^CREATE MACRO (\w+)\(([^)]*)\) AS TABLE\s", each.text, re.MULTILINE)
+        if each.makes and found:
+            yield each, each.text[found.end() :]
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+    for each in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from _nodes(each)
+
+
+def _tree(body: str) -> Any:
+    found = duckdb.execute("SELECT json_serialize_sql($1)", [body]).fetchone()
+    assert found
+    tree = json.loads(found[0])
+    assert not tree["error"], tree
+    return tree
+
+
+FROM_KINDS = {"BASE_TABLE", "SUBQUERY", "TABLE_FUNCTION", "COLUMN_DATA", "PIVOT"}
+
+
+@pytest.mark.xfail(strict=True, reason="no inner name of a macro has a reserved prefix")
+def test_every_inner_name_of_a_macro_has_the_reserved_prefix() -> None:
+    bodies = list(_bodies())
+    assert len(bodies) > len(CALLS)
+    for statement, body in bodies:
+        nodes = list(_nodes(_tree(body)))
+        ctes = {each["key"] for node in nodes for each in node.get("cte_map", {}).get("map", ())}
+        for node in nodes:
+            if node.get("type") in FROM_KINDS and "alias" in node and "sample" in node:
+                assert node["alias"].startswith(RESERVED), f"{statement.name}: {node}"
+            if node.get("type") == "BASE_TABLE":
+                is_own = node["table_name"] in ctes
+                assert is_own or node["schema_name"], f"{statement.name}: {node['table_name']}"
+        assert all(name.startswith(RESERVED) for name in ctes), f"{statement.name}: {ctes}"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="parameters stand beside the columns of the macro's own tables"
+)
+def test_a_parameter_stands_only_where_no_column_of_the_macro_does() -> None:
+    for statement, body in _bodies():
+        header = re.search(r"CREATE MACRO \w+\(([^)]*)\)", statement.text)
+        assert header
+        parameters = set(re.findall(r"\w+", header[1]))
+        tree = _tree(body)
+        allowed = [
+            node
+            for node in _nodes(tree)
+            if node.get("type") == "SELECT_NODE" and node["from_table"]["type"] == "EMPTY"
+        ]
+        inside = [node for each in allowed for node in _nodes(each["select_list"])]
+        everywhere = list(_nodes(tree))
+        count = [
+            sum(node.get("column_names") == [name] for node in nodes)
+            for nodes in (inside, everywhere)
+            for name in parameters
+        ]
+        half = len(count) // 2
+        assert count[:half] == count[half:] == [1] * half, statement.name
+
+
+# Names that there aren't, and branches
+
+UNKNOWN = [
+    ("mixture('tmplates', 'syntax')", "tmplates", "templates/wide"),
+    ("epochs('templates/wider', 'syntax')", "templates/wider", "templates/wide"),
+    ("planned_vs_realised('nobody/*', 'syntax')", "nobody/*", "templates/wide"),
+    ("planned_vs_realised('templates', 'sintax')", "sintax", "file_graph"),
+    ("run_named('tmplates/syntax')", "tmplates", "templates/wide"),
+    ("consumed('templates/wider/syntax', 1)", "templates/wider", "templates/wide"),
+    ("seen_before('templates/sintax', 1)", "sintax", "anneal"),
+    ("consumed_until('0123456789ab', 1)", "0123456789ab", "key"),
+    ("checkpoints_after('runs/specialist=templates/nowhere', 1)", "nowhere", "runs"),
+    ("source_repetition('templates')", "templates", "templates/syntax"),
+]
+
+
+@pytest.mark.xfail(strict=True, reason="a name that there isn't gives no rows, without a word")
+@pytest.mark.parametrize(("call", "named", "there_is"), UNKNOWN)
+def test_a_name_that_the_workspace_lacks_is_an_error_that_says_it_and_what_there_is(
+    call: str, named: str, there_is: str, catalog: duckdb.DuckDBPyConnection
+) -> None:
+    with pytest.raises(duckdb.InvalidInputException) as refused:
+        catalog.execute(f"FROM {call}").fetchall()
+    assert f"'{named}'" in str(refused.value) or named in str(refused.value)
+    assert there_is in str(refused.value).replace(named, "")
+
+
+MIXED = "the name of a specialist means all of its branches together"
+
+
+@pytest.mark.xfail(strict=True, reason=MIXED)
+def test_a_specialists_name_means_the_one_without_a_branch(
+    catalog: duckdb.DuckDBPyConnection,
+) -> None:
+    for macro in ("mixture", "planned_vs_realised", "epochs"):
+        found = catalog.execute(f"SELECT DISTINCT branch FROM {macro}('templates', 'syntax')")
+        assert found.fetchall() == [(None,)], macro
+    for name in ("templates/syntax", "templates/anneal"):
+        found = catalog.execute(f"SELECT DISTINCT run LIKE '%branch=%' FROM run_named('{name}')")
+        assert found.fetchall() == [(False,)]
+        found = catalog.execute(f"SELECT DISTINCT branch FROM consumed('{name}', 1)")
+        assert found.fetchall() == [(None,)]
+
+
+@pytest.mark.xfail(strict=True, reason="there is no word for all branches")
+def test_a_star_means_all_branches_each_with_its_name(catalog: duckdb.DuckDBPyConnection) -> None:
+    for macro in ("mixture", "planned_vs_realised", "epochs"):
+        found = catalog.execute(f"SELECT DISTINCT branch FROM {macro}('templates/*', 'syntax')")
+        assert sorted(map(str, found.fetchall())) == ["('wide',)", "(None,)"], macro
+    found = catalog.execute("SELECT DISTINCT branch FROM consumed('templates/*/anneal', 1)")
+    assert sorted(map(str, found.fetchall())) == ["('wide',)", "(None,)"]
+
+
+@pytest.mark.xfail(strict=True, reason="what several models have read isn't told apart")
+def test_what_the_models_of_several_branches_have_read_is_told_apart(
+    catalog: duckdb.DuckDBPyConnection,
+) -> None:
+    for macro in ("consumed_until", "seen_before"):
+        whole = catalog.execute(f"FROM {macro}('templates/*/anneal', 2)").fetchall()
+        for branch, name in ((None, "templates/anneal"), ("wide", "templates/wide/anneal")):
+            alone = catalog.execute(f"FROM {macro}('{name}', 2)")
+            at = [column[0] for column in alone.description or ()].index("model_branch")
+            lines = sorted(map(str, alone.fetchall()))
+            assert lines
+            assert sorted(str(line) for line in whole if line[at] == branch) == lines

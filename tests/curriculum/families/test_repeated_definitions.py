@@ -1,0 +1,97 @@
+"""Definitions that a tree holds several times: a document shows one of them."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from curriculum.families.check import check_document
+from curriculum.families.rendered import Rendered
+from curriculum.families.v4_context_graph import documents
+from curriculum.graph.call_graph import CallGraph
+from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
+from schemas.document import Document
+
+MakeChange = Callable[..., FileChange]
+CALLEE = "int length(int x) {\n  return x + 1;\n}\n"
+CALLER = "int use() {\n  // All that there is.\n  return length(0);\n}\n"
+BEFORE = {
+    "extras/copies/use.cc": f'#include "../../src/core/length.h"\n\n{CALLER}',
+    "extras/more/deep/use.cc": f'#include "../../../src/core/length.h"\n\n{CALLER}',
+    "src/core/length.h": CALLEE,
+    "src/core/use.cc": f'#include "length.h"\n\n{CALLER}',
+}
+
+
+def rendered(
+    make_change: MakeChange, before: Mapping[str, str], after: Mapping[str, str]
+) -> Rendered:
+    """What the commit between two trees gives."""
+    changes = tuple(
+        make_change(before.get(path), text, path=path)
+        for path, text in sorted(after.items())
+        if before.get(path) != text
+    )
+    files = tuple(
+        TreeFile(
+            path=path,
+            language="cpp",
+            blob=Blob(blob_id=f"id of {path}", text=text),
+            lineage=f"sample:{path}",
+        )
+        for path, text in sorted(after.items())
+    )
+    first = changes[0]
+    commit = CommitChange(
+        repository=first.repository,
+        licence=first.licence,
+        commit=first.commit,
+        timestamp=first.timestamp,
+        subject=first.subject,
+        changes=changes,
+        tree=TreeDelta(removed=(), files=files),
+    )
+    graph = CallGraph()
+    graph.apply(commit.tree)
+    found = documents(commit, graph)
+    for document in found.documents:
+        check_document(document)
+    return found
+
+
+def shown(document: Document) -> list[tuple[str, str]]:
+    """The path of each chunk, and what it shows without the blank lines around."""
+    data = document.text.encode()
+    found = []
+    for chunk in document.chunks:
+        parts = document.parts[chunk.first_part : chunk.last_part]
+        cited = [part for part in parts if part.source >= 0]
+        text = b"".join(data[part.start : part.end] for part in cited).decode()
+        found.append((document.provenance[cited[0].source].path, text.strip()))
+    return found
+
+
+@pytest.mark.xfail(strict=True, reason="copies of a definition are shown beside each other")
+def test_an_equal_definition_stands_once_under_the_nearest_path(make_change: MakeChange) -> None:
+    after = BEFORE | {"src/core/length.h": CALLEE.replace("x + 1", "x + 2")}
+    (document,) = rendered(make_change, BEFORE, after).documents
+    found = shown(document)
+    assert [path for path, text in found if text == CALLER.strip()] == ["src/core/use.cc"]
+    texts = [text for _, text in found]
+    assert sorted(set(texts)) == sorted(texts)
+
+
+@pytest.mark.xfail(strict=True, reason="the context repeats the target")
+def test_what_equals_the_target_stands_in_the_target_alone(make_change: MakeChange) -> None:
+    before = BEFORE | {"src/core/use.cc": BEFORE["src/core/use.cc"].replace("length(0)", "7")}
+    (document,) = rendered(make_change, before, BEFORE).documents
+    found = shown(document)
+    assert [path for path, text in found if text == CALLER.strip()] == ["src/core/use.cc"]
+    assert [path for path, text in found if text == CALLEE.strip()] == ["src/core/length.h"]
+
+
+@pytest.mark.xfail(strict=True, reason="nothing counts what is shown several times")
+def test_what_is_left_out_as_a_repetition_is_counted(make_change: MakeChange) -> None:
+    after = BEFORE | {"src/core/length.h": CALLEE.replace("x + 1", "x + 2")}
+    found = rendered(make_change, BEFORE, after)
+    counts: dict[str, int] = {each.reason: each.number for each in found.counts}
+    assert counts == {"repeated_definitions": 2, "repeated_bytes": 2 * len(CALLER.encode())}

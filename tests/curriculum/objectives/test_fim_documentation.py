@@ -1,0 +1,103 @@
+"""A middle is filled in from code: documentation around it that says it verbatim is not read."""
+
+import re
+from typing import Any
+
+import pytest
+
+from curriculum.objectives import Taught, lesson_of
+from curriculum.tokens.codec import Tokenizer
+
+BODY = """{
+  int carried = left.carry + right.carry;
+  if (carried > limit) return overflow(carried, limit);
+  return left.sum + right.sum + carried;
+}"""
+CODE = f"""\
+#include "side.h"
+
+/**
+ * Adds two sides.
+ *
+ *     {BODY.splitlines()[1].strip()}
+ *     {BODY.splitlines()[2].strip()}
+ *     {BODY.splitlines()[3].strip()}
+ */
+int add(Side left, Side right) {BODY}
+
+/// Nothing that is said here is in the body below.
+int none() {{ return 0; }}
+"""
+SHARED = 8
+"""Words and marks in a row that give a text away."""
+VARIANTS = 64
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
+def shares_a_run(line: str, text: str) -> bool:
+    """Whether a line of a comment has eight words and marks in a row of a text."""
+    found, whole = words(line), words(text)
+    runs = {tuple(whole[at : at + SHARED]) for at in range(len(whole) - SHARED + 1)}
+    return any(tuple(found[at : at + SHARED]) in runs for at in range(len(found) - SHARED + 1))
+
+
+def split(variant: int, tokenizer: Tokenizer, kit: Any) -> tuple[Taught, str, str]:
+    """One variant, what is read before its middle, and the middle of a psm split (else nothing)."""
+    document = kit.document_of(CODE)
+    (encoding,) = kit.encoded(document, tokenizer, 4096)
+    lesson = lesson_of("fim", tokenizer, variant=variant)
+    done = lesson.teach(encoding, kit.known(document))
+    ids, sentinel = done.encoding.ids.tolist(), tokenizer.ids_of["fim_middle"]
+    if "psm" not in dict(done.counts):
+        return done, "", ""
+    at = ids.index(sentinel)
+    end = len(ids) - (ids[-1] == tokenizer.eos_id)
+    return done, tokenizer.decode(ids[:at]), tokenizer.decode(ids[at + 1 : end])
+
+
+@pytest.mark.xfail(strict=True, reason="documentation stays in the prefix of the body it repeats")
+def test_no_documentation_that_is_read_says_a_middle_verbatim(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    bodies = 0
+    for variant in range(VARIANTS):
+        done, read, middle = split(variant, byte_level, kit)
+        said = [line for line in read.splitlines() if line.startswith((" *", "///"))]
+        assert [line for line in said if shares_a_run(line, middle)] == [], variant
+        if "body" in dict(done.counts) and middle == BODY:
+            bodies += 1
+            assert " * Adds two sides." in said
+            assert "/// Nothing that is said here is in the body below." in said
+    assert bodies
+
+
+@pytest.mark.xfail(strict=True, reason="documentation stays in the prefix of the body it repeats")
+def test_the_documentation_that_a_split_takes_out_is_counted(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    size = len(kit.document_of(CODE).text.encode())
+    masked = []
+    for variant in range(VARIANTS):
+        done, _, _ = split(variant, byte_level, kit)
+        pieces = done.encoding.pieces
+        masked.append(dict(done.counts)["masked_bytes"])
+        assert size - int((pieces[:, 4] - pieces[:, 3]).sum()) == masked[-1]
+    assert max(masked) > 100
+    assert min(masked) == 0
+
+
+@pytest.mark.xfail(strict=True, reason="a comment is scored where its code says it verbatim")
+def test_no_comment_is_learnt_that_the_code_above_it_says_verbatim(
+    byte_level: Tokenizer, kit: Any
+) -> None:
+    body = "{ return a+b*c-d/e; }"
+    document = kit.document_of(f"\n/// Mixes:\n/// a+b*c-d/e\nint mix() {body}\n")
+    lesson = lesson_of("code_to_doc", byte_level, variant=0)
+    (encoding,) = kit.encoded(document, byte_level, 4096 - lesson.reserve)
+    done = lesson.teach(encoding, kit.known(document)).encoding
+    learnt = byte_level.decode(done.ids[1:][done.loss_mask[:-1] == 1].tolist())
+    assert "/// Mixes:" in learnt
+    assert [line for line in learnt.splitlines() if shares_a_run(line, body)] == []

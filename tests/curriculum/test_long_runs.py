@@ -1,0 +1,191 @@
+"""Files of one thing over and over: every stage that reads text takes time in proportion to it."""
+
+import resource
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import pytest
+
+from curriculum.corpus.blobs import decode
+from curriculum.corpus.hunks import whole
+from curriculum.families.render import render
+from curriculum.families.v4_context_graph import documents
+from curriculum.families.v6_enriched import enrich
+from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.index import facts_of
+from curriculum.graph.outline import outline
+from curriculum.graph.syntax_tree import parse
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.train import train_tokenizer
+from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
+from schemas.corpus import QualitySpec
+from schemas.document import FILE_FAMILIES
+
+LARGEST = QualitySpec().max_bytes
+LEAST_SECONDS = 0.5
+MOST = 6.0
+"""CPU(4n) / CPU(n); 4 would be linear."""
+
+
+def repeated(text: str) -> Callable[[int], str]:
+    return lambda size: text * (size // len(text.encode()))
+
+
+def numbered(text: str) -> Callable[[int], str]:
+    return lambda size: "".join(
+        text.replace("N", str(number)).replace("M", str(number // 2))
+        for number in range(size // (len(text) + 4))
+    )
+
+
+RUNS: Mapping[str, Callable[[int], str]] = {
+    "letters": repeated("a" * 80 + "\n"),
+    "quotes": repeated('"' * 80 + "\n"),
+    "backslashes": repeated("a \\\n"),
+    "blank lines": repeated("\n"),
+    "lines": repeated("int x;\n"),
+    "macros": repeated("FOO(x)\n"),
+    "comments": repeated("/// x\n"),
+    "documented declarations": repeated("/// x\nint f();\n"),
+    "parentheses": repeated("(" * 80 + "\n"),
+    "macros and parentheses": repeated("A(\n"),
+    "braces": repeated("{" * 80 + "\n"),
+    "pairs of braces": repeated("{}\n"),
+    "closing braces": repeated("}\n"),
+    "angle brackets": repeated("a<" * 40 + "\n"),
+    "attributes": repeated("[[a]] " * 10 + "\n"),
+    "#if": repeated("#if X\n"),
+    "#if and #endif": repeated("#if X\nint x;\n#endif\n"),
+    "#elif": lambda size: "#if X\n" + "#elif Y\n" * (size // 8),
+    "identifiers": repeated("foo bar\n"),
+    "qualified names": repeated("a::" * 20 + "b;\n"),
+    "functions": repeated("int f(int x) { return f(x); }\n"),
+    "functions with numbers": numbered("int fN(int x) { return fM(x); }\n"),
+    "overloads": numbered("int f(AN a) { return f(a); }\n"),
+    "methods": lambda size: "class A {\n" + "  void m() { m(); }\n" * (size // 20) + "};\n",
+    "classes": repeated("class A { void m(); A *a; };\n"),
+    "derived classes": numbered("class AN : AM { void m() { m(); } };\n"),
+    "constructors": repeated("A::A() : x(1) { A a; }\n"),
+    "statements": lambda size: "void f() {\n" + "  A x; x.g();\n" * (size // 14) + "}\n",
+    "nested namespaces": repeated("namespace a {\n"),
+    "nested classes": lambda size: "class A {\n" * (size // 13) + "};\n" * (size // 13),
+    "members": lambda size: "struct S {\n" + "  T x;\n" * (size // 7) + "};\n",
+    "usings": repeated("using namespace a;\n"),
+    "typedefs": repeated("typedef int T;\n"),
+    "includes": repeated('#include "a.h"\n'),
+    "macro definitions": repeated("#define X 1\n"),
+}
+
+
+def change_to(text: str, *hunks: Hunk, before: str | None = None) -> FileChange:
+    """A change of one file to this text; all of it is new where there is no text before."""
+    return FileChange(
+        kind="added" if before is None else "modified",
+        repository="sample",
+        licence="MIT",
+        commit="0" * 40,
+        timestamp=1_600_000_000,
+        subject="Repeat it",
+        path="src/a.cc",
+        old_path="src/a.cc",
+        language="cpp",
+        before=None if before is None else Blob(blob_id="b" * 40, text=before),
+        after=Blob(blob_id="a" * 40, text=text),
+        hunks=hunks or whole(text, added=True),
+        lineage="sample:src/a.cc",
+        before_is_new=True,
+    )
+
+
+def edited(text: str) -> FileChange:
+    """A change of every tenth line."""
+    lines = text.split("\n")
+    places = range(0, len(lines) - 1, 10)
+    before = "\n".join(
+        f"{line} // before" if number % 10 == 0 else line for number, line in enumerate(lines[:-1])
+    )
+    hunks = [Hunk(before_start=at, before_lines=1, after_start=at, after_lines=1) for at in places]
+    return change_to(text, *hunks, before=before + "\n")
+
+
+def commit_of(change: FileChange) -> CommitChange:
+    assert change.after is not None
+    file = TreeFile(path=change.path, language="cpp", blob=change.after, lineage=change.lineage)
+    return CommitChange(
+        repository=change.repository,
+        licence=change.licence,
+        commit=change.commit,
+        timestamp=change.timestamp,
+        subject=change.subject,
+        changes=(change,),
+        tree=TreeDelta(removed=(), files=(file,)),
+    )
+
+
+def of_graph(change: FileChange) -> None:
+    commit = commit_of(change)
+    graph = CallGraph()
+    graph.apply(commit.tree)
+    for document in documents(commit, graph).documents:
+        enrich(document)
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return Tokenizer.parse(train_tokenizer(["int x;\n"] * 50, vocab_size=280).decode())
+
+
+STAGES: Mapping[str, Callable[[str], object]] = {
+    "reading": lambda text: decode("id", text.encode(), QualitySpec()),
+    "facts": lambda text: facts_of(text, "cpp"),
+    "files": lambda text: render(edited(text), FILE_FAMILIES),
+    "structure": lambda text: [
+        enrich(document) for document in render(change_to(text), FILE_FAMILIES[:1]).documents
+    ],
+    "added to a graph": lambda text: of_graph(change_to(text)),
+    "changed in a graph": lambda text: of_graph(edited(text)),
+    "tokens": lambda text: tokenizer().encode(text),
+}
+QUADRATIC = {
+    *((stage, "attributes") for stage in ("facts", "files", "structure", "added to a graph")),
+    *(("added to a graph", run) for run in ("functions", "methods", "derived classes")),
+}
+
+
+def cpu_seconds(stage: Callable[[str], object], text: str) -> float:
+    for kept in (parse, facts_of, outline):
+        kept.cache_clear()
+    begin = resource.getrusage(resource.RUSAGE_SELF)
+    stage(text)
+    end = resource.getrusage(resource.RUSAGE_SELF)
+    return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+
+
+def growth(stage: Callable[[str], object], run: Callable[[int], str]) -> float:
+    """CPU(4n) / CPU(n) of the least n that takes long enough; 0 where no file of a corpus does."""
+    stage(run(1_000))
+    size = 8_000
+    while (seconds := cpu_seconds(stage, run(size))) < LEAST_SECONDS:
+        size *= 2
+        if 4 * size > LARGEST:
+            return 0.0
+    return cpu_seconds(stage, run(4 * size)) / seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "run"),
+    [
+        pytest.param(
+            stage,
+            run,
+            marks=[pytest.mark.xfail(strict=True, reason="it takes the square of the file's size")]
+            if (stage, run) in QUADRATIC
+            else [],
+        )
+        for stage in STAGES
+        for run in RUNS
+    ],
+)
+def test_time_grows_with_the_size_of_a_file_and_not_faster(stage: str, run: str) -> None:
+    assert growth(STAGES[stage], RUNS[run]) <= MOST

@@ -1,0 +1,49 @@
+"""The address of the reports that `serve` prints leads to a page that lists them."""
+
+import http.client
+import threading
+from pathlib import Path
+
+import pytest
+
+from flows.page.server import Server
+
+PAGE = "<!doctype html>\n<title>{name}</title>\n"
+
+
+def _asked(folder: Path) -> tuple[int, str]:
+    with Server(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        said = answer.status, answer.read().decode()
+        connection.close()
+        server.shutdown()
+        thread.join()
+    return said
+
+
+@pytest.mark.xfail(strict=True, reason="the address that serve prints answers 404")
+def test_the_address_of_the_reports_lists_them(tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    (folder / "rows").mkdir(parents=True)
+    for name in ("templates", "templates-ux"):
+        (folder / f"{name}.html").write_text(PAGE.format(name=name))
+    (folder / "rows" / "0123456789ab.html").write_text(PAGE.format(name="rows"))
+    (folder / "notes.txt").write_text("secret")
+    status, said = _asked(folder)
+    assert status == 200
+    for name in ("templates", "templates-ux"):
+        assert f'href="/{name}.html"' in said
+    assert "0123456789ab" not in said
+    assert "notes" not in said
+
+
+@pytest.mark.xfail(strict=True, reason="the address that serve prints answers 404")
+def test_where_no_report_is_written_yet_the_address_says_so(tmp_path: Path) -> None:
+    status, said = _asked(tmp_path / "reports")
+    assert status == 200
+    assert "No report" in said
+    assert "curriculum report" in said

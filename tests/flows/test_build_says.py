@@ -1,0 +1,84 @@
+"""What `curriculum build` says of its rows, and of a corpus that leaves none."""
+
+import subprocess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from curriculum.store import Store
+from flows import show, work
+from flows.course import Order
+from schemas.errors import CurriculumError
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the rows of one phase, from a few commits."""
+    home = tmp_path_factory.mktemp("home")
+    work.build(order(home), "syntax", dry=False)
+    return home
+
+
+def order(home: Path) -> Order:
+    return Order(
+        specialist="templates.demo", home=home, max_commits=6, versions_per_path=2, workers=1
+    )
+
+
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """What is printed, without colours, 200 columns wide."""
+    console = Console(record=True, width=200, color_system=None)
+    for module in (show, work):
+        monkeypatch.setattr(module, "out", console)
+    return console
+
+
+@pytest.mark.xfail(strict=True, reason="the table doesn't say what unmixed domains cost")
+def test_the_table_says_what_domains_cost_and_what_packing_saves(
+    home: Path, printed: Console
+) -> None:
+    work.build(order(home), "syntax", dry=False)
+    said = printed.export_text().splitlines()
+    at = next(n for n, line in enumerate(said) if line.startswith("rows ") and "yield" in line)
+    rows = next(
+        each
+        for each in Store(home, dry=True).artefacts("rows")
+        if each.manifest.labels["family"] == "v3_doxygen"
+        and each.manifest.labels["split"] == "train"
+    )
+    table = pq.read_table(
+        rows.files(), columns=["num_docs", "valid_token_count"], partitioning=None
+    )
+    documents, tokens = (sum(table[name].to_pylist()) for name in table.column_names)
+    packed = f"{100 * tokens / (len(table) * 512):.1f}%"
+    line = next(each for each in said[at:] if each.startswith("v3_doxygen causal 512"))
+    assert packed in line
+    for heading in ("domains mixed", "padding ÷ packing"):
+        assert heading in said[at]
+    mixed = line[said[at].index("domains mixed") :].split()[0]
+    assert float(packed[:-1]) <= float(mixed[:-1]) <= 100
+    assert f"{documents / len(table):.2f}" in line
+
+
+@pytest.mark.xfail(strict=True, reason="a corpus without documents ends with a table of zeros")
+def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    for number in range(3):
+        (folder / f"f{number}.cpp").write_text(f"int f{number}();\n")
+        subprocess.run(["git", "add", "."], cwd=folder, check=True)
+        subprocess.run(["git", *author, "commit", "-qm", "Add"], cwd=folder, check=True)
+    wanted = Order(
+        specialist="templates.demo", home=tmp_path / "home", repositories=(str(folder),), workers=1
+    )
+    with pytest.raises(CurriculumError) as refused:
+        work.build(wanted, "syntax", dry=False)
+    for said in ("v3_doxygen", "3", "too small", "min_bytes"):
+        assert said in str(refused.value)

@@ -1,0 +1,66 @@
+"""Commands work in folders whose names are patterns, and touch nothing that the patterns match."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NAME, NEIGHBOUR = "w[ab]s* {x,y}?", "was {x,y}z"
+CODE = """\
+// A function that adds {0} to each number of a list, and returns their sum.
+#include <vector>
+
+int add_{0}(const std::vector<int>& list)
+{{
+    int total = 0;
+    for (int each : list)
+        total += each + {0};
+    return total;
+}}
+"""
+
+
+def _curriculum(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=480,
+        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"},
+        check=False,
+    )
+
+
+def _repository(folder: Path, number: int) -> Path:
+    """A repository of so many commits, a file each."""
+    folder.mkdir(parents=True)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q", "."], cwd=folder, check=True)
+    for each in range(number):
+        (folder / f"f{each}.cpp").write_text(CODE.format(each))
+        subprocess.run([*git, "add", "-A"], cwd=folder, check=True)
+        subprocess.run([*git, "commit", "-qm", f"Add f{each}"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.xfail(
+    strict=True, reason="patterns in the workspace's path are expanded, or are an error"
+)
+def test_a_workspace_whose_name_is_a_pattern_is_built_mixed_asked_and_checked(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / NAME / "home"
+    corpus = _repository(tmp_path / NAME / "src", 6)
+    shutil.copytree(corpus, tmp_path / NEIGHBOUR / "src")
+    repository = ("--phase", "syntax", "--repo", str(corpus), "--token-budget", "600")
+    for words in (
+        ("build", "templates.demo", *repository),
+        ("mix", "templates.demo", *repository),
+        ("check", "templates/demo"),
+        ("query", "SELECT count(*) AS n FROM documents", "--json"),
+    ):
+        done = _curriculum(home, *words)
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"

@@ -1,0 +1,69 @@
+"""The interval of a single document has no width: everywhere it says that there are too few to tell."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dashboards import compared
+from flows import cli
+from flows.lines import figure_lines
+from schemas.job import Figure
+from tests.flows.larder import Larder, figure, job, run
+from tests.flows.stand_ins import report
+
+TOO_FEW = "too few documents to tell"
+
+
+def _one_document() -> Figure:
+    return figure(2.43, 0.0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    home = tmp_path / "workspace"
+    larder = Larder(home)
+    for plan, name in ((larder.syntax, "1"), (larder.file_graph, "2")):
+        run(home, job(plan, home, run_key=name), [_one_document()])
+    return home
+
+
+@pytest.mark.xfail(strict=True, reason="it says 2.430 to 2.430")
+def test_the_figures_of_a_run_say_that_a_single_document_is_too_few() -> None:
+    left = report().model_copy(update={"after": (_one_document(), figure(2.0, 0.1))})
+    assert [each["interval"] for each in figure_lines(left)] == [TOO_FEW, "1.900 to 2.100"]
+
+
+@pytest.mark.xfail(strict=True, reason="they say 2.430 to 2.430")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "fmt/syntax", "fmt/file_graph"),
+        ("compare", "fmt/syntax", "fmt/file_graph", "--full"),
+        ("inspect", "fmt/syntax", "--full"),
+        ("inspect", "runs", "--full"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[str, ...]) -> None:
+    if words[1] == "runs":
+        (checkpoint,) = (home / "runs").rglob("phase=syntax/*/attempt=1/checkpoints/step=1")
+        words = (words[0], str(checkpoint), *words[2:])
+    done = CliRunner().invoke(cli.app, [*words, "--home", str(home)])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "2.43" in said
+    assert not re.search(r"2\.430 ?(to|–) ?2\.430", said)
+    assert "too few" in said
+
+
+@pytest.mark.xfail(strict=True, reason="its title says 2.430 to 2.430")
+def test_the_page_of_runs_compared_says_so_too() -> None:
+    gain: dict[str, Any] = dict.fromkeys(compared.Gain.__dataclass_fields__)
+    gain |= {"specialist": "fmt", "phase": "syntax", "before": 3.43, "after": 2.43, "tokens": 9}
+    gain |= {"low": 2.43, "high": 2.43}
+    page = compared.heatmap([compared.Gain(**gain)], "fmt")
+    assert "2.430 to 2.430" not in page
+    assert TOO_FEW in page
