@@ -10,6 +10,7 @@ import yaml
 from rich.text import Text
 
 from curriculum.build.indexes import INDEXED_FAMILY, Index, indexes_of
+from curriculum.build.repositories import clones
 from curriculum.build.tokens import Tokenizing
 from curriculum.build.workers import Team
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
@@ -100,7 +101,7 @@ def counted(wish: Wish, watch: Watch) -> Estimate:
         wish.kinds,
         tokenizing=wish.tokenizing,
         share=wish.share,
-        cache=wish.home / "repositories",
+        cache=clones(wish.home),
         indexes=_indexes(wish.home, wish.corpus) if indexed else (),
         workers=wish.workers or len(os.sched_getaffinity(0)),
         watch=watch,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from curriculum.build import Built
 from curriculum.build.documents import documents_of
+from curriculum.build.repositories import require_sources
 from curriculum.build.selection import kept_of
 from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
@@ -36,6 +37,7 @@ from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
+from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
@@ -312,7 +314,9 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     Raises:
         CurriculumError: for a mistake in the order, before anything is written.
     """
-    course(order, dry=True)
+    plan = course(order, dry=True)
+    served = {serving.family for phase in plan.phases for serving in phase.servings}
+    require_sources(plan.corpus, order.home, chat=CHAT_FAMILY in served)
     with api_for(order.home):
         # Prefect reads its settings when it is imported.
         from flows.in_process import run_flow
@@ -327,6 +331,7 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
 def tokenizer(order: Order) -> None:
     """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
     plan = course(order)
+    require_sources(plan.corpus, order.home, chat=False)
     with watching() as watch:
         team = Team(store=plan.store, workers=order.workers or 1, watch=watch)
         documents = documents_of(team, plan.corpus)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.text import Strict
+from schemas.text import Number, Strict, Whole
 
 Language = Literal["cpp", "c", "cmake", "make", "bazel", "meson"]
 LANGUAGES: tuple[Language, ...] = ("cpp", "c", "cmake", "make", "bazel", "meson")
@@ -49,7 +49,7 @@ class RepositorySpec(Strict):
     """gitignore-style patterns; a file that matches none is left out."""
     exclude: tuple[str, ...] = ()
     """gitignore-style patterns; a file that matches one is left out."""
-    max_commits: Annotated[int, Field(ge=1)] | None = None
+    max_commits: Annotated[Whole, Field(ge=1)] | None = None
     """The newest so many commits."""
 
     @model_validator(mode="after")
@@ -77,7 +77,7 @@ class ConversationsSpec(Strict):
 class HistorySpec(Strict):
     """How many versions of one file are read; hot files would drown the rest."""
 
-    versions_per_path: Annotated[int, Field(ge=1)] = 8
+    versions_per_path: Annotated[Whole, Field(ge=1)] = 8
     """Changes of one file, through renames, that are read at most."""
     newest_first: bool = True
     """Whether those are the newest; false takes the oldest."""
@@ -86,11 +86,11 @@ class HistorySpec(Strict):
 class QualitySpec(Strict):
     """What is too small, too large or not written by hand."""
 
-    min_bytes: Annotated[int, Field(ge=0)] = 100
+    min_bytes: Annotated[Whole, Field(ge=0)] = 100
     """Smaller files are left out."""
-    max_bytes: Annotated[int, Field(ge=1)] = 1_000_000
+    max_bytes: Annotated[Whole, Field(ge=1)] = 1_000_000
     """Larger files are left out."""
-    max_line_bytes: Annotated[int, Field(ge=1)] = 100_000
+    max_line_bytes: Annotated[Whole, Field(ge=1)] = 100_000
     """Files with a longer line are left out: data, or written by a machine."""
     vendored: bool = False
     """Keep files under third_party, vendor, … as well."""
@@ -115,9 +115,9 @@ class CorpusSpec(Strict):
     """How many versions of one file are read."""
     quality: QualitySpec = QualitySpec()
     """Which files are left out for their size, or since nobody wrote them by hand."""
-    val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.02
+    val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
-    max_skipped: Annotated[float, Field(ge=0, le=1)] = 0.01
+    max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01
     """A build that lost more than this share of its input to unreadable data fails."""
     store_targets: bool = True
     """false halves the rows on disk; readers derive target_ids."""

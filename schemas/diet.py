@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 from schemas.corpus import Name
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
 from schemas.phase import RowLength
-from schemas.text import Strict
+from schemas.text import Number, Strict, Whole
 
 Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]
 BUILDABLE_OBJECTIVES = ("causal", "fim", "code_to_doc", "doc_to_code", "chat")
@@ -27,7 +27,7 @@ FIM_OBJECTIVE: Objective = "fim"
 """The only one of several variants."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMBT]?)")
+_COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMBT]?)")
 
 
 def token_count(value: object) -> object:
@@ -57,7 +57,10 @@ TokenCount = Annotated[
         mode="validation",
     ),
 ]
-Share = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[Number, Field(ge=1e-6, le=1)]
+"""A millionth is the least: shares are summed to within as much."""
+Factor = Annotated[Number, Field(ge=0, le=1e6)]
+"""A domain is seen at most a million times as often as another."""
 
 
 def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
@@ -87,11 +90,11 @@ class Serving(Strict):
     """Of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
     """The phase's by default; required where the phase has several."""
-    domains: dict[str, Annotated[float, Field(ge=0)]] | None = None
+    domains: dict[str, Factor] | None = None
     """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
     repositories: tuple[Name, ...] | None = None
     """Only what these repositories of the corpus give; all by default."""
-    variants: Annotated[int, Field(ge=1, le=64)] | None = None
+    variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
     """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
     why: str = ""
     """The reason, for people; it changes no key."""
@@ -179,9 +182,9 @@ class Serving(Strict):
 class StopsImproving(Strict):
     """val_bpb fell by less than `stops_improving_by` over the last `over_evaluations` evaluations."""
 
-    stops_improving_by: Annotated[float, Field(gt=0)]
+    stops_improving_by: Annotated[Number, Field(gt=0)]
     """Bits per byte."""
-    over_evaluations: Annotated[int, Field(ge=1)] = 3
+    over_evaluations: Annotated[Whole, Field(ge=1)] = 3
     """How many evaluations it is compared over."""
 
 
@@ -219,7 +222,7 @@ class DietPhase(Strict):
     """Of token_budget; the portions of all phases and of the anneal sum to 1."""
     servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
     """What is eaten in this phase, all mixed in one order."""
-    max_repetition: Annotated[float, Field(ge=1)] = 4.0
+    max_repetition: Annotated[Number, Field(ge=1)] = 4.0
     """How often a row may be seen in this phase; asking for more is a shortage."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
     """stop ends with what there is and what is asked; renormalise gives a serving all there is and the
@@ -311,7 +314,7 @@ class Diet(Strict):
     """A corpus by its name, such as sample, or the path of its YAML, relative to this file."""
     tokenizer: str = "corpus"
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
-    vocab_size: Annotated[int, Field(ge=300, le=1 << 20)] = 32_768
+    vocab_size: Annotated[Whole, Field(ge=300, le=1 << 20)] = 32_768
     """Of a tokenizer trained on the corpus; ignored for a given one."""
     document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
     """What stands around each document, of what the tokenizer has."""
@@ -323,12 +326,12 @@ class Diet(Strict):
     """Valid tokens of all phases together: 500K, 20M, 10B."""
     tokens_per_step: TokenCount | None = None
     """Row positions per optimizer step; by default the model's preset says."""
-    max_source_repetition: Annotated[float, Field(ge=1)] = 16.0
+    max_source_repetition: Annotated[Number, Field(ge=1)] = 16.0
     """How often the same source file may be seen over all servings and phases before the mix warns."""
     structure_inputs: bool = True
     """Whether the model reads the structure columns of v6_enriched rows, from the first phase that has such
     rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""
-    seed: int = 17
+    seed: Annotated[Whole, Field(ge=0)] = 17
     """Of order, shuffling and initial weights."""
     branch: Name | None = None
     """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two

@@ -7,9 +7,9 @@ from pydantic import Field, RootModel, model_validator
 from schemas.corpus import Name
 from schemas.document import Family
 from schemas.packed_row import ROW_MULTIPLE
-from schemas.text import Strict
+from schemas.text import Number, Strict, Whole
 
-RowLength = Annotated[int, Field(ge=ROW_MULTIPLE, le=1 << 20, multiple_of=ROW_MULTIPLE)]
+RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=1 << 20, multiple_of=ROW_MULTIPLE)]
 
 
 class PhaseSpec(Strict):
@@ -17,7 +17,7 @@ class PhaseSpec(Strict):
 
     row_length: RowLength | Annotated[tuple[RowLength, ...], Field(min_length=1)]
     """Tokens of a row, a multiple of 128; of several lengths each serving names one."""
-    rope_base: Annotated[float, Field(gt=1)] = 500_000.0
+    rope_base: Annotated[Number, Field(gt=1)] = 500_000.0
     """The base of rotary positions: the longer the rows, the larger."""
     families: Annotated[tuple[Family, ...], Field(min_length=1)]
     """The families that the phase is meant for; a serving may name any."""

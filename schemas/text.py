@@ -3,12 +3,13 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Field,
     RootModel,
     ValidationError,
     ValidationInfo,
@@ -25,12 +26,27 @@ MOST_FAULTS = 20
 """Faults that one message lists."""
 
 
+Whole = Annotated[int, Field(strict=True)]
+"""A whole number; "17" and true are none."""
+Number = Annotated[float, Field(strict=True)]
+"""A number, whole or not; "0.5" and true are none."""
+
+
 class Strict(BaseModel):
     """A value of the edge: frozen, and no field that isn't declared."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_nul(cls, value: object) -> object:
+        """Refuse what no path, name or argument of a program can hold."""
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, str) and "\0" in each:
+                raise ValueError("it holds a NUL character. Remove it")
+        return value
 
     @field_validator("*", mode="before")
     @classmethod

@@ -15,6 +15,8 @@ from schemas.errors import CurriculumError
 
 LARGEST_TEXT = 1_000_000
 """Characters; a corpus or diet file is a page or two, and more is an attack or a mix-up."""
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character, which an escape such as "\\ud800" gives and no file can be named by."""
 DEEPEST = 20
 """Nested lists and mappings; our deepest file needs five."""
 
@@ -48,6 +50,8 @@ class _Loader(yaml.SafeLoader):
         tag = getattr(event, "tag", None)
         if tag is not None:
             raise _refused(event, f"the tag {tag} is not read", "Write the plain value")
+        if isinstance(event, yaml.ScalarEvent) and _HALF.search(event.value):
+            raise _refused(event, "half a character is no text", "Write the whole character")
         if self.depth == DEEPEST:
             raise _refused(event, f"more than {DEEPEST} levels are nested", "Write it flatter")
         self.depth += 1

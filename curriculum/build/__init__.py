@@ -33,6 +33,7 @@ from curriculum.build.graphs import graphs_of
 from curriculum.build.imported import imported_of
 from curriculum.build.indexes import INDEXED_FAMILY, indexes_of
 from curriculum.build.lessons import check_lessons
+from curriculum.build.repositories import require_sources
 from curriculum.build.row_sources import RowSources, Wanted
 from curriculum.build.rows import (
     ANCHOR_FAMILY,
@@ -130,8 +131,8 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     imported are taken as they are.
 
     Raises:
-        CorpusError: for a pin that resolves to nothing, and where more than `max_skipped` of a
-            repository or of conversations can't be read.
+        CorpusError: for a pin that resolves to nothing, before anything but clones is written, and where
+            more than `max_skipped` of a repository or of conversations can't be read.
         DietError: for imported rows of another tokenizer.
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
         WorkerError: where a worker is killed again and again, or a cluster isn't there.
@@ -139,8 +140,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     own = [each for each in wanted if each.imported is None]
     check_lessons(tokenizing or Tokenizing(), own)
     families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
-    if CHAT_FAMILY in families:
-        require_conversations(corpus)
+    _require(store, corpus, families)
     team = Team(store=store, workers=workers, watch=watch, spread=spread)
     files = documents_of(team, corpus)
     kept = kept_of(team, corpus, files)
@@ -201,8 +201,7 @@ def sample(
     """
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
-    if CHAT_FAMILY in families:
-        require_conversations(corpus)
+    _require(store, corpus, families)
     team = Team(store=store, workers=workers, watch=watch)
     newest = corpus.model_copy(update={"repositories": tuple(_newest(corpus, number))})
     graphs = [family for family in GRAPH_FAMILIES if family in families]
@@ -215,6 +214,15 @@ def sample(
     ]
     enriched = enriched_of(team, _of(flat, {each.base for each in wanted if each.base}))
     return (*_of(flat, families), *enriched)
+
+
+def _require(store: Store, corpus: CorpusSpec, families: Collection[str]) -> None:
+    """Refuse a corpus that can't be read before anything is written; a dry store writes nothing."""
+    chat = CHAT_FAMILY in families
+    if chat:
+        require_conversations(corpus)
+    if not store.dry:
+        require_sources(corpus, store.root, chat=chat)
 
 
 def _newest(corpus: CorpusSpec, number: int) -> Iterator[RepositorySpec]:

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from pydantic import JsonValue
 
-from curriculum.build.repositories import Repository, repositories
+from curriculum.build.repositories import Repository, clones, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import git, history
 from curriculum.corpus.skips import Skips
@@ -43,7 +43,7 @@ class _Task:
 
 
 def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
-    source = resolve(task.repository.spec, cache=store.root / "repositories")
+    source = resolve(task.repository.spec, cache=clones(store.root))
     recipes = [_recipe(task, source, family) for family in FILE_FAMILIES]
 
     def fill(drafts: Sequence[Draft]) -> None:

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curriculum.build.documents import Sheaf
 from curriculum.build.indexes import Index, snapshot_of
-from curriculum.build.repositories import Repository, repositories
+from curriculum.build.repositories import Repository, clones, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
@@ -62,7 +62,7 @@ class _Task:
 
 
 def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
-    source = resolve(task.repository.spec, cache=store.root / "repositories")
+    source = resolve(task.repository.spec, cache=clones(store.root))
     recipes = [_recipe(task, source, family) for family in task.families]
 
     def fill(drafts: Sequence[Draft]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic_core import to_jsonable_python
 
-from curriculum.build.repositories import Repository, repositories
+from curriculum.build.repositories import Repository, clones, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import directory, git
 from curriculum.corpus.choice import FILE_MODES
@@ -63,7 +63,7 @@ def _index(team: Team, repository: Repository, *, configure: bool) -> Index:
     lacks = clang.missing()
     if lacks:
         return Index(repository=repository.name, lacks=lacks)
-    source = resolve(repository.spec, cache=team.store.root / "repositories")
+    source = resolve(repository.spec, cache=clones(team.store.root))
     database = _database(repository, source)
     if database is None and not configure:
         return Index(

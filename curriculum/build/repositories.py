@@ -1,8 +1,11 @@
-"""The work of one repository: what documents and indexes are cut into."""
+"""The sources of a corpus: what documents and indexes are cut into."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import require_all
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -40,3 +43,21 @@ class Repository:
 def repositories(corpus: CorpusSpec) -> list[Repository]:
     """The repositories of a corpus, in its order."""
     return [Repository(corpus=corpus, spec=spec) for spec in corpus.repositories]
+
+
+def clones(home: Path) -> Path:
+    """The folder of a workspace that bundles and urls are cloned into."""
+    return home / "repositories"
+
+
+def require_sources(corpus: CorpusSpec, home: Path, *, chat: bool) -> None:
+    """Check that all that a corpus names can be read, before anything but clones is written.
+
+    `chat` says that its conversations are read too.
+
+    Raises:
+        CorpusError: for the first repository that doesn't resolve, and for conversations that aren't there.
+    """
+    for talks in corpus.conversations if chat else ():
+        conversation_paths(talks)
+    require_all(corpus.repositories, cache=clones(home))

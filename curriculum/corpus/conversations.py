@@ -105,11 +105,11 @@ class SkippedLines:
         }
 
 
-def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
-    """The files of a source, read once for their digests: the one it names, or all *.jsonl below.
+def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:
+    """The folder of a source and its files below it, sorted: the one it names, or all *.jsonl below.
 
     Raises:
-        CorpusError: if there is none, or one can't be read or has a name that isn't printable UTF-8.
+        CorpusError: if there is none, or one has a name that isn't printable UTF-8.
     """
     path = Path(spec.path)
     if path.is_dir():
@@ -123,6 +123,16 @@ def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
             cause=f"there is no {SUFFIX} file in it" if path.is_dir() else "nothing lies there",
             cure="Correct its path in the corpus file",
         )
+    return root, names
+
+
+def find_conversations(spec: ConversationsSpec) -> ConversationFiles:
+    """The files of a source, read once for their digests.
+
+    Raises:
+        CorpusError: if there is none, or one can't be read or has a name that isn't printable UTF-8.
+    """
+    root, names = conversation_paths(spec)
     return ConversationFiles(
         spec=spec, root=root, files=tuple((name, _sha256(spec, root, name)) for name in names)
     )

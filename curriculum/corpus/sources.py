@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,21 @@ def resolved_once(*, may_clone: bool = True) -> Iterator[None]:
         _known.reset(token)
 
 
+def require_all(specs: Sequence[RepositorySpec], *, cache: Path) -> None:
+    """Check that every pin resolves; what must be cloned is cloned last, and kept only if it has its commit.
+
+    So a corpus with a mistake in a path or a commit leaves nothing behind. Price: one `git rev-parse` a
+    repository; the files of plain directories aren't read.
+
+    Raises:
+        CorpusError: as `resolve`, for the first pin that doesn't resolve.
+    """
+    for spec in specs:
+        _require_readable(spec)
+    for spec in sorted(specs, key=_is_cloned):
+        _require_commit(_place(spec, cache=cache), spec)
+
+
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
     """Find what a pin names; bundles and urls are cloned into `cache` on first use, others stay put.
 
@@ -78,8 +93,47 @@ def _resolve(spec: RepositorySpec, cache: Path) -> Source:
     return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
 
 
-def clone(origin: str, target: Path) -> Path:
-    """A bare clone of `origin` at `target`, which appears whole or not at all; one that is there stays.
+def _is_cloned(spec: RepositorySpec) -> bool:
+    """Return True for a url and a bundle, which are read from a clone in the cache."""
+    return spec.path is None or not Path(spec.path).expanduser().is_dir()
+
+
+def _require_readable(spec: RepositorySpec) -> None:
+    """Check that a folder or a bundle lies at the path of a pin, without waiting for a pipe."""
+    if spec.path is None:
+        return
+    path = Path(spec.path).expanduser()
+    if path.is_dir():
+        return
+    if not path.is_file():
+        raise CorpusError(
+            f"repository {spec.name}",
+            str(path),
+            cause="neither a folder nor a file lies there"
+            if path.exists()
+            else "nothing lies there",
+            cure="Correct its path in the corpus file",
+        )
+    with path.open("rb") as file:
+        if file.read(len(BUNDLE_MAGIC[0])) not in BUNDLE_MAGIC:
+            raise CorpusError(
+                f"repository {spec.name}",
+                str(path),
+                cause="the file is no git bundle",
+                cure="Give a folder, a bare repository or a bundle",
+            )
+
+
+def _require_commit(path: Path, spec: RepositorySpec) -> None:
+    layout = _layout(path, spec)
+    if layout is not None:
+        _commit(layout, spec)
+
+
+def _clone(origin: str, target: Path, spec: RepositorySpec) -> Path:
+    """Make a bare clone of `origin` at `target`, which appears whole or not at all; one that is there stays.
+
+    A clone that lacks the commit of the pin isn't kept.
 
     Raises:
         CorpusError: with git's own words, if it can't be cloned.
@@ -90,37 +144,26 @@ def clone(origin: str, target: Path) -> Path:
             origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
         )
     arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
-    return once(target, lambda draft: git.transfer(*arguments, str(draft)))
+
+    def make(draft: Path) -> None:
+        git.transfer(*arguments, str(draft))
+        _require_commit(draft, spec)
+
+    return once(target, make)
 
 
 def _place(spec: RepositorySpec, *, cache: Path) -> Path:
+    _require_readable(spec)
     if spec.url is not None:
         named = hashlib.sha256(spec.url.encode()).hexdigest()
-        return clone(spec.url, cache / f"url-{named[:32]}.git")
+        return _clone(spec.url, cache / f"url-{named[:32]}.git", spec)
     assert spec.path is not None
     path = Path(spec.path).expanduser()
-    if not path.exists():
-        raise CorpusError(
-            f"repository {spec.name}",
-            str(path),
-            cause="nothing lies there",
-            cure="Correct its path in the corpus file",
-        )
-    return path if path.is_dir() else _unbundled(path, spec, cache=cache)
-
-
-def _unbundled(path: Path, spec: RepositorySpec, *, cache: Path) -> Path:
+    if path.is_dir():
+        return path
     with path.open("rb") as file:
-        if file.read(len(BUNDLE_MAGIC[0])) not in BUNDLE_MAGIC:
-            raise CorpusError(
-                f"repository {spec.name}",
-                str(path),
-                cause="the file is no git bundle",
-                cure="Give a folder, a bare repository or a bundle",
-            )
-        file.seek(0)
         named = hashlib.file_digest(file, "sha256").hexdigest()
-    return clone(str(path.resolve()), cache / f"bundle-{named[:32]}.git")
+    return _clone(str(path.resolve()), cache / f"bundle-{named[:32]}.git", spec)
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:

@@ -13,6 +13,7 @@ from curriculum.build.indexes import INDEXED_FAMILY, Index
 from curriculum.build.tokens import Tokenizing
 from curriculum.build.workers import Team
 from curriculum.corpus.select import SIDES_NAME
+from curriculum.corpus.sources import require_all
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from curriculum.store import Store
 from curriculum.supply.measure import Kind, measure
@@ -126,6 +127,7 @@ def estimate(
         cache=cache,
         indexes=tuple(indexes),
     )
+    require_all(corpus.repositories, cache=cache)
     with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
         team = Team(store=Store(Path(folder)), workers=workers, watch=watch)
         taken = take(team, plan, tokenizing)

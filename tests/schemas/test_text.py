@@ -51,7 +51,7 @@ def test_the_diet_that_the_others_break_is_whole() -> None:
         ("portion: 0.9", "portion: .nan", "d.yaml:7: phases.0.portion = nan; Input should be a finite number. Write a finite number"),
         ("portion: 0.9", "portion: .inf", "d.yaml:7: phases.0.portion = inf"),
         ("portion: 0.9", "portion: 1e999", "d.yaml:7: phases.0.portion = inf"),
-        ("portion: 0.9", "portion: -0.9", "d.yaml:7: phases.0.portion = -0.9; Input should be greater than 0. Raise it"),
+        ("portion: 0.9", "portion: -0.9", "d.yaml:7: phases.0.portion = -0.9; Input should be greater than or equal to 0.000001. Raise it"),
         ("portion: 0.9", "portion: true", "d.yaml:7: phases.0.portion = True; true and false are no numbers. Write a number"),
         ("portion: 0.9", "portion: much", "d.yaml:7: phases.0.portion = 'much'; Input should be a valid number"),
         ("portion: 0.9", "portion: [0.9]", "d.yaml:7: phases.0.portion = [0.9]; Input should be a valid number"),

@@ -14,10 +14,6 @@ from curriculum.store import Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
-WAITS = pytest.mark.xfail(strict=True, reason="opening a FIFO waits for a writer", run=False)
-READ = pytest.mark.xfail(strict=True, reason="what is no regular file is opened as a bundle")
-WRITES = pytest.mark.xfail(strict=True, reason="clones are made before all pins resolve")
-
 
 def special(kind: str, path: Path) -> Path:
     if kind == "fifo":
@@ -34,10 +30,7 @@ def special(kind: str, path: Path) -> Path:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param("fifo", marks=WAITS),
-        *(pytest.param(each, marks=READ) for each in ("socket", "device")),
-    ],
+    ["fifo", "socket", "device"],
 )
 def test_a_path_that_is_no_file_and_no_folder_is_refused(tmp_path: Path, kind: str) -> None:
     path = special(kind, tmp_path / "s")
@@ -53,7 +46,6 @@ def test_conversations_that_are_no_file_are_refused(tmp_path: Path) -> None:
         find_conversations(ConversationsSpec(name="talks", path=str(path)))
 
 
-@pytest.mark.xfail(strict=True, reason="a NUL in a commit is a ValueError of subprocess")
 def test_a_nul_in_a_commit_is_refused_wherever_the_pin_is_from(build: Any) -> None:
     repository = build("origin")
     repository.commit("one", a_cc="int a;\n")
@@ -70,35 +62,48 @@ def bundled(build: Any, tmp_path: Path) -> Path:
     return tmp_path / "good.bundle"
 
 
+def refuse(home: Path, *pins: dict[str, str]) -> None:
+    """Build a corpus of which a pin doesn't resolve."""
+    specs = [RepositorySpec(name=f"r{number}", **pin) for number, pin in enumerate(pins)]
+    corpus = CorpusSpec(name="mine", repositories=tuple(specs))
+    with pytest.raises(CorpusError, match=r"nothing lies there|nowhere|git clone"):
+        build_corpus(Store(home), corpus, [], anchor_length=128)
+
+
 @pytest.mark.parametrize(
     "bad",
-    [
-        pytest.param({"path": "/nonexistent"}, marks=WRITES),
-        pytest.param({"path": "GOOD", "commit": "nowhere"}, marks=WRITES),
-        pytest.param({"url": "file:///nonexistent"}, marks=WRITES),
-    ],
+    [{"path": "/nonexistent"}, {"commit": "nowhere"}, {"url": "file:///nonexistent"}],
     ids=["path", "commit", "url"],
 )
 def test_a_corpus_with_a_pin_that_does_not_resolve_writes_nothing(
-    bundled: Path, tmp_path: Path, bad: dict[str, str]
+    build: Any, tmp_path: Path, bad: dict[str, str]
 ) -> None:
-    first = RepositorySpec(name="good", path=str(bundled))
-    fields = {name: str(bundled) if value == "GOOD" else value for name, value in bad.items()}
-    corpus = CorpusSpec(name="mine", repositories=(first, RepositorySpec(name="bad", **fields)))
+    repository = build("plain")
+    repository.commit("one", a_cc="int a;\n")
+    good = {"path": str(repository.path)}
+    refuse(tmp_path / "workspace", good, bad if {"path", "url"} & bad.keys() else good | bad)
+    assert not (tmp_path / "workspace").exists()
+
+
+def test_nothing_is_cloned_where_a_path_or_a_commit_beside_is_wrong(
+    bundled: Path, tmp_path: Path
+) -> None:
+    refuse(tmp_path / "workspace", {"path": str(bundled)}, {"path": "/nonexistent"})
+    assert not (tmp_path / "workspace").exists()
+
+
+def test_a_clone_that_resolves_is_all_that_another_mistake_leaves(
+    bundled: Path, tmp_path: Path
+) -> None:
+    """A clone of gigabytes needn't be made again because of a typing error beside it."""
     home = tmp_path / "workspace"
-    with pytest.raises(CorpusError, match=r"bad|clone"):
-        build_rows(home, corpus)
-    assert not home.exists()
+    refuse(home, {"path": str(bundled)}, {"url": "file:///nonexistent"})
+    assert [each.name for each in home.iterdir()] == ["repositories"]
+    assert len([*(home / "repositories").iterdir()]) == 1
 
 
-def build_rows(home: Path, corpus: CorpusSpec) -> None:
-    build_corpus(Store(home), corpus, [], anchor_length=128)
-
-
-@pytest.mark.parametrize("bad", [pytest.param({"commit": "nowhere"}, marks=WRITES)], ids=["commit"])
-def test_a_bundle_without_the_commit_is_not_kept(
-    bundled: Path, tmp_path: Path, bad: dict[str, str]
-) -> None:
+def test_a_bundle_without_the_commit_is_not_kept(bundled: Path, tmp_path: Path) -> None:
+    spec = RepositorySpec(name="a", path=str(bundled), commit="nowhere")
     with pytest.raises(CorpusError, match="nowhere"):
-        resolve(RepositorySpec(name="a", path=str(bundled), **bad), cache=tmp_path / "ws" / "cache")
+        resolve(spec, cache=tmp_path / "ws" / "cache")
     assert not (tmp_path / "ws").exists()
