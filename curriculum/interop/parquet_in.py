@@ -6,22 +6,22 @@ behind, and the report names them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.interop.complete import (
-    CURE,
-    FILLS,
-    LABELS,
-    Completion,
-    RowFacts,
-    format_of,
-    require,
+from curriculum.interop.complete import Completion, RowFacts, format_of, require
+from curriculum.interop.foreign_parquet import (
+    PACK_ID,
+    as_known,
+    check_facts,
+    labels_of,
+    opened,
+    plain,
+    require_distinct,
+    require_types,
+    schema_of,
 )
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.rows.columns import KNOWN
@@ -38,11 +38,13 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     `said` is what people say of the rows; what the rows themselves store must agree with it.
 
     Raises:
-        SchemaError: for no rows, a required column that lacks, a type that can't be read, and labels
-            that aren't those that were said, or one for all rows.
+        SchemaError: for no rows, a required column that lacks or stands twice, a type that can't be read,
+            a pack_id that repeats, and labels that can't be labels, aren't those that were said, or (but
+            for the domain) aren't alike in all rows.
     """
+    check_facts(said)
     files = _files(path)
-    schemas = [_schema(file) for file in files]
+    schemas = [schema_of(file) for file in files]
     stored = stored_names(schemas[0].names, KNOWN)
     for file, schema in zip(files, schemas, strict=True):
         _require_same(file, stored_names(schema.names, KNOWN), stored, files[0])
@@ -50,13 +52,14 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     require(stored, row_format, name=files[0].name)
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
-        _require_types(file, schema, stored)
-    facts = _facts(files, stored, said)
-    others = [name for name in schemas[0].names if name not in {*stored, "pack_id"}]
+        require_types(file, schema, stored)
+    require_distinct(files)
+    facts = labels_of(files, stored, said)
+    others = [name for name in schemas[0].names if name not in {*stored, PACK_ID}]
     read = [
-        f"{name}: {_plain(schemas[0].field(name).type)} is read as {_plain(KNOWN[name])}"
+        f"{name}: {plain(schemas[0].field(name).type)} is read as {plain(KNOWN[name])}"
         for name in stored
-        if _plain(schemas[0].field(name).type) != _plain(KNOWN[name])
+        if plain(schemas[0].field(name).type) != plain(KNOWN[name])
     ]
     return Imported(
         format="parquet",
@@ -68,7 +71,8 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
 
 
 def _files(path: Path) -> list[Path]:
-    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    below = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    files = [each for each in below if each.is_file()]
     if not files:
         raise SchemaError(
             str(path),
@@ -76,22 +80,6 @@ def _files(path: Path) -> list[Path]:
             cure="Give a file of packed rows, or a folder that holds some",
         )
     return files
-
-
-def _schema(file: Path) -> pa.Schema:
-    try:
-        return pq.read_schema(file)
-    except (pa.ArrowException, OSError) as unreadable:
-        raise _broken(file, unreadable) from None
-
-
-def _broken(file: Path, unreadable: Exception) -> SchemaError:
-    return SchemaError(
-        file.name,
-        str(unreadable).splitlines()[0],
-        cause="the file is damaged, or is not Parquet at all",
-        cure="Copy it again, or leave it out",
-    )
 
 
 def _require_same(file: Path, found: Sequence[str], stored: Sequence[str], first: Path) -> None:
@@ -113,8 +101,8 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
             cause="it is required, and nothing may stand in for it",
             cure="Give packed rows",
         )
-    first = next(pq.ParquetFile(file).iter_batches(1, columns=["input_ids"]), None)
-    length = len(first["input_ids"][0]) if first is not None and len(first) else 0
+    with opened(file) as content:
+        length = _first_length(content)
     if not length or length % ROW_MULTIPLE:
         raise SchemaError(
             f"row 0 of {file.name}",
@@ -139,108 +127,20 @@ def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
             )
 
 
-def _require_types(file: Path, schema: pa.Schema, stored: Sequence[str]) -> None:
-    for name in stored:
-        if not _readable(schema.field(name).type, KNOWN[name]):
-            raise SchemaError(
-                file.name,
-                f"{name} is {schema.field(name).type}",
-                cause=f"it must be {_plain(KNOWN[name])}",
-                cure=CURE,
-            )
-
-
-def _facts(files: Sequence[Path], stored: Sequence[str], said: RowFacts) -> RowFacts:
-    """What the rows store of themselves, else what is said, else what fills it."""
-    labels = [name for name in LABELS if name in stored and name != "domain"]
-    known: dict[str, Any] = {
-        name: value for name, value in asdict(said).items() if value is not None
-    }
-    for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(columns=labels) if labels else ():
-            for name in labels:
-                _agree(file, name, pc.unique(batch[name]).to_pylist(), known)
-    if known.get("family") is None:
-        raise SchemaError(
-            "--family",
-            cause="the rows don't say of which family they are",
-            cure="Say it: --family v3_simple, or a name of your own",
-        )
-    return replace(FILLS, **known)
-
-
-def _agree(file: Path, name: str, found: list[Any], known: dict[str, Any]) -> None:
-    wanted = known.setdefault(name, found[0])
-    if (wrong := [value for value in found if value != wanted]) or wanted is None:
-        raise SchemaError(
-            file.name,
-            f"{name} is {(wrong or [wanted])[0]!r}",
-            cause=f"other rows, or --{name.replace('_', '-')}, say {wanted!r}; rows of one import are alike",
-            cure="Import them one by one",
-        )
-
-
 def _shard(file: Path, stored: Sequence[str]) -> Shard:
     def tables() -> Iterator[pa.Table]:
-        with pq.ParquetFile(file, page_checksum_verification=True) as content:
+        with opened(file) as content:
             length = max(1, _first_length(content))
             batches = content.iter_batches(
                 max(1, BATCH_TOKENS // length), columns=list(stored), use_threads=False
             )
-            try:
-                for batch in batches:
-                    yield _as_known(file, pa.Table.from_batches([batch]), stored)
-            except (pa.ArrowException, OSError) as unreadable:
-                raise _broken(file, unreadable) from None
+            for batch in batches:
+                yield as_known(file, pa.Table.from_batches([batch]), stored)
 
     return Shard(name=file.name, tables=tables)
 
 
 def _first_length(content: pq.ParquetFile) -> int:
+    """Tokens of the first row; 0 where there is none, or it is null."""
     first = next(content.iter_batches(1, columns=["input_ids"]), None)
-    return len(first["input_ids"][0]) if first is not None and len(first) else 0
-
-
-def _as_known(file: Path, table: pa.Table, stored: Sequence[str]) -> pa.Table:
-    columns: dict[str, Any] = {}
-    for name in stored:
-        column: Any = table[name].combine_chunks()
-        try:
-            columns[name] = column.cast(KNOWN[name])
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as lossy:
-            raise SchemaError(
-                file.name,
-                f"{name}: {str(lossy).splitlines()[0]}",
-                cause=f"a value doesn't fit {_plain(KNOWN[name])}",
-                cure=CURE,
-            ) from None
-    return pa.table(columns)
-
-
-def _readable(found: Any, expected: Any) -> bool:
-    """Whether values can be read without a change, but for their range."""
-    kinds = pa.types
-    if kinds.is_list(expected):
-        lists = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
-        return any(kind(found) for kind in lists) and _readable(
-            found.value_type, expected.value_type
-        )
-    if kinds.is_struct(expected):
-        names = [field.name for field in expected]
-        return (
-            kinds.is_struct(found)
-            and [field.name for field in found] == names
-            and all(_readable(found.field(name).type, expected.field(name).type) for name in names)
-        )
-    if kinds.is_string(expected):
-        value = found.value_type if kinds.is_dictionary(found) else found
-        return bool(kinds.is_string(value) or kinds.is_large_string(value))
-    return bool(kinds.is_integer(found) or (kinds.is_boolean(found) and expected == pa.uint8()))
-
-
-def _plain(kind: Any) -> str:
-    """A type in words, without what Arrow says of nulls and the names of items."""
-    for prefix in ("list", "large_list", "fixed_size_list"):
-        if getattr(pa.types, f"is_{prefix}")(kind):
-            return f"{prefix}<{_plain(kind.value_type)}>"
-    return str(kind).replace(" not null", "")
+    return len(first["input_ids"][0].as_py() or ()) if first is not None and len(first) else 0

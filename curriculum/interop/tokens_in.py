@@ -4,23 +4,31 @@ Rows that were exported from here come back as they were; documents that know of
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from curriculum.interop.complete import FILLS, Completion, RowFacts, format_of
+from curriculum.interop.complete import Completion, RowFacts, format_of
 from curriculum.interop.documents_in import packed_rows, token_lists
-from curriculum.interop.publish import Imported, Shard
-from curriculum.interop.token_files import TokenFiles, open_tokens
+from curriculum.interop.foreign_parquet import (
+    as_known,
+    check_facts,
+    labels_of,
+    opened,
+    require_types,
+    schema_of,
+)
+from curriculum.interop.publish import Imported, Shard, stored_names
+from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.rows.arrays import lists
+from curriculum.rows.columns import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
-from schemas.exchange import TokenFormat
+from schemas.exchange import BESIDE_SCHEMA, TokenFormat
 from schemas.packed_row import ROW_MULTIPLE, RowFormat
 
 BATCH_TOKENS = 1 << 18
@@ -35,6 +43,7 @@ def token_rows(
     Raises:
         SchemaError: for files that can't be read, several row lengths, and what must be said and isn't.
     """
+    check_facts(said)
     tokens = open_tokens(path, form, tokenizer)
     if not len(tokens.ids):
         raise SchemaError(str(tokens.path), cause="there isn't a token", cure="Give another file")
@@ -67,25 +76,26 @@ def _as_they_were(
             cure="Export and import each of the mixture's rows by itself",
         )
     (row_length,) = record.row_lengths
-    lines = pq.read_table(
-        beside, columns=["valid_token_count", "num_docs", "family", "objective", "variant", "split"]
-    )
-    places = _places(tokens, lines, beside)
-    facts = _facts(lines, said, beside)
+    names = _columns(beside)
+    with opened(beside) as content:
+        lines = content.read(columns=["valid_token_count", "num_docs"])
+    places = _places(tokens, as_known(beside, lines, lines.column_names), beside)
+    facts = labels_of([beside], names, said)
     row_format = format_of(tokenizer, row_length)
-    names = [name for name in pq.read_schema(beside).names if name not in ("pack_id", "row_length")]
     stored = ("input_ids", "doc_starts", *tokens.marks, *names)
 
     def tables() -> Iterator[pa.Table]:
         at_once = max(1, BATCH_TOKENS // row_length)
         first = 0
-        for batch in pq.ParquetFile(beside).iter_batches(at_once, columns=names):
-            some = places.slice(first, first + len(batch))
-            table = _row_table(tokens, some, row_format)
-            for name in names:
-                table = table.append_column(name, batch[name])
-            yield table
-            first += len(batch)
+        with opened(beside) as content:
+            for batch in content.iter_batches(at_once, columns=names):
+                some = places.slice(first, first + len(batch))
+                table = _row_table(tokens, some, row_format)
+                known = as_known(beside, pa.Table.from_batches([batch]), names)
+                for name in names:
+                    table = table.append_column(name, known[name])
+                yield table
+                first += len(batch)
 
     return Imported(
         format=form,
@@ -110,7 +120,22 @@ class _Places:
         return _Places(**{name: getattr(self, name)[first:last] for name in names})
 
 
+def _columns(beside: Path) -> list[str]:
+    """The names of what rows.parquet has for rows, all of BESIDE_SCHEMA among them."""
+    schema = schema_of(beside)
+    lacking = [name for name in BESIDE_SCHEMA.names if name not in schema.names]
+    if lacking:
+        raise SchemaError(
+            str(beside), f"no column {lacking[0]}", cause="an export has it", cure=COPY
+        )
+    names = list(stored_names(schema.names, KNOWN))
+    require_types(beside, schema, names)
+    return names
+
+
 def _places(tokens: TokenFiles, lines: pa.Table, beside: Path) -> _Places:
+    if lines["num_docs"].null_count or lines["valid_token_count"].null_count:
+        raise SchemaError(str(beside), "a null", cause="every row has its counts", cure=COPY)
     counts = lines["num_docs"].to_numpy().astype(np.int64)
     valid = lines["valid_token_count"].to_numpy().astype(np.int64)
     last, ends = np.cumsum(counts), np.cumsum(valid)
@@ -121,7 +146,7 @@ def _places(tokens: TokenFiles, lines: pa.Table, beside: Path) -> _Places:
             f"{int(counts.sum()):,} documents of {int(valid.sum()):,} tokens",
             cause=f"the ids have {len(tokens.edges) - 1:,} documents of {len(tokens.ids):,} tokens, "
             "or others in a row",
-            cure="Copy the export again, all of its files",
+            cure=COPY,
         )
     return _Places(first_document=last - counts, documents=counts, start=ends - valid, valid=valid)
 
@@ -152,22 +177,3 @@ def _filled(
     for row, (start, valid) in enumerate(spans):
         rows[row, :valid] = values[start : start + valid]
     return token_lists(rows)
-
-
-def _facts(lines: pa.Table, said: RowFacts, beside: Path) -> RowFacts:
-    """The labels that all lines have; what is said must agree with them."""
-    known: dict[str, Any] = {}
-    for name in ("family", "objective", "variant", "split"):
-        found = lines[name].unique().to_pylist()
-        wanted = getattr(said, name)
-        if len(found) != 1 or wanted not in (None, found[0]):
-            raise SchemaError(
-                str(beside),
-                f"{name} is {', '.join(map(str, found[:4]))}",
-                cause="rows of one artefact are alike"
-                if wanted is None
-                else f"{wanted} was asked for",
-                cure="Export and import each of the mixture's rows by itself",
-            )
-        known[name] = found[0]
-    return replace(FILLS, **known)

@@ -255,7 +255,7 @@ def test_what_must_be_said_of_bare_documents_is_asked_for(
 
 def test_rows_of_a_mixture_are_no_rows_of_one_artefact(world: Any, tmp_path: Path) -> None:
     exported = world.export(world.mixture, tmp_path / "out", "flat")
-    with pytest.raises(SchemaError, match=r"family is .*rows of one artefact are alike"):
+    with pytest.raises(SchemaError, match=r"family is .*rows of one import are alike"):
         world.take(exported, "flat")
 
 
