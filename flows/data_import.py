@@ -19,7 +19,6 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.controls import DocumentTokens
 from flows.in_use import mark
 from flows.show import MUTED, out
-from schemas.diet import Objective
 from schemas.errors import SchemaError
 from schemas.exchange import TokenFormat
 from schemas.text import nearest
@@ -90,8 +89,6 @@ def _check(wish: Import) -> None:
     known = {
         "--format": (wish.format, get_args(ImportFormat)),
         "--document-tokens": (wish.document_tokens, get_args(DocumentTokens)),
-        "--objective": (wish.facts.objective, get_args(Objective)),
-        "--split": (wish.facts.split, ("train", "val", "anchor")),
     }
     for name, (value, values) in known.items():
         if value is not None and value not in values:

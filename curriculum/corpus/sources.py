@@ -13,6 +13,7 @@ from curriculum.corpus.place import once
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 
+OPENED_BY_GIT = ("refs", "objects/info", "objects/pack")
 BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 
@@ -197,7 +198,24 @@ def _git_directory(path: Path) -> git.Layout | None:
         with link.open(errors="surrogateescape") as file:
             common = path / file.read(4096).rstrip("\n")
     found = head.is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
-    return git.Layout(head=head, common=common) if found else None
+    if not found:
+        return None
+    _require_regular(common)
+    return git.Layout(head=head, common=common)
+
+
+def _require_regular(common: Path) -> None:
+    """Refuse a repository with a pipe or a device among its refs and packs: git would wait for it."""
+    places = [common / "packed-refs", *(common / name for name in OPENED_BY_GIT)]
+    for place in places:
+        for each in (place, *place.rglob("*")) if place.is_dir() else (place,):
+            if each.exists() and not (each.is_file() or each.is_dir()):
+                raise CorpusError(
+                    f"repository {common}",
+                    each.name,
+                    cause="it is neither a file nor a folder",
+                    cure="Clone the repository anew",
+                )
 
 
 def _boundary(layout: git.Layout) -> tuple[str, ...]:

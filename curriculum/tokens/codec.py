@@ -66,6 +66,9 @@ class Tokenizer:
         Raises:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
         """
+        if path.exists() and not path.is_file():
+            # Opening a pipe would wait for a writer.
+            raise TokenizerError(str(path), cause="it is no file", cure="Give a tokenizer.json")
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as unreadable:

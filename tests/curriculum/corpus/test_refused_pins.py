@@ -40,6 +40,16 @@ def test_a_path_that_is_no_file_and_no_folder_is_refused(tmp_path: Path, kind: s
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["packed-refs", "refs/heads/other", "objects/pack/pack-1.idx"])
+def test_a_pipe_inside_a_repository_is_refused(build: Any, tmp_path: Path, name: str) -> None:
+    repository = build("origin")
+    repository.commit("one", a_cc="int a;\n")
+    special("fifo", repository.path / ".git" / name)
+    with pytest.raises(CorpusError, match=Path(name).name):
+        resolve(RepositorySpec(name="a", path=str(repository.path)), cache=tmp_path / "cache")
+
+
+@pytest.mark.timeout(20)
 def test_conversations_that_are_no_file_are_refused(tmp_path: Path) -> None:
     path = special("fifo", tmp_path / "talks.jsonl")
     with pytest.raises(CorpusError, match=r"talks\.jsonl"):
