@@ -11,6 +11,7 @@ from curriculum.build.tokens import given_tokenizer, load_tokenizer
 from curriculum.diets.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.interop.card import write_card
 from curriculum.interop.complete import RowFacts
+from curriculum.interop.foreign_parquet import check_facts
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
@@ -86,6 +87,7 @@ def _tell_name(name: str, rows: Artefact, before: str | None) -> None:
 def _check(wish: Import) -> None:
     if wish.name is not None:
         check_name(wish.name)
+    check_facts(wish.facts)
     known = {
         "--format": (wish.format, get_args(ImportFormat)),
         "--document-tokens": (wish.document_tokens, get_args(DocumentTokens)),

@@ -51,7 +51,7 @@ def check_facts(facts: RowFacts) -> None:
     """
     for label, value in asdict(facts).items():
         if value is not None and (fault := fault_of(label, value)):
-            raise SchemaError(f"--{label}", repr(value), cause=fault, cure="Give another one")
+            raise SchemaError(f"--{label}", value, cause=fault, cure="Give another one")
 
 
 @contextlib.contextmanager
