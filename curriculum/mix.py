@@ -15,7 +15,7 @@ from curriculum.diets.plan import Planner, Totals, within, write_plan
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.diets.sources import Draw, source_repetition, warning
 from curriculum.diets.supply import read_supply
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Draft, Recipe, Store, in_lease
 from curriculum.store.recipe import digest
 from schemas.diet import Diet
 from schemas.errors import MixtureError
@@ -33,6 +33,7 @@ REVISION = 2
 PLAN_NAME = "plan.parquet"
 
 
+@in_lease
 def mix(
     store: Store,
     diet: Diet,

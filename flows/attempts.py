@@ -8,7 +8,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from curriculum.store import Store
-from curriculum.train.directory import HEARTBEAT, REPORT, STATE, is_alive, this_process
+from curriculum.store.owner import is_alive, this_process
+from curriculum.train.directory import HEARTBEAT, REPORT, STATE
 from curriculum.train.slots import Slots
 from flows import settings
 from flows.lines import count

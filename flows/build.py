@@ -36,6 +36,7 @@ def build(
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
     plan = start(specialist, changes)
-    for each in chosen(plan, phase):
-        build_phase(plan, each)
+    with plan.store.leased():
+        for each in chosen(plan, phase):
+            build_phase(plan, each)
     after.drawn(plan)

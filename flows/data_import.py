@@ -52,10 +52,11 @@ def take_in(home: Path, wish: Import) -> None:
     _check(wish)
     store = Store(home)
     store.open()
-    tokenizer = _tokenizer_for(store, wish)
-    rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
-    before = _live_before(store, wish.name, rows)
-    mark(store, _mark_of(wish.name, rows), [rows, tokenizer])
+    with store.leased():
+        tokenizer = _tokenizer_for(store, wish)
+        rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
+        before = _live_before(store, wish.name, rows)
+        mark(store, _mark_of(wish.name, rows), [rows, tokenizer])
     write_card(store)
     _tell(store, rows)
     if wish.name is not None:
@@ -127,7 +128,7 @@ def _tokenizer_for(store: Store, wish: Import) -> Artefact:
                 cause="it is no path, and no key of one tokenizer begins so",
                 cure="Give the path of a tokenizer.json, or more digits of a key",
             )
-        return found[0]
+        return store.load(found[0].path)
     file = Path(said) if said is not None else beside
     file = file / "tokenizer.json" if file.is_dir() else file
     framed = next(each for each in get_args(DocumentTokens) if each == wish.document_tokens)

@@ -33,6 +33,7 @@ def mix(
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
     plan = start(specialist, changes)
-    for each in chosen(plan, phase):
-        mix_phase(plan, each, build_phase(plan, each))
+    with plan.store.leased():
+        for each in chosen(plan, phase):
+            mix_phase(plan, each, build_phase(plan, each))
     after.drawn(plan)

@@ -93,11 +93,13 @@ def _share(some: int, all_of_them: int) -> str:
 
 
 def gc(home: Path, *, sure: bool) -> None:
-    """Remove what nothing refers to, once somebody said yes."""
+    """Remove what nothing refers to, after a yes; what killed processes left is removed without one."""
     store = Store(home)
     dead = garbage(store)
     if not dead:
-        out.print("Nothing to remove: everything is in use.")
+        left = collect(store, ())
+        said = f"; {count(left)}B freed that killed processes had left" if left else ""
+        out.print(f"Nothing to remove: everything is in use{said}.", soft_wrap=True)
         return
     size = sum(record.num_bytes for each in dead for record in each.manifest.files)
     for each in dead[:MOST_LINES]:

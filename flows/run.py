@@ -27,17 +27,19 @@ def run(
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
     plan = start(specialist, changes)
     runs, gate = [], None
-    for each in chosen(plan, phase, onwards=onwards):
-        built = build_phase(plan, each)
-        mixture = mix_phase(plan, each, built)
-        if pools.here():
-            trained = pools.train_phase(plan, each, built, mixture, changes, again=each == phase)
-        else:
-            trained = train_phase(plan, each, built, mixture, again=each == phase)
-        runs.append(trained)
-        gate = passed(plan, each, trained)
-        if not gate.is_open:
-            break
+    with plan.store.leased():
+        for each in chosen(plan, phase, onwards=onwards):
+            built = build_phase(plan, each)
+            mixture = mix_phase(plan, each, built)
+            again = each == phase
+            if pools.here():
+                trained = pools.train_phase(plan, each, built, mixture, changes, again=again)
+            else:
+                trained = train_phase(plan, each, built, mixture, again=again)
+            runs.append(trained)
+            gate = passed(plan, each, trained)
+            if not gate.is_open:
+                break
     after.walked(plan, runs)
     get_run_logger().info(outcome(plan, phase, runs))
     return ended(runs, gate)

@@ -56,7 +56,8 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
     for source in sources:
         if source.absolute() == store.root:
             raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
-    taken = [each for source in sources for each in merge(store, source)]
+    with store.leased():
+        taken = [each for source in sources for each in merge(store, source)]
     for stage in dict.fromkeys(each.manifest.stage for each in taken):
         ours = [each for each in taken if each.manifest.stage == stage]
         fresh = {each.path for each in ours if each.made}

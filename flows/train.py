@@ -47,15 +47,16 @@ def train(
     """Build, mix and train what isn't trained yet; an interrupted run goes on from its last checkpoint."""
     plan = start(specialist, changes)
     runs = []
-    for each in chosen(plan, phase):
-        built = build_phase(plan, each)
-        mixture = mix_phase(plan, each, built)
-        runs.append(train_phase(plan, each, built, mixture, again=again and each == phase))
-        pools.leave(plan, runs[-1])
-        gate = verdict(plan, each, runs[-1])
-        after.trained(plan, runs[-1], gate)
-        if not gate.is_open:
-            get_run_logger().warning(gate.why)
-            break
+    with plan.store.leased():
+        for each in chosen(plan, phase):
+            built = build_phase(plan, each)
+            mixture = mix_phase(plan, each, built)
+            runs.append(train_phase(plan, each, built, mixture, again=again and each == phase))
+            pools.leave(plan, runs[-1])
+            gate = verdict(plan, each, runs[-1])
+            after.trained(plan, runs[-1], gate)
+            if not gate.is_open:
+                get_run_logger().warning(gate.why)
+                break
     after.walked(plan, runs)
     return tuple(runs)

@@ -84,7 +84,7 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only says what would be made, and why."""
     plan = course(order, dry=dry)
     built: dict[str, Built] = {}
-    with _watching(dry=dry) as watch:
+    with plan.store.leased(), _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
             built[name] = build_phase(plan, name, watch)
     made = [artefact for each in built.values() for artefact in each.artefacts()]
@@ -139,7 +139,7 @@ def sample(order: Order, phase: str | None, number: int) -> None:
         )
     plan = course(order)
     made: dict[str, Artefact] = {}
-    with watching() as watch:
+    with plan.store.leased(), watching() as watch:
         for name in chosen(plan, phase, warn):
             made |= {each.key: each for each in sample_phase(plan, name, number, watch)}
     out.print(table(document_lines([*made.values()])))
@@ -156,7 +156,7 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     plan = course(order, dry=dry)
     made: list[Artefact] = []
     phases = [*chosen(plan, phase, warn)]
-    with _watching(dry=dry) as watch:
+    with plan.store.leased(), _watching(dry=dry) as watch:
         for name in phases:
             built = build_phase(plan, name, watch)
             made += [*built.artefacts(), mix_phase(plan, name, built, watch)]
@@ -200,7 +200,7 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
     plan = course(order, dry=dry)
     phases = [*chosen(plan, phase, warn)]
-    with _watching(dry=dry) as watch:
+    with plan.store.leased(), _watching(dry=dry) as watch:
         made = list(_train(plan, phases, watch))
     _warn_unmeasured(plan, phases)
     _whence(plan, made)
@@ -332,7 +332,7 @@ def tokenizer(order: Order) -> None:
     """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
     plan = course(order)
     require_sources(plan.corpus, order.home, chat=False)
-    with watching() as watch:
+    with plan.store.leased(), watching() as watch:
         team = Team(store=plan.store, workers=order.workers or 1, watch=watch)
         documents = documents_of(team, plan.corpus)
         kept = kept_of(team, plan.corpus, documents)
@@ -340,5 +340,5 @@ def tokenizer(order: Order) -> None:
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
         )
         trained = tokenizer_of(team, wanted, documents, kept)
-    mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
+        mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

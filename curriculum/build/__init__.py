@@ -44,7 +44,7 @@ from curriculum.build.rows import (
 from curriculum.build.selection import kept_of, selection_of
 from curriculum.build.tokens import Tokenizing, tokenizer_of, tokens_of
 from curriculum.build.workers import Shard, Spread, Team
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
 from schemas.progress import Watch, unwatched
@@ -111,6 +111,7 @@ class Built:
         return [each for each in self.artefacts() if each.planned]
 
 
+@in_lease
 def build(  # noqa: PLR0913 - who works is told apart from what is built
     store: Store,
     corpus: CorpusSpec,
@@ -184,6 +185,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     )
 
 
+@in_lease
 def sample(
     store: Store,
     corpus: CorpusSpec,

@@ -46,9 +46,11 @@ def indexes_of(team: Team, corpus: CorpusSpec, *, configure: bool = False) -> tu
     """
     made = []
     for done, each in enumerate(repositories(corpus), start=1):
-        made.append(
-            _index(replace(team, store=team.store_for(done - 1)), each, configure=configure)
-        )
+        ours = replace(team, store=team.store_for(done - 1))
+        index = _index(ours, each, configure=configure)
+        while index.artefact and not team.store.keep([index.artefact]):
+            index = _index(ours, each, configure=configure)
+        made.append(index)
         total = len(corpus.repositories)
         team.watch(Progress(stage="index", item=each.name, done=done, total=total, unit="tasks"))
     return tuple(made)

@@ -65,7 +65,7 @@ def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -
     for each in store.artefacts("tokenizers"):
         known = load_tokenizer(each)
         if known.json == given.json and known.ids_of == given.ids_of:
-            return each
+            return store.load(each.path)
 
     def fill(drafts: Sequence[Draft]) -> None:
         drafts[0].report.update(train.write_tokenizer(given, drafts[0].path))

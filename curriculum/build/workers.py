@@ -87,8 +87,7 @@ class Team:
             return []
         if self.store.dry:
             return [make(self.store, task) for task in tasks]
-        dry = Store(self.store.root, dry=True)
-        planned = [make(dry, task) for task in tasks]
+        planned = self._planned(make, tasks)
         missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
         ours = [at for at in missing if self.owns(at) and _can_be_made(planned[at])]
         there = len(tasks) - len(missing)
@@ -100,10 +99,19 @@ class Team:
                     ray_workers.require_same(planned[at], made)
                     planned[at] = made
                     self._tell(stage, name(tasks[at]), done, len(tasks))
-        for at in {*missing} - {*ours}:
-            # Others may have made them meanwhile: then this shard goes on further.
-            planned[at] = make(dry, tasks[at])
+        theirs = sorted({*missing} - {*ours})
+        # Others may have made them meanwhile: then this shard goes on further.
+        for at, made in zip(theirs, self._planned(make, [tasks[at] for at in theirs]), strict=True):
+            planned[at] = made
         return planned
+
+    def _planned(self, make: "Make[Task]", tasks: Sequence[Task]) -> list[tuple[Artefact, ...]]:
+        """What is there of each task and what is missing, all of it named in this process's lease."""
+        while True:
+            dry = Store(self.store.root, dry=True)
+            planned = [make(dry, task) for task in tasks]
+            if self.store.keep(each for made in planned for each in made):
+                return planned
 
     def owns(self, at: int) -> bool:
         """Whether the task at an index of a stage is ours."""

@@ -3,13 +3,17 @@
 recipe.py    what an artefact is made from, and the key that follows
 store.py     find, make, publish, verify
 explain.py   why something is made again
-collect.py   what nothing refers to any more
+leases.py    the keys that running processes use
+owner.py     which process that is, and whether it still runs
+collect.py   what nothing refers to any more, and its removal
+trash.py     where it goes first
 merge.py     what other workspaces made
 room.py      a disk that is full
 """
 
 from curriculum.store.collect import collect, garbage
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
+from curriculum.store.leases import in_lease
 from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.room import no_room
@@ -29,6 +33,7 @@ __all__ = [
     "explain",
     "explain_all",
     "garbage",
+    "in_lease",
     "merge",
     "no_room",
     "published",

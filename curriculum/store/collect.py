@@ -1,14 +1,18 @@
-"""What nothing refers to any more."""
+"""gc: what nothing refers to any more, and its removal."""
 
+import contextlib
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from curriculum.store.store import Artefact, Store
+import filelock
+
+from curriculum.store import leases, trash
+from curriculum.store.store import WORKSPACE_NAME, Artefact, Store
 
 
 def garbage(store: Store) -> list[Artefact]:
-    """The artefacts that neither stand in current/*.txt nor are inputs, at any depth, of those that do.
+    """The artefacts that neither stand in current/*.txt or a live lease nor are inputs of those that do.
 
     Several may have one key: attempts, and runs alike of two specialists. An input is the one that has the
     content that was read; where none has it any more, all of that key are kept.
@@ -18,12 +22,15 @@ def garbage(store: Store) -> list[Artefact]:
     by_key: dict[str, list[Artefact]] = {}
     for each in artefacts:
         by_key.setdefault(each.key, []).append(each)
+    # Leases before pins: a build that ends in between has written its pins.
+    used = leases.leased_keys(store.root)
     marked = (
         line
         for file in sorted((store.root / "current").glob("*.txt"))
         for line in file.read_text().splitlines()
     )
     open_ends = [by_path[line] for line in marked if line in by_path]
+    open_ends += [each for each in artefacts if each.key in used]
     live: set[Path] = set()
     while open_ends:
         kept = open_ends.pop()
@@ -37,15 +44,33 @@ def garbage(store: Store) -> list[Artefact]:
 
 
 def collect(store: Store, artefacts: Iterable[Artefact]) -> int:
-    """Remove artefacts and what killed writers left behind; the bytes that this freed."""
+    """Remove those of the artefacts that are still garbage, and what killed processes left; the bytes freed.
+
+    What is removed is moved to the trash before, so that no reader sees half of it; an earlier gc that was
+    interrupted is finished.
+    """
+    chosen = {each.path for each in artefacts}
+    if not (store.root / WORKSPACE_NAME).is_file():
+        return 0
+    with store.lock("gc"):
+        freed = trash.empty(store.root)
+        with leases.deciding(store.root):
+            leases.remove_dead(store.root)
+            dead = [each for each in garbage(store) if each.path in chosen]
+            for each in dead:
+                trash.discard(store.root, each.path)
+        freed += sum(record.num_bytes for each in dead for record in each.manifest.files)
+        trash.empty(store.root)
+        return freed + _remove_drafts(store)
+
+
+def _remove_drafts(store: Store) -> int:
+    """Remove the drafts that no process is writing; the bytes that this freed."""
     freed = 0
-    for artefact in artefacts:
-        with store.lock(artefact.key):
-            freed += sum(record.num_bytes for record in artefact.manifest.files)
-            shutil.rmtree(artefact.path)
-    for draft in (store.root / ".drafts").glob("*"):
-        with store.lock(draft.name):
+    for draft in sorted((store.root / ".drafts").glob("*")):
+        lock = filelock.FileLock(store.root / ".locks" / f"{draft.name}.lock", timeout=0)
+        with contextlib.suppress(filelock.Timeout), lock:
             if draft.exists():
-                freed += sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
+                freed += trash.size_of(draft)
                 shutil.rmtree(draft)
     return freed

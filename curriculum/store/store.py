@@ -2,6 +2,7 @@
 
 An artefact appears whole or not at all: it is written beside its place, flushed to disk and renamed.
 A kill at any point leaves a draft that the next writer of the same key removes.
+What a process looks up inside `leased` is in its lease first, so that gc keeps it.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import itertools
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,6 +20,7 @@ from typing import Literal
 import filelock
 from pydantic import JsonValue
 
+from curriculum.store import leases
 from curriculum.store.recipe import Input, Recipe, digest, key_of
 from curriculum.store.room import no_room
 from schemas.errors import StoreError
@@ -147,11 +149,12 @@ class Store:
         return next(itertools.chain(*(sorted(each) for each in others)), own)
 
     def find(self, recipe: Recipe) -> Artefact | None:
-        """The published artefact of a recipe, if it stands."""
-        path = self.place(recipe)
-        if path not in self._seen and not (path / MANIFEST_NAME).is_file():
-            return None
-        artefact = self.load(path)
+        """The published artefact of a recipe, if it stands; from then on this process's lease keeps it."""
+        with self._noting([recipe.key]):
+            path = self.place(recipe)
+            if path not in self._seen and not (path / MANIFEST_NAME).is_file():
+                return None
+            artefact = self._look(path)
         if artefact.key != recipe.key:
             raise StoreError(
                 str(path),
@@ -168,6 +171,35 @@ class Store:
             StoreError: for a missing or changed manifest, a missing file or one of another size.
             SchemaError: for a manifest that can't be read.
         """
+        artefact = self._look(path)
+        with self._noting([artefact.key]):
+            # gc may have come in between: then there is no manifest any more.
+            return artefact if (path / MANIFEST_NAME).is_file() else self._look(path)
+
+    def leased(self) -> contextlib.AbstractContextManager[None]:
+        """Keep from gc all that this process finds or makes here, until this is left; may be nested."""
+        return contextlib.nullcontext() if self.dry else leases.leased(self.root)
+
+    def keep(self, artefacts: Iterable[Artefact]) -> bool:
+        """Name artefacts in this process's lease, planned ones too; whether the published ones still stand.
+
+        Where one doesn't, gc came before: look again, and make it anew.
+        """
+        listed = list(artefacts)
+        with self._noting(each.key for each in listed):
+            return all((each.path / MANIFEST_NAME).is_file() or each.planned for each in listed)
+
+    def use(self, recipes: Iterable[Recipe]) -> None:
+        """Name in this process's lease what is about to be made, and what it is made from."""
+        keys = (key for each in recipes for key in (each.key, *(made.key for made in each.inputs)))
+        with self._noting(keys):
+            pass
+
+    def _noting(self, keys: Iterable[str]) -> contextlib.AbstractContextManager[None]:
+        """Name keys in the lease, and hold gc off; what a dry store sees isn't used."""
+        return contextlib.nullcontext() if self.dry else leases.noting(self.root, keys)
+
+    def _look(self, path: Path) -> Artefact:
         if path not in self._seen:
             artefact = self._load(path)
             if not self.dry:
@@ -195,12 +227,20 @@ class Store:
                 raise _damaged(artefact.path / record.name, "its bytes aren't those published")
 
     def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
-        """All published artefacts, of one stage or of every, in path order."""
+        """All published artefacts, of one stage or of every, in path order.
+
+        What gc removes meanwhile is left out. They are only seen: `load` those that are used.
+        """
         stages = [self.root / stage] if stage else sorted(self.root.glob("[a-z]*/"))
         for folder in stages:
-            for file in sorted(folder.rglob(MANIFEST_NAME)):
-                if "checkpoints" not in file.relative_to(folder).parts:
-                    yield self.load(file.parent)
+            for path in sorted(_published_in(folder)):
+                try:
+                    artefact = self._look(path)
+                except (FileNotFoundError, StoreError):
+                    if path.exists():
+                        raise
+                    continue
+                yield artefact
 
     def produce(
         self, recipes: Sequence[Recipe], make: Callable[[Sequence[Draft]], None]
@@ -214,12 +254,13 @@ class Store:
         Raises:
             StoreError: where the same key stands with other content, or the disk is full.
         """
-        ready = [recipe for recipe in recipes if not _waits(recipe)]
-        missing = [recipe for recipe in ready if self.find(recipe) is None]
-        made: set[str] = set()
-        if missing and not self.dry:
-            made = self._make(missing, make)
-        return [self._outcome(recipe, made) for recipe in recipes]
+        with self.leased():
+            ready = [recipe for recipe in recipes if not _waits(recipe)]
+            missing = [recipe for recipe in ready if self.find(recipe) is None]
+            made: set[str] = set()
+            if missing and not self.dry:
+                made = self._make(missing, make)
+            return [self._outcome(recipe, made) for recipe in recipes]
 
     def publish_run(
         self, directory: Path, recipe: Recipe, report: dict[str, JsonValue], *, content: str = ""
@@ -274,6 +315,7 @@ class Store:
         with contextlib.ExitStack() as held:
             for recipe in sorted(missing, key=lambda each: each.key):
                 held.enter_context(self.lock(recipe.key))
+            self.use(missing)
             drafts = [self._draft(recipe) for recipe in missing if self.find(recipe) is None]
             try:
                 if drafts:
@@ -320,7 +362,7 @@ class Store:
             )
 
     def _outcome(self, recipe: Recipe, made: set[str]) -> Artefact:
-        artefact = self.find(recipe)
+        artefact = None if _waits(recipe) else self.find(recipe)
         if artefact is None:
             assert self.dry or _waits(recipe), f"{recipe.directory} was made but isn't there"
             self.steps.append(Step(recipe=recipe, outcome="planned"))
@@ -328,6 +370,17 @@ class Store:
         fresh = recipe.key in made
         self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
+
+
+def _published_in(folder: Path) -> Iterator[Path]:
+    """The directories below a folder in which a manifest stands; a checkpoint's is another thing."""
+    # os.walk passes over folders that vanish while it walks, which rglob doesn't.
+    for where, folders, files in os.walk(folder):
+        if MANIFEST_NAME in files:
+            folders.clear()
+            yield Path(where)
+        else:
+            folders[:] = [name for name in folders if name != "checkpoints"]
 
 
 def published(path: Path) -> Artefact:

@@ -1,15 +1,14 @@
 """A run's directory: open until its manifest stands, owned by one process at a time."""
 
 import contextlib
-import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 
 from curriculum.store import Store
+from curriculum.store.owner import this_process
 from curriculum.train.disk import write_text
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
@@ -91,37 +90,6 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
     finally:
         owner.unlink(missing_ok=True)
         lock.release()
-
-
-def this_process() -> RunState:
-    """What tells this process from every other, also from a later one with its pid."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return RunState(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        process_started=process_started(os.getpid()) or 0.0,
-        boot_id=boot.read_text().strip() if boot.is_file() else "",
-    )
-
-
-def process_started(pid: int) -> float | None:
-    """Seconds from boot to the start of a process, or None where there is none that still runs."""
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        # The name of a program stands in brackets and may hold spaces; field 22 is counted after it.
-        fields = stat.read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    if fields[0] in "ZX":
-        return None  # It has ended, and whoever started it hasn't noticed.
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def is_alive(state: RunState) -> bool:
-    """Whether the owner in a state.json of this machine still runs."""
-    here = this_process()
-    same_machine = (state.host, state.boot_id) == (here.host, here.boot_id)
-    return same_machine and process_started(state.pid) == state.process_started
 
 
 def _locks(store: Store) -> Path:

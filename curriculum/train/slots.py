@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from curriculum.train.directory import is_alive, this_process
+from curriculum.store.owner import is_alive, this_process
 from curriculum.train.orphans import end_all
 from schemas.job import SlotState
 

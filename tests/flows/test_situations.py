@@ -15,7 +15,8 @@ from rich.console import Console
 from curriculum.corpus.sample import SAMPLES
 from curriculum.diets.load import DIETS
 from curriculum.store import Artefact, Store
-from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report, this_process
+from curriculum.store.owner import this_process
+from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report
 from curriculum.train.recipe import run_recipe
 from curriculum.train.slots import Slots
 from flows import approvals, settings, work

@@ -14,7 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from curriculum.train.directory import claimed, is_alive, process_started, this_process
+from curriculum.store.owner import is_alive, process_started, this_process
+from curriculum.train.directory import claimed
 from curriculum.train.launch import Launch, launched
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe

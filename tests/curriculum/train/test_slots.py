@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.store.owner import this_process
 from curriculum.train import slots as module
-from curriculum.train.directory import this_process
 from curriculum.train.orphans import MARK, processes_of
 from curriculum.train.slots import Slots, share_of
 from schemas.job import SlotState

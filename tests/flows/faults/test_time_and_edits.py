@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.train.directory import this_process
+from curriculum.store.owner import this_process
 from curriculum.train.slots import Slots
 from flows import settings
 from schemas.job import RunState, SlotState

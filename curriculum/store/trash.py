@@ -1,0 +1,41 @@
+""".trash: what gc removes leaves its place whole, in one rename, and is removed from there file by file.
+
+    .trash/<uuid>/<path in the workspace>
+
+Readers don't look there. What an interrupted gc left in it is removed by the next one.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = ".trash"
+
+
+def discard(root: Path, path: Path) -> None:
+    """Move a directory of a workspace to its trash."""
+    place = root / FOLDER / uuid.uuid4().hex / path.relative_to(root)
+    place.parent.mkdir(parents=True)
+    path.rename(place)
+
+
+def discarded(root: Path, pattern: str) -> Iterator[Path]:
+    """What is still in the trash and stood in the workspace under a pattern."""
+    return (root / FOLDER).glob(f"*/{pattern}")
+
+
+def empty(root: Path) -> int:
+    """Remove all that is in the trash; the bytes that this freed."""
+    freed = 0
+    for entry in sorted((root / FOLDER).glob("*")):
+        freed += size_of(entry)
+        shutil.rmtree(entry)
+    return freed
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    files = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
+    return sum(file.lstat().st_size for file in files)
