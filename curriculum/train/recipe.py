@@ -6,10 +6,12 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.store import Artefact, Input, Recipe, Store
+from curriculum.store.trash import discarded
 from schemas.job import Job
 from schemas.manifest import MANIFEST_NAME
 
 REVISION = 1
+_ATTEMPT = "attempt="
 _NO_PART_OF_THE_KEY = {
     *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
@@ -56,7 +58,28 @@ def goes_on(store: Store, job: Job) -> bool:
 
 def attempts(folder: Path) -> list[Path]:
     """The attempts of a run that were begun, in their order."""
-    return sorted(folder.glob("attempt=*"), key=lambda path: int(path.name.partition("=")[2]))
+    return sorted(folder.glob(f"{_ATTEMPT}*"), key=number_of)
+
+
+def number_of(attempt: Path) -> int:
+    """The number of an attempt, by its directory."""
+    return int(attempt.name.removeprefix(_ATTEMPT))
+
+
+def last_number(store: Store, folder: Path) -> int:
+    """The highest number that an attempt of a run has had, as far as the workspace shows; 0 for none.
+
+    Attempts that stand, open ones too, those in the trash of gc, and those that current/*.txt name.
+    """
+    place = folder.relative_to(store.root).as_posix()
+    pinned = (
+        Path(line)
+        for file in (store.root / "current").glob("*.txt")
+        for line in file.read_text().splitlines()
+        if line.startswith(f"{place}/{_ATTEMPT}")
+    )
+    known = [*attempts(folder), *discarded(store.root, f"{place}/{_ATTEMPT}*"), *pinned]
+    return max(map(number_of, known), default=0)
 
 
 def _inputs(job: Job) -> tuple[Input, ...]:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, in_lease
 from curriculum.train.directory import JOB, launching, read_job, read_report
 from curriculum.train.disk import write_text
 from curriculum.train.launch import Launch, launched
-from curriculum.train.recipe import attempts, finished, run_recipe
+from curriculum.train.recipe import attempts, finished, last_number, number_of, run_recipe
 from schemas.job import Job, Report
+from schemas.manifest import MANIFEST_NAME
 
 AT_ONCE = Launch()
 """Without waiting for a slot, and nobody hears of it."""
@@ -24,16 +25,18 @@ class Run:
     """None while it can go on: it was cancelled."""
 
 
+@in_lease
 def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ONCE) -> Run:
     """The finished run of a job: found, or continued, or made.
 
-    `again` asks for a new attempt where a finished one stands; an open attempt is always continued,
-    with the job that was frozen in it.
+    `again` asks for a new attempt where the newest one is finished; an open one is always continued,
+    with the job that was frozen in it. An attempt's number is never given again.
 
     Raises:
         JobError: where another process trains it, or training failed: of the kind that ended it, with the
             end of its log.
     """
+    store.use([run_recipe(job)])
     folder = store.place(run_recipe(job))
     if not again and (there := _closed(store, job)) is not None:
         return there
@@ -41,8 +44,8 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         there = _closed(store, job)
         if there is not None and not again:
             return there
-        number = len(attempts(folder)) + (not attempts(folder) or there is not None)
-        directory = folder / f"attempt={number}"
+        directory = _open_attempt(folder) or folder / f"attempt={last_number(store, folder) + 1}"
+        number = number_of(directory)
         frozen = freeze(directory, job.model_copy(update={"attempt": number}))
         report = launched(store, directory / JOB, launch)
         if report.stopped == "cancelled":
@@ -52,6 +55,12 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
             directory, run_recipe(frozen), report.model_dump(mode="json"), content=f"{last}/"
         )
     return Run(directory=directory, report=report, artefact=artefact)
+
+
+def _open_attempt(folder: Path) -> Path | None:
+    """The newest attempt, where it isn't finished."""
+    newest = attempts(folder)[-1:]
+    return newest[0] if newest and not (newest[0] / MANIFEST_NAME).is_file() else None
 
 
 def _closed(store: Store, job: Job) -> Run | None:

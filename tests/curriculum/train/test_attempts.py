@@ -3,14 +3,11 @@
 import json
 from typing import Any
 
-import pytest
-
 from curriculum.store import collect, garbage
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
 
 
-@pytest.mark.xfail(strict=True, reason="attempts are numbered by counting directories")
 def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> None:
     job = world.job(steps=1)
     train(world.store, job)
@@ -28,7 +25,6 @@ def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> No
     assert (third.directory / "train.log").is_file()
 
 
-@pytest.mark.xfail(strict=True, reason="attempts are numbered by counting directories")
 def test_an_open_attempt_goes_on_under_its_own_number_when_earlier_ones_are_gone(
     world: Any,
 ) -> None:
