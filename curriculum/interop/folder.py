@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from curriculum.store import no_room
+from curriculum.store import refusal
 from schemas.errors import StoreError
 
 
@@ -33,9 +33,9 @@ def whole_folder(to: Path) -> Iterator[Path]:
             _flush(file)
         draft.replace(to.absolute())
     except OSError as failed:
-        raise no_room(failed) or StoreError(
-            str(to), failed, cause="it can't be written", cure="See to the disk"
-        ) from failed
+        if (named := refusal(failed, to)) is None:
+            raise
+        raise named from failed
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

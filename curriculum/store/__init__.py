@@ -8,7 +8,7 @@ owner.py     which process that is, and whether it still runs
 collect.py   what nothing refers to any more, and its removal
 trash.py     where it goes first
 merge.py     what other workspaces made
-room.py      a disk that is full
+room.py      errors of the operating system, such as a full disk
 """
 
 from curriculum.store.collect import collect, garbage
@@ -16,7 +16,7 @@ from curriculum.store.explain import Difference, Explanation, explain, explain_a
 from curriculum.store.leases import in_lease
 from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
-from curriculum.store.room import no_room
+from curriculum.store.room import no_room, refusal
 from curriculum.store.store import Artefact, Draft, Step, Store, published
 
 __all__ = [
@@ -37,4 +37,5 @@ __all__ = [
     "merge",
     "no_room",
     "published",
+    "refusal",
 ]

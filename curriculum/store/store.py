@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from curriculum.store import leases
 from curriculum.store.recipe import Input, Recipe, digest, key_of
-from curriculum.store.room import no_room
+from curriculum.store.room import refusal
 from schemas.errors import StoreError
 from schemas.manifest import (
     MANIFEST_NAME,
@@ -252,7 +252,9 @@ class Store:
         is only planned is planned too.
 
         Raises:
-            StoreError: where the same key stands with other content, or the disk is full.
+            StoreError: where the same key stands with other content, and where the system refuses to read or
+                write a file.
+            OSError: for one that isn't of a file, such as a lost connection.
         """
         with self.leased():
             ready = [recipe for recipe in recipes if not _waits(recipe)]
@@ -323,12 +325,9 @@ class Store:
                 for draft in drafts:
                     self._publish(draft)
             except OSError as failed:
-                raise no_room(failed) or StoreError(
-                    str(self.root),
-                    failed,
-                    cause="reading or writing failed",
-                    cure="See to the disk, or to who may write there, and run again",
-                ) from failed
+                if (named := refusal(failed, self.root)) is None:
+                    raise
+                raise named from failed
             finally:
                 for draft in drafts:
                     shutil.rmtree(draft.path, ignore_errors=True)

@@ -3,6 +3,7 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from curriculum.store import no_room, refusal
 from curriculum.train import checkpoint, sharded
 from curriculum.train.checkpoint import SHARDS, TrainerState
 from curriculum.train.learner import Learner
@@ -79,9 +80,11 @@ class Saver:
         if not isinstance(root, OSError):
             raise failed
         last = self.last.name if self.last else "its start"
+        named = refusal(root, self.folder)
+        cure = "Make room" if no_room(root) else named.cure if named else "See what it says"
         raise JobError(
             str(self.folder),
             root.strerror or str(root),
             cause="a checkpoint could not be written, so the run ended",
-            cure=f"Make room, and give the same command: it goes on from {last}",
+            cure=f"{cure}; the same command goes on from {last}",
         ) from failed

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -29,11 +30,13 @@ class _Commands(TyperGroup):
         except CurriculumError as mistake:
             _end(f"error: {mistake}", WRONG)
         except OSError as failed:
-            from curriculum.store import no_room
+            from curriculum.store import no_room, refusal
 
-            if (full := no_room(failed)) is None:
+            # An error that names no file may be a mistake of ours: its traceback is needed.
+            named = refusal(failed, Path()) if failed.filename else no_room(failed)
+            if named is None:
                 raise
-            _end(f"error: {full}", WRONG)
+            _end(f"error: {named}", WRONG)
         except KeyboardInterrupt:
             _end(
                 "\ninterrupted. What is finished is kept; the same command goes on from there.",

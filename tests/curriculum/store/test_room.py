@@ -3,12 +3,16 @@
 import errno
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from curriculum.store import no_room
+from curriculum.store import Recipe, Store, no_room, refusal
+from schemas.errors import StoreError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -34,3 +38,65 @@ def test_numpy_gives_no_number_but_is_understood(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.EIO])
 def test_no_other_error_is_taken_for_one(number: int) -> None:
     assert no_room(OSError(number, os.strerror(number))) is None
+
+
+NAMED = {
+    errno.ENOSPC: "nothing more could be written",
+    errno.EDQUOT: "nothing more could be written",
+    errno.EACCES: "this user may not do that there",
+    errno.EROFS: "read-only",
+    errno.ENOENT: "isn't there",
+    errno.ENAMETOOLONG: "longer than the file system takes",
+    errno.EMFILE: "too many files open",
+    errno.EIO: "the disk or its connection is at fault",
+}
+
+
+@pytest.mark.parametrize("number", NAMED)
+def test_an_error_while_something_is_made_is_named_as_what_it_is(
+    tmp_path: Path, number: int
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(number, os.strerror(number), "/work/part")
+
+    recipe = Recipe(stage="rows", labels=(), revision=1)
+    with pytest.raises(StoreError) as told:
+        Store(tmp_path).produce([recipe], fail)
+    assert str(told.value).startswith(f"/work/part: {os.strerror(number)}; ")
+    assert NAMED[number] in told.value.cause
+    assert ("Make room" in told.value.cure) == (number in (errno.ENOSPC, errno.EDQUOT))
+    assert ("disk" in str(told.value)) == (number == errno.EIO)
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError, TimeoutError, BrokenPipeError])
+def test_an_error_that_is_not_of_a_file_is_left_as_it_is(
+    tmp_path: Path, error: type[OSError]
+) -> None:
+    def fail(_: object) -> None:
+        raise error(errno.ECONNREFUSED, "refused")
+
+    with pytest.raises(OSError, match="refused") as told:
+        Store(tmp_path).produce([Recipe(stage="rows", labels=(), revision=1)], fail)
+    assert not isinstance(told.value, StoreError)
+    assert refusal(told.value, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("write", "cause"),
+    [
+        (lambda folder: (folder / ("x" * 300)).touch(), "longer than the file system takes"),
+        (lambda folder: (folder / "none" / "x").touch(), "isn't there"),
+        (lambda folder: pq.read_table(folder / "none.parquet"), "isn't there"),
+        (lambda folder: pq.write_table(pa.table({"a": [1]}), folder / "no/x"), "isn't there"),
+        (lambda folder: pq.read_table(folder / ("x" * 300)), "longer than the file system takes"),
+    ],
+)
+def test_what_the_system_and_pyarrow_raise_is_understood(
+    tmp_path: Path, write: Callable[[Path], object], cause: str
+) -> None:
+    with pytest.raises(OSError, match=r"none|no/x|xxx") as failed:
+        write(tmp_path)
+    named = refusal(failed.value, tmp_path)
+    assert named is not None
+    assert cause in named.cause
+    assert str(tmp_path) in str(named)
