@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from curriculum.train.slurm import asked
+from curriculum.train.sbatch import asked
 from schemas.job import Backend
 
 WORKERS_FOR_A_GPU = 2

@@ -8,13 +8,13 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import LOG
 from curriculum.train.disk import write_text
 from curriculum.train.exits import CANCELLED, MEMORY
+from curriculum.train.sbatch import NAME
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob
 
@@ -44,41 +44,6 @@ while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done
 echo $code > {exit}.draft && mv {exit}.draft {exit}
 exit $code
 """
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """What sbatch's options ask of Slurm, of one machine."""
-
-    gpus: int
-    cores: int
-
-
-def asked(options: str) -> Asked:
-    """GPUs and cores among the options of sbatch; 0 and 1 where they aren't.
-
-    >>> asked("--gres=gpu:a100:2 -c 16")
-    Asked(gpus=2, cores=16)
-    """
-    gpus, cores = 0, 1
-    words = shlex.split(options)
-    for number, word in enumerate(words):
-        name, is_joined, value = word.partition("=")
-        if not is_joined:
-            value = words[number + 1] if number + 1 < len(words) else ""
-        if name in ("-G", "--gpus", "--gpus-per-node", "--gpus-per-task"):
-            gpus = _last_number(value)
-        elif name == "--gres":
-            found = [_last_number(each) for each in value.split(",") if each.startswith("gpu")]
-            gpus = sum(found) or gpus
-        elif name in ("-c", "--cpus-per-task"):
-            cores = _last_number(value)
-    return Asked(gpus=gpus, cores=cores)
-
-
-def _last_number(value: str) -> int:
-    last = value.rpartition(":")[2]
-    return int(last) if last.isdigit() else 1
 
 
 class Handed:
@@ -174,7 +139,7 @@ def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> 
     done = _run(words, _SCRIPT.format(command=shlex.join(command), exit=exit_file))
     if done.returncode != 0:
         raise JobError(
-            "$CURRICULUM_SBATCH",
+            NAME,
             options,
             cause=f"sbatch refused the job: {done.stderr.strip()}",
             cure="Try its options with sbatch itself",
@@ -223,7 +188,7 @@ def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProc
         return subprocess.run(words, input=text, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise JobError(
-            "$CURRICULUM_SBATCH",
+            NAME,
             words[0],
             cause="there is no such program on the PATH",
             cure="Start on a machine that hands jobs to Slurm, or unset the variable",

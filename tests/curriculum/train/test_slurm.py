@@ -16,8 +16,9 @@ from curriculum.train.launch import Launch, launched
 from curriculum.train.machine import Machine
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
+from curriculum.train.sbatch import Asked, asked
 from curriculum.train.slots import Slots
-from curriculum.train.slurm import Asked, asked, hand_in
+from curriculum.train.slurm import hand_in
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress
