@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import boundaries
+from curriculum.rows.footers import Footers, GroupFile
 from curriculum.rows.targets import target_ids
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import SchemaError
@@ -118,12 +119,14 @@ class RowBatch:
 class GroupCache:
     """The row groups that were asked for last, decoded: at most `limit` bytes of them, or a single one.
 
-    Several readers may share one, so that their number doesn't multiply the memory.
+    Several readers may share one, so that their number multiplies neither memory nor open files.
     """
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self.limit = limit
         self.num_bytes = 0
+        self.footers = Footers()
+        """Of the files of its readers."""
         self._groups: OrderedDict[Hashable, RowBatch] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], RowBatch]) -> RowBatch:
@@ -140,10 +143,24 @@ class GroupCache:
         return batch
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shard:
+    """A file of rows, whose row groups are read at random."""
+
+    file: GroupFile
+    row_format: RowFormat
+    columns: list[str]
+
+    def read(self, group: int) -> RowBatch:
+        """The rows of a row group."""
+        return RowBatch(row_format=self.row_format, table=self.file.read(group, self.columns))
+
+
 class RowReader:
     """Random access by (shard, row); a shard is the number of a file in name order.
 
-    Reading one row decodes its row group, some 65,536 positions; the last groups stay in `cache`.
+    Reading one row decodes its row group, some 65,536 positions; the last groups stay in `cache`. A file is
+    opened when a row of it is first asked for, and few of them stay open.
     """
 
     def __init__(
@@ -154,36 +171,45 @@ class RowReader:
         row_format: RowFormat | None = None,
         cache: GroupCache | None = None,
     ) -> None:
-        self._files = [pq.ParquetFile(path) for path in files]
         self._paths = list(files)
-        self._columns = columns
-        self._formats = [
-            row_format or format_of(file.schema_arrow, path.name)
-            for file, path in zip(self._files, files, strict=True)
-        ]
-        self._first_rows = [_first_rows(file) for file in self._files]
+        self._columns = tuple(columns)
+        self._row_format = row_format
         self._cache = cache or GroupCache()
+        self._shards: dict[int, _Shard] = {}
 
     def num_rows(self, shard: int) -> int:
-        """Rows of a shard."""
-        return int(self._files[shard].metadata.num_rows)
+        """Rows of a shard.
+
+        Raises:
+            SchemaError: for a file without a row format, or without a column that is read.
+        """
+        return int(self._shard(shard).file.first_rows[-1])
 
     def row(self, shard: int, row: int) -> RowBatch:
-        """A batch of one row."""
-        first_rows = self._first_rows[shard]
+        """A batch of one row.
+
+        Raises:
+            SchemaError: for a file without a row format, or without a column that is read.
+        """
+        found = self._shard(shard)
+        first_rows = found.file.first_rows
         assert 0 <= row < first_rows[-1], f"row {row} of {first_rows[-1]} in shard {shard}"
         group = int(np.searchsorted(first_rows, row, side="right")) - 1
-        return self._group(shard, group).slice(row - int(first_rows[group]))
+        key = (self._paths[shard], self._columns, group)
+        batch = self._cache.get(key, lambda: found.read(group))
+        return batch.slice(row - int(first_rows[group]))
 
-    def _group(self, shard: int, group: int) -> RowBatch:
-        key = (self._paths[shard], tuple(self._columns), group)
-        return self._cache.get(key, lambda: self._read(shard, group))
-
-    def _read(self, shard: int, group: int) -> RowBatch:
-        file, row_format = self._files[shard], self._formats[shard]
-        columns = stored_columns(file.schema_arrow, self._columns, self._paths[shard].name)
-        table = file.read_row_group(group, columns=columns, use_threads=False)
-        return RowBatch(row_format=row_format, table=table.combine_chunks())
+    def _shard(self, number: int) -> _Shard:
+        known = self._shards.get(number)
+        if known is None:
+            path = self._paths[number]
+            file, schema = self._cache.footers.of(path)
+            known = self._shards[number] = _Shard(
+                file=file,
+                row_format=self._row_format or format_of(schema, path.name),
+                columns=stored_columns(schema, self._columns, path.name),
+            )
+        return known
 
 
 def read_rows(
@@ -266,11 +292,6 @@ def stored_columns(schema: pa.Schema, columns: Sequence[str], name: str) -> list
                 cure="Build the rows again, or ask for other columns",
             )
     return list(wanted)
-
-
-def _first_rows(file: pq.ParquetFile) -> npt.NDArray[np.int64]:
-    groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-    return np.concatenate([[0], np.cumsum(groups)]).astype(np.int64)
 
 
 def _chunk(table: pa.Table, name: str) -> Any:

@@ -14,8 +14,9 @@ models take.
 
 import contextlib
 import functools
+import itertools
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +178,7 @@ class SharedMicroBatches(Sampler[list[int]]):
         self.ranks = ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        for step in self.whole.steps:
-            yield from (positions for positions, _ in self.of_step(step))
+        return _positions(map(self.of_step, self.whole.steps))
 
     def of_step(self, step: int) -> list[tuple[list[int], bool]]:
         """The positions of each of this rank's micro-batches, and whether they are its own."""
@@ -206,7 +206,7 @@ def loader_of(
     sampler = SharedMicroBatches(
         MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
     )
-    return _loader(job, rows, sampler, collate_fn, workers=job.workers)
+    return _loader(job, rows, sampler, collate_fn, workers=job.workers, ranks=ranks)
 
 
 def steps_of(
@@ -224,23 +224,30 @@ def steps_of(
     sampler = SharedMicroBatches(
         MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
     )
+    # The loader is ahead by what its workers prepare; between the two lie the steps that only it has seen.
+    ahead, shares = itertools.tee(map(sampler.of_step, sampler.whole.steps))
     checked = _Checked(rows, job.model.vocab_size)
-    loader = _loader(job, checked, sampler, _as_they_are, workers=workers)
+    loader = _loader(job, checked, _positions(ahead), _as_they_are, workers=workers, ranks=ranks)
     # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
     with interrupts_held() if workers else contextlib.nullcontext():
         batches = iter(loader)
-    for step in range(first_step, job.steps):
-        owned = [is_own for _, is_own in sampler.of_step(step)]
-        if not owned:
+    for step, share in zip(sampler.whole.steps, shares, strict=True):
+        if not share:
             raise JobError(
                 f"step {step + 1}",
                 cause=f"the plan ends before it, and the job has {job.steps}",
                 cure="Mix the phase again, and begin a new run of it",
             )
-        loaded = [_next(batches, workers) for _ in owned]
+        loaded = [_next(batches, workers) for _ in share]
         yield [
-            batch if is_own else blank(batch) for batch, is_own in zip(loaded, owned, strict=True)
+            batch if is_own else blank(batch)
+            for batch, (_, is_own) in zip(loaded, share, strict=True)
         ]
+
+
+def _positions(shares: Iterable[list[tuple[list[int], bool]]]) -> Iterator[list[int]]:
+    """The positions of each micro-batch, step after step."""
+    return (positions for share in shares for positions, _ in share)
 
 
 class _Checked(Dataset[Any]):
@@ -294,13 +301,14 @@ def _as_they_are(batch: Any) -> Any:
 def _loader(
     job: Job,
     rows: "Dataset[Any]",
-    sampler: SharedMicroBatches,
+    sampler: Iterable[list[int]],
     collate_fn: Callable[[list[Any]], Any],
     *,
     workers: int,
+    ranks: int,
 ) -> "DataLoader[Any]":
     """Workers prepare a step's micro-batches and one more while the step before is trained."""
-    of_a_step = -(-job.tokens_per_step // job.micro_positions // sampler.ranks)
+    of_a_step = -(-job.tokens_per_step // job.micro_positions // ranks)
     return DataLoader(
         rows,
         batch_sampler=sampler,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import MixtureError
+from schemas.mixture import PLAN_SCHEMA
 
 Int64s = npt.NDArray[np.int64]
 _COLUMNS = ["position", "slot", "row_length", "rows_key", "shard", "row", "pack_id"]
@@ -39,6 +40,9 @@ class Plan:
             for each in range(self._file.metadata.num_row_groups)
         ]
         self._ends: Int64s = np.cumsum([group.num_rows for group in groups])
+        self._slots: Int64s = np.array(
+            [_slots(path, group) for group in groups], dtype=np.int64
+        ).reshape(-1, 2)
         self._group = functools.lru_cache(maxsize=4)(self._read)
 
     def __len__(self) -> int:
@@ -53,29 +57,28 @@ class Plan:
         return PlannedRow(**values)
 
     def lengths(self, first_slot: int, end_slot: int) -> tuple[int, Int64s]:
-        """The first position of a range of slots, and the row length at each of its positions."""
+        """The first position of a range of slots, and the row length at each of its positions.
+
+        Only the row groups that hold them are read, as the statistics of all say.
+        """
         start, end = self._position(first_slot), self._position(end_slot)
+        group_of = np.searchsorted(self._ends, [start, end - 1], side="right")
         pieces = []
-        for group in range(len(self._ends)):
-            first, last = self._first(group), int(self._ends[group])
-            if first < end and start < last:
-                column = self._group(group)["row_length"].to_numpy()
-                pieces.append(column[max(start - first, 0) : end - first])
+        for group in range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends))):
+            first = self._first(group)
+            column = self._group(group)["row_length"].to_numpy()
+            pieces.append(column[max(start - first, 0) : end - first])
         return start, np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
     def _position(self, slot: int) -> int:
         """The first position whose slot is `slot` or later."""
-        low, high = 0, len(self._ends)
-        while low < high:
-            middle = (low + high) // 2
-            if self._group(middle)["slot"][-1].as_py() < slot:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self._ends):
+        group = int(np.searchsorted(self._slots[:, 1], slot))
+        if group == len(self._ends):
             return len(self)
-        slots = self._group(low)["slot"].to_numpy()
-        return self._first(low) + int(np.searchsorted(slots, slot))
+        if slot <= self._slots[group, 0]:
+            return self._first(group)
+        slots = self._group(group)["slot"].to_numpy()
+        return self._first(group) + int(np.searchsorted(slots, slot))
 
     def _first(self, group: int) -> int:
         return int(self._ends[group - 1]) if group else 0
@@ -84,3 +87,18 @@ class Plan:
         return self._file.read_row_group(
             group, columns=_COLUMNS, use_threads=False
         ).combine_chunks()
+
+
+def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The first and the last slot of a row group, from its statistics; slots rise with positions."""
+    column = group.column(PLAN_SCHEMA.get_field_index("slot"))
+    known = column.statistics if column.path_in_schema == "slot" else None
+    first, last = (known.min, known.max) if known is not None else (None, None)
+    if first is None or last is None:
+        raise MixtureError(
+            str(path),
+            f"column {column.path_in_schema}",
+            cause="there are no statistics of slots, by which a step is found",
+            cure="Mix the phase again",
+        )
+    return int(first), int(last)

@@ -104,22 +104,32 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
     >>> [line["pack_id"] for line in spread(rows_of_nine, 3)]
     ['1', '4', '7']
     """
-    files = [pq.ParquetFile(file) for file in artefact.files(".parquet")]
-    number = sum(file.metadata.num_rows for file in files)
-    most = min(most, number)
-    wanted = [(2 * at + 1) * number // (2 * most) for at in range(most)]
+    files = artefact.files(".parquet")
+    sizes = [pq.read_metadata(file).num_rows for file in files]
+    most = min(most, sum(sizes))
+    wanted = [(2 * at + 1) * sum(sizes) // (2 * most) for at in range(most)]
     first = 0
-    for file in files:
-        there = [name for name in columns if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
-            size = file.metadata.row_group(group).num_rows
-            inside = [each - first for each in wanted if first <= each < first + size]
-            if inside:
-                table = file.read_row_group(group, columns=there, use_threads=False)
-                for at in inside:
-                    yield table.slice(at, 1).to_pylist()[0]
-            first += size
-        file.close()
+    for file, rows in zip(files, sizes, strict=True):
+        inside = [each - first for each in wanted if first <= each < first + rows]
+        if inside:
+            with pq.ParquetFile(file) as opened:
+                yield from _lines_at(opened, inside, columns)
+        first += rows
+
+
+def _lines_at(
+    file: pq.ParquetFile, wanted: Sequence[int], columns: Collection[str]
+) -> Iterator[Line]:
+    there = [name for name in columns if name in file.schema_arrow.names]
+    first = 0
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        inside = [each - first for each in wanted if first <= each < first + size]
+        if inside:
+            table = file.read_row_group(group, columns=there, use_threads=False)
+            for at in inside:
+                yield table.slice(at, 1).to_pylist()[0]
+        first += size
 
 
 def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[Shown]:

@@ -56,14 +56,12 @@ def read_at_random(files: list[Path], folder: Path, limit: int) -> dict[str, int
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="every shard is opened at once, and stays open")
 def test_a_reader_opens_fewer_files_than_there_are_shards(written: Written, tmp_path: Path) -> None:
     files = linked(written, tmp_path / "many", 400)
     assert read_at_random(files, tmp_path, 256)["descriptors"] <= 256
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="every shard is opened at once, and stays open")
 def test_ten_thousand_shards_take_256_descriptors_and_a_gigabyte_at_most(
     written: Written, tmp_path: Path
 ) -> None:

@@ -217,8 +217,8 @@ def test_workers_start_deaf_to_interrupts(world: Any, monkeypatch: pytest.Monkey
     class Starting:
         """Starts no worker, and sees what one would inherit."""
 
-        def __init__(self, *arguments: Any, workers: int) -> None:
-            self.loader = made(*arguments, workers=0)
+        def __init__(self, *arguments: Any, workers: int, ranks: int) -> None:
+            self.loader = made(*arguments, workers=0, ranks=ranks)
 
         def __iter__(self) -> Any:
             deaf.append(is_deaf())
