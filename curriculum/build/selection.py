@@ -29,6 +29,7 @@ from curriculum.corpus.select import (
 )
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
+from schemas.errors import StoreError
 from schemas.progress import Progress
 
 
@@ -130,7 +131,11 @@ class Decisions:
 
 
 def decisions(selection: Artefact, documents: Artefact) -> Decisions:
-    """Join an artefact's documents with the selection; some 100 bytes of memory a document."""
+    """Join an artefact's documents with the selection; some 100 bytes of memory a document.
+
+    Raises:
+        StoreError: naming the first document that the selection lacks.
+    """
     labels = documents.manifest.labels
     chosen = pq.read_table(
         selection.path / SELECTION_NAME,
@@ -142,7 +147,7 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
     listed = [str(name) for name in chosen["domain"].to_pylist()]
     names = sorted(set(listed))
     codes = np.array([names.index(name) for name in listed], dtype=np.int64)
-    found = np.searchsorted(_ids(chosen), ids)
+    found = _places(_ids(chosen), ids, selection, documents)
     first = np.zeros(len(ids), dtype=np.bool_)
     first[np.unique(ids, return_index=True)[1]] = True
     return Decisions(
@@ -175,6 +180,26 @@ def val_lineages(selection: Artefact) -> frozenset[str]:
         selection.path / SIDES_NAME, partitioning=None, filters=[("split", "=", "val")]
     )
     return frozenset(str(name) for name in sides["lineage"].to_pylist())
+
+
+def _places(
+    chosen: npt.NDArray[np.bytes_],
+    ids: npt.NDArray[np.bytes_],
+    selection: Artefact,
+    documents: Artefact,
+) -> npt.NDArray[np.int64]:
+    """[documents]: the row of the selection, which is in the order of ids, that holds each document."""
+    found = np.searchsorted(chosen, ids)
+    lacking = found == len(chosen)
+    lacking[~lacking] = chosen[found[~lacking]] != ids[~lacking]
+    if lacking.any():
+        raise StoreError(
+            str(selection.path),
+            f"document {ids[lacking][0].decode()}",
+            cause=f"{documents.path} has it, and the selection made of these documents lacks it",
+            cure="One of the two was changed: remove both, and build again",
+        )
+    return found
 
 
 def _ids(table: Any) -> npt.NDArray[np.bytes_]:

@@ -197,15 +197,20 @@ class HeldOut:
 def rows_of(
     stratum: EvaluationStratum, workspace: Path, *, limit: int, structure: bool = False
 ) -> Iterator[Row]:
-    """The first `limit` rows of a stratum's domain, in the order in which they lie."""
+    """The first `limit` rows of a stratum's domain, in the order in which they lie.
+
+    No shard is read behind the one that holds the last of them.
+    """
     folder = workspace / stratum.rows.path
     shards = Shards(folder, EVALUATION_COLUMNS, structure=structure)
-    found = 0
-    for shard in range(len(shards.files)):
-        for index, domain in enumerate(shards.domains(shard)):
-            if found < limit and stratum.domain in (ANY_DOMAIN, domain):
-                found += 1
-                yield shards.row(shard, index)
+    wanted = (
+        (shard, index)
+        for shard in range(len(shards.files))
+        for index, domain in enumerate(shards.domains(shard))
+        if stratum.domain in (ANY_DOMAIN, domain)
+    )
+    for shard, index in itertools.islice(wanted, limit):
+        yield shards.row(shard, index)
 
 
 def read_token_bytes(folder: Path) -> torch.Tensor:

@@ -16,6 +16,7 @@ from curriculum.train.evaluate import (
 )
 from curriculum.train.learner import new_learner
 from curriculum.train.loader import Batch, collate
+from curriculum.train.shards import Shards
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
@@ -104,6 +105,24 @@ def test_no_more_rows_are_read_than_the_cap_allows(world: Any) -> None:
     assert len(list(rows_of(stratum, world.store.root, limit=3))) == 3
     rows = list(rows_of(stratum, world.store.root, limit=99))
     assert [row.pack_id[-2:] for row in rows] == [f"{at:02d}" for at in range(8, 16)]
+
+
+def test_no_shard_is_read_behind_the_one_that_fills_the_cap(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    domains = Shards.domains
+
+    def noted(self: Shards, shard: int) -> list[str]:
+        read.append(shard)
+        return domains(self, shard)
+
+    monkeypatch.setattr(Shards, "domains", noted)
+    one, two = world.job().evaluations[0].strata
+    for stratum, limit, shards in ((one, 3, [0]), (one, 8, [0]), (two, 3, [0, 1])):
+        assert len(list(rows_of(stratum, world.store.root, limit=limit))) == limit
+        assert read == shards
+        read.clear()
 
 
 def test_a_document_of_several_rows_is_one_draw() -> None:
