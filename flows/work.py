@@ -22,6 +22,7 @@ from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.sbatch import asked
 from flows import closed, settings, telling
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
@@ -198,6 +199,7 @@ def _whence(plan: Course, made: Sequence[Artefact]) -> None:
 
 def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
+    _require_machine()
     plan = course(order, dry=dry)
     phases = [*chosen(plan, phase, warn)]
     with plan.store.leased(), _watching(dry=dry) as watch:
@@ -211,6 +213,13 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
         telling.at_end(plan, runs)
     out.print(table(run_line(report_of(run)) for run in runs))
     return _open(plan, runs)
+
+
+def _require_machine() -> None:
+    """Raise what settings of the machine are wrong: training reads them, hours later."""
+    settings.gpu_slots()
+    if (options := settings.sbatch_options()) is not None:
+        asked(options)
 
 
 def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
@@ -314,6 +323,7 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     Raises:
         CurriculumError: for a mistake in the order, before anything is written.
     """
+    _require_machine()
     plan = course(order, dry=True)
     served = {serving.family for phase in plan.phases for serving in phase.servings}
     require_sources(plan.corpus, order.home, chat=CHAT_FAMILY in served)
