@@ -16,7 +16,7 @@ Bools = npt.NDArray[np.bool_]
 
 RUN = 16
 """Tokens; shorter runs are idiom: `for (size_t i = 0; i < n; i++) {` has as many."""
-REPEAT_FREE = ("doc_to_code", "code_to_doc")
+REPEAT_FREE = ("fim", "doc_to_code", "code_to_doc")
 """Objectives none of whose targets may lie in such a run."""
 _FACTOR, _OTHER_FACTOR, _WORD = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93, (1 << 64) - 1
 

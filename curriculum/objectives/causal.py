@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.repeats import in_repeats
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
@@ -61,6 +62,20 @@ def apply(
     mask = encoding.loss_mask.copy()
     mask[:-1] &= scored[1:]
     return replace(encoding, loss_mask=mask)
+
+
+def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
+    """The encoding without targets in runs of tokens that it has before, and how many those were.
+
+    A run has `repeats.RUN` tokens. In whatever order an encoding has its text, what comes first is read
+    first: copying it teaches nothing. Some 10 Mtok/s.
+    """
+    cleared = in_repeats(encoding.ids)[1:] & (encoding.loss_mask[:-1] == 1)
+    if not cleared.any():
+        return encoding, 0
+    mask = encoding.loss_mask.copy()
+    mask[:-1] &= ~cleared
+    return replace(encoding, loss_mask=mask), int(cleared.sum())
 
 
 def overlaps(

@@ -4,8 +4,9 @@
     code_to_doc   the code, then the comment that stood above it, which is the target
 
 In the first, lines of the comment that give the body away are masked from the input. In the second, a
-comment moves to the line below its code; what is declared without a body, too, has it below. Nothing else
-is scored, and nothing that stands earlier in the document.
+comment moves to the line below its code; what is declared without a body, too, has it below; lines of it
+that its code gives away aren't scored. Nothing else is scored, and nothing that stands earlier in the
+document.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import numpy as np
 from curriculum.objectives import causal
 from curriculum.objectives.documented import (
     BODY,
+    CODE,
     END,
     LAST,
     START,
@@ -24,16 +26,16 @@ from curriculum.objectives.documented import (
 )
 from curriculum.objectives.given_away import given_away
 from curriculum.objectives.lesson import Document, Lesson, Taught
-from curriculum.objectives.rearrange import Segment, rearranged
-from curriculum.repeats import in_repeats
+from curriculum.objectives.rearrange import Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 
-REVISION = 1
+REVISION = 2
 RESERVE = 16
 """Tokens for what text cut inside a token takes more than before: one or two for each comment that moves."""
 
 Counts = tuple[tuple[str, int], ...]
+_NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def doc_to_code(tokenizer: Tokenizer, variant: int) -> Lesson:
@@ -60,8 +62,11 @@ class _DocToCode:
         lines = Lines.of(encoding, self.tokenizer)
         found = found[lines.has(found[:, START], found[:, BODY] + 1)]
         found[:, LAST] = np.minimum(found[:, LAST], lines.piece_of(found[:, BODY])[1])
-        masked, wordless = given_away(lines, found)
-        order = _without(masked, int(document.part_bytes[-1]))
+        changes = document.parts("changes")
+        masked, wordless = given_away(
+            lines, found[:, (START, END)], found[:, (BODY, LAST)], changes
+        )
+        order = segments_without(masked, 0, int(document.part_bytes[-1]))
         done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
         if len(done.encoding.ids) > document.room:
             return _untaught(encoding, ("no_room", 1))
@@ -96,9 +101,16 @@ class _CodeToDoc:
             if len(done.ids) <= document.room:
                 break
             moves = moves[: len(moves) // 2]
+        copied, wordless = given_away(lines, moves[:, 3:5], moves[:, 5:], _NOTHING)
         here = int(lines.has(found[:, START], found[:, START] + 1).sum())
-        counts = (("comments", len(moves)), ("comments_left", here - len(moves)))
-        return _taught(done, moves[:, :2], document, self.tokenizer, counts)
+        counts = (
+            ("comments", len(moves)),
+            ("comments_left", here - len(moves)),
+            ("given_away", int(wordless.sum())),
+            ("copied_bytes", int((copied[:, 1] - copied[:, 0]).sum())),
+        )
+        targets = moves[~wordless][:, :2]
+        return _taught(done, targets, document, self.tokenizer, counts, copied=copied)
 
 
 def _within(encoding: Encoding, found: Int32s) -> Int32s:
@@ -115,10 +127,14 @@ def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Taught:
 
 
 def _moves(lines: Lines, found: Int32s) -> Int32s:
-    """[m, 3]: the lines of each comment, start and end, and where the line below its code begins."""
+    """[m, 7]: the lines of each comment, start and end, and where the line below its code begins.
+
+    Then the comment itself, start and end, and its code.
+    """
     low, high = lines.starts_of(found[:, START]), lines.ends_of(found[:, END] - 1)
     below = lines.ends_of(found[:, LAST] - 1)
-    moves = np.column_stack((low, high, below))[lines.has(low, below)]
+    moves = np.column_stack((low, high, below, found[:, (START, END, CODE, LAST)]))
+    moves = moves[lines.has(low, below)]
     following = np.append(moves[1:, 0], np.iinfo(np.int32).max)
     clear: Int32s = moves[moves[:, 2] <= following]
     return clear
@@ -131,34 +147,31 @@ def _below(moves: Int32s, size: int) -> list[Segment]:
     [(0, 2), (4, 7), (2, 4), (7, 9)]
     """
     order, done = [], 0
-    for low, high, below in moves.tolist():
+    for low, high, below in moves[:, :3].tolist():
         order += [Segment(start=done, end=low), Segment(start=high, end=below)]
         order.append(Segment(start=low, end=high))
         done = below
     return [*order, Segment(start=done, end=size)]
 
 
-def _without(masked: Int32s, size: int) -> list[Segment]:
-    """The text without what is masked.
-
-    >>> [(each.start, each.end) for each in _without(np.array([[2, 4], [6, 7]]), 9)]
-    [(0, 2), (4, 6), (7, 9)]
-    """
-    starts, ends = [0, *masked[:, 1].tolist()], [*masked[:, 0].tolist(), size]
-    return [Segment(start=low, end=high) for low, high in zip(starts, ends, strict=True)]
-
-
 def _taught(
-    encoding: Encoding, targets: Int32s, document: Document, tokenizer: Tokenizer, counts: Counts
+    encoding: Encoding,
+    targets: Int32s,
+    document: Document,
+    tokenizer: Tokenizer,
+    counts: Counts,
+    *,
+    copied: Int32s = _NOTHING,
 ) -> Taught:
-    """Scored where tokens have a byte of the targets ([t, 2], sorted, disjoint) and repeat nothing."""
+    """Scored where tokens have a byte of the targets, none that is copied, and repeat nothing.
+
+    `targets` [t, 2] and `copied` [r, 2] are sorted and disjoint.
+    """
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
+    scored = causal.overlaps(starts, ends, targets) & ~causal.overlaps(starts, ends, copied)
     mask = np.zeros_like(encoding.loss_mask)
-    mask[:-1] = causal.overlaps(starts, ends, targets)[1:]
+    mask[:-1] = scored[1:]
     repeated = document.spans.of("repeated")
-    scored = causal.apply(replace(encoding, loss_mask=mask), repeated, tokenizer.token_bytes)
-    mask = scored.loss_mask.copy()
-    mask[:-1] &= ~in_repeats(encoding.ids)[1:]
-    cleared = int(scored.loss_mask.sum()) - int(mask.sum())
-    counts = (*counts, ("repeated_tokens", cleared))
-    return Taught(encoding=replace(encoding, loss_mask=mask), counts=counts)
+    done = causal.apply(replace(encoding, loss_mask=mask), repeated, tokenizer.token_bytes)
+    done, cleared = causal.unrepeated(done)
+    return Taught(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))

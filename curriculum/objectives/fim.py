@@ -6,18 +6,23 @@
 What is split is the code of a file or the target of a context document: a header, the changes and the
 context stay in front, so that all that repeats them still stands behind. Half the middles are a
 function's body, a statement or the arguments of a call, half any text; half are psm, half spm, as a hash
-of (document, variant) says.
+of (document, variant) says. Lines of documentation that give the middle away are masked from the input,
+and nothing is scored that stands earlier in the encoding.
 """
 
 import hashlib
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
+from curriculum.objectives.documented import CODE, END, LAST, START, Lines, documented
+from curriculum.objectives.given_away import given_away
 from curriculum.objectives.lesson import Document, Lesson, Taught
-from curriculum.objectives.rearrange import Inserted, Segment, rearranged
+from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import NAMES, Role
@@ -25,7 +30,7 @@ from schemas.document import PartKind, SpanKind
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
 
-REVISION = 1
+REVISION = 2
 SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
@@ -37,6 +42,7 @@ LONGEST_CHARACTER = 4
 """Bytes, and so tokens."""
 Int32s = npt.NDArray[np.int32]
 Counts = tuple[tuple[str, int], ...]
+_NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
 def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
@@ -83,6 +89,49 @@ class _Split:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Around:
+    """The documentation that an encoding has, around a middle and in it."""
+
+    document: Document
+    split: _Split
+    lines: Lines
+    comments: Int32s
+    """[c, 2]: what the encoding has of them."""
+
+    @staticmethod
+    def of(
+        encoding: Encoding, document: Document, split: _Split, tokenizer: Tokenizer
+    ) -> "_Around | None":
+        """None where there is no documentation: then the text isn't decoded."""
+        text = encoding.pieces[encoding.pieces[:, KIND] == TEXT_PIECE]
+        own = text[:, (BYTE_START, BYTE_END)]
+        comments = _shared(document.spans.of("documentation"), own)
+        if not len(comments):
+            return None
+        lines = Lines.of(encoding, tokenizer)
+        return _Around(document=document, split=split, lines=lines, comments=comments)
+
+    def masked(self) -> Int32s:
+        """[r, 2]: bytes of lines around the middle that give it away."""
+        start, end = self.split.start, self.split.end
+        size = int(self.document.part_bytes[-1])
+        comments = _shared(self.comments, np.array([[0, start], [end, size]]))
+        middles = np.tile(np.array([[start, end]], dtype=np.int32), (len(comments), 1))
+        changes = self.document.parts("changes")
+        return given_away(self.lines, comments, middles, changes)[0]
+
+    def copied(self) -> Int32s:
+        """[r, 2]: bytes of comments in the middle that the rest of their code, behind it, gives away."""
+        start, end = self.split.start, self.split.end
+        found = documented(self.document)
+        found = found[(found[:, START] < end) & (found[:, END] > start) & (found[:, LAST] > end)]
+        code = np.maximum(found[:, CODE], end)
+        codes = np.column_stack((code, np.minimum(found[:, LAST], self.lines.piece_of(code)[1])))
+        comments = np.clip(found[:, (START, END)], start, end)
+        return given_away(self.lines, comments, codes, _NOTHING)[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Fim:
     tokenizer: Tokenizer
     variant: int
@@ -93,36 +142,48 @@ class _Fim:
 
     def teach(self, encoding: Encoding, document: Document) -> Taught:
         """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
-        done, counts = self._split(encoding, document)
-        repeated = document.spans.of("repeated")
-        scored = causal.apply(done, repeated, self.tokenizer.token_bytes)
-        return Taught(encoding=scored, counts=counts)
+        done, counts, copied = self._split(encoding, document)
+        scored = done
+        for leaked in (document.spans.of("repeated"), copied):
+            scored = causal.apply(scored, leaked, self.tokenizer.token_bytes)
+        scored, cleared = causal.unrepeated(scored)
+        return Taught(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
 
-    def _split(self, encoding: Encoding, document: Document) -> tuple[Encoding, Counts]:
+    def _split(self, encoding: Encoding, document: Document) -> tuple[Encoding, Counts, Int32s]:
+        """The encoding split, what there is to count, and bytes ([r, 2]) that aren't scored then."""
         code = document.parts(*SPLIT_PARTS)
         text = _text_from(int(code[0, 0]), encoding.pieces) if len(code) else code
         if (text[:, 1] - text[:, 0]).sum() < SMALLEST:
-            return encoding, (("unsplit_too_small", 1),)
+            return encoding, (("unsplit_too_small", 1),), _NOTHING
         draws = _Draws.of(document.flat_id, self.variant, int(encoding.pieces[0, BYTE_START]))
         split = _syntactic(document, text, draws) if draws.source < 0.5 else None
         split = split or self._random(encoding, text, draws)
         is_psm = draws.form < 0.5
-        order = self._order(split, int(code[0, 0]), int(document.part_bytes[-1]), is_psm=is_psm)
-        done = rearranged(encoding, order, document.part_bytes, self.tokenizer).encoding
-        if len(done.ids) > len(encoding.ids) + self.reserve:
-            return encoding, (("unsplit_no_room", 1),)
-        return done, (("psm" if is_psm else "spm", 1), (split.kind, 1))
+        around = _Around.of(encoding, document, split, self.tokenizer)
+        masked, copied = (around.masked(), around.copied()) if around else (_NOTHING, _NOTHING)
+        borders = (0, int(code[0, 0]), split.start, split.end, int(document.part_bytes[-1]))
+        order = self._order(masked, borders, is_psm=is_psm)
+        done = rearranged(encoding, order, document.part_bytes, self.tokenizer)
+        if len(done.encoding.ids) > len(encoding.ids) + self.reserve:
+            return encoding, (("unsplit_no_room", 1),), _NOTHING
+        counts = (
+            ("psm" if is_psm else "spm", 1),
+            (split.kind, 1),
+            ("masked_bytes", done.masked_bytes),
+            ("copied_bytes", int((copied[:, 1] - copied[:, 0]).sum())),
+        )
+        return done.encoding, counts, copied
 
     def _order(
-        self, split: _Split, region: int, size: int, *, is_psm: bool
+        self, masked: Int32s, borders: Sequence[int], *, is_psm: bool
     ) -> tuple[Segment | Inserted, ...]:
-        head = Segment(start=0, end=region)
-        before = Segment(start=region, end=split.start)
-        middle = Segment(start=split.start, end=split.end)
-        after = Segment(start=split.end, end=size)
+        """All but what is masked; `borders` are those of head, before, middle and after."""
+        head, before, middle, after = (
+            segments_without(masked, start, end) for start, end in itertools.pairwise(borders)
+        )
         if is_psm:
-            return (head, self.before, before, self.after, after, self.middle, middle)
-        return (head, self.before, self.after, after, self.middle, before, middle)
+            return (*head, self.before, *before, self.after, *after, self.middle, *middle)
+        return (*head, self.before, self.after, *after, self.middle, *before, *middle)
 
     def _random(self, encoding: Encoding, text: Int32s, draws: _Draws) -> _Split:
         """Between two bytes of one piece; each byte of the text is as likely to be the one."""
@@ -161,6 +222,23 @@ def _text_from(region: int, pieces: Int32s) -> Int32s:
     """
     text = pieces[(pieces[:, KIND] == TEXT_PIECE) & (pieces[:, BYTE_END] > region)]
     found: Int32s = np.maximum(text[:, (BYTE_START, BYTE_END)], region)
+    return found
+
+
+def _shared(ranges: Int32s, others: Int32s) -> Int32s:
+    """[s, 2]: what two sets of ranges, each sorted and disjoint, have in common.
+
+    >>> _shared(np.array([[0, 4], [6, 9]]), np.array([[2, 3], [3, 7]])).tolist()
+    [[2, 3], [3, 4], [6, 7]]
+    """
+    first = np.searchsorted(others[:, 1], ranges[:, 0], side="right")
+    after = np.searchsorted(others[:, 0], ranges[:, 1], side="left")
+    counts = np.maximum(after - first, 0)
+    own = np.repeat(np.arange(len(ranges)), counts)
+    other = np.arange(len(own)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    start = np.maximum(ranges[own, 0], others[other, 0])
+    end = np.minimum(ranges[own, 1], others[other, 1])
+    found: Int32s = np.stack((start, end), axis=1).astype(np.int32)[start < end]
     return found
 
 

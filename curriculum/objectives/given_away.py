@@ -1,16 +1,18 @@
-"""What a documentation says verbatim of the body below: an example that is its code, a formula, a copy.
+"""What a documentation says verbatim of code: an example that is its body, a formula, a copy.
 
-A line gives the body away where it has a part in a run of GIVEN_AWAY words and marks that stands in the
-body too. Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not
+A line gives code away where it has a part in a run of GIVEN_AWAY words and marks that stands in the
+code too. Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not
 tokens, since what is masked mustn't depend on a vocabulary, nor on what begins a line of comment; and not
 bytes, since a name of thirty of them is what a comment has to share with code.
 """
 
+import itertools
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from curriculum.objectives.documented import END, START, Bools, Int32s, Lines
+from curriculum.objectives.documented import Bools, Int32s, Lines
 from curriculum.repeats import Int64s, covered, first_copies
 
 GIVEN_AWAY = 8
@@ -21,24 +23,33 @@ _OPENING = re.compile(rb"/\*[*!]?<?")
 _WORD = re.compile(rb"\w")
 
 
-def given_away(lines: Lines, found: Int32s) -> tuple[Int32s, Bools]:
-    """Bytes to mask, [r, 2], sorted and disjoint, and by documentation whether no word of it is left then.
+def given_away(
+    lines: Lines, comments: Int32s, codes: Int32s, changes: Int32s
+) -> tuple[Int32s, Bools]:
+    """Bytes of lines that give code away, [r, 2], and by comment whether no word of it is left without.
 
-    `found` is `documented` where there are bodies, and their comments stand whole in the encoding.
+    `comments` [c, 2] are sorted and disjoint, `codes` [c, 2] what each is compared with: the same code
+    costs once where the comments beside each other share it. The encoding has all of their bytes.
+    `changes` [p, 2] are parts that may show lines of the comments again; equal lines of them go too. The
+    result is sorted and disjoint.
     """
-    told = _told(lines, found)
-    wordless = np.zeros(len(found), dtype=np.bool_)
+    told = _told(lines, comments, codes)
+    wordless = np.zeros(len(comments), dtype=np.bool_)
     masked = [np.empty((0, 2), dtype=np.int32)]
-    comments = np.searchsorted(found[:, START], told, side="right") - 1
-    for number in np.unique(comments).tolist():
-        low = int(lines.starts_of(found[number : number + 1, START])[0])
-        high = int(lines.ends_of(found[number : number + 1, END] - 1)[0])
+    gone_of: dict[bytes, Bools] = {}
+    owners = np.searchsorted(comments[:, 0], told, side="right") - 1
+    for number in np.unique(owners).tolist():
+        low = int(lines.starts_of(comments[number : number + 1, 0])[0])
+        high = int(lines.ends_of(comments[number : number + 1, 1] - 1)[0])
         comment = lines.text(low, high)
-        gone = masked_bytes(comment, told[comments == number] - low)
+        gone = masked_bytes(comment, told[owners == number] - low)
         left = np.frombuffer(comment, dtype=np.uint8)[~gone].tobytes()
         wordless[number] = _WORD.search(left) is None
         masked.append(_ranges_of(gone) + low)
-    return np.concatenate(masked), wordless
+        gone_of |= _by_line(comment, gone)
+    again = [_shown_again(lines, part, gone_of) for part in changes.tolist() if gone_of]
+    found = np.concatenate((*masked, *again))
+    return found[np.argsort(found[:, 0])], wordless
 
 
 def masked_bytes(comment: bytes, told: Int64s) -> Bools:
@@ -67,26 +78,58 @@ def masked_bytes(comment: bytes, told: Int64s) -> Bools:
     return gone
 
 
-def _told(lines: Lines, found: Int32s) -> Int64s:
-    """The first bytes of words and marks of comments that stand in runs of their bodies, sorted."""
+def _told(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
+    """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
     numbers: dict[bytes, int] = {}
     units: list[int] = []
     places: list[int] = []
     firsts: list[int] = []
     code_ends: list[int] = []
-    for start, end, _, body, last in found.tolist():
-        code = _UNIT.findall(lines.text(body, last))
-        comment = list(_UNIT.finditer(lines.text(start, end)))
+    pairs = zip(codes.tolist(), comments.tolist(), strict=True)
+    for (first, last), group in itertools.groupby(pairs, key=lambda pair: pair[0]):
         firsts.append(len(units))
-        code_ends += [len(units) + len(code)] * (len(code) + len(comment))
+        code = [
+            numbers.setdefault(each, len(numbers))
+            for each in _UNIT.findall(lines.text(first, last))
+        ]
+        units += code
         places += [-1] * len(code)
-        places += [start + each.start() for each in comment]
-        units += [numbers.setdefault(each, len(numbers)) for each in code]
-        units += [numbers.setdefault(each.group(), len(numbers)) for each in comment]
+        for number, (_, (start, end)) in enumerate(group):
+            found = list(_UNIT.finditer(lines.text(start, end)))
+            units += [numbers.setdefault(each.group(), len(numbers)) for each in found]
+            places += [start + each.start() for each in found]
+            # A number that no other unit has: no run goes from one comment on into the next.
+            units.append(-1 - number)
+            places.append(-1)
+        code_ends += [firsts[-1] + len(code)] * (len(units) - firsts[-1])
     at = np.array(places, dtype=np.int64)
     copies = first_copies(np.array(units, dtype=np.int64), np.array(firsts), run=GIVEN_AWAY)
     copies[(at < 0) | (copies > np.array(code_ends, dtype=np.int64) - GIVEN_AWAY)] = -1
     return at[covered(copies, GIVEN_AWAY)]
+
+
+def _by_line(comment: bytes, gone: Bools) -> dict[bytes, Bools]:
+    """The lines of a comment that lose bytes, and which."""
+    return {
+        comment[start:end]: gone[start:end]
+        for start, end in _line_ranges(comment)
+        if gone[start:end].any()
+    }
+
+
+def _shown_again(lines: Lines, part: Sequence[int], gone_of: Mapping[bytes, Bools]) -> Int32s:
+    """[r, 2]: the bytes of a part whose lines are among those that lose bytes."""
+    low = max(part[0], lines.first)
+    text = lines.text(low, part[1])
+    gone = np.zeros(len(text), dtype=np.bool_)
+    for start, end in _line_ranges(text):
+        gone[start:end] = gone_of.get(text[start:end], False)
+    return _ranges_of(gone) + low
+
+
+def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:
+    ends = [at.end() for at in re.finditer(rb"\n", text)]
+    return itertools.pairwise([0, *ends, *([len(text)] if not text.endswith(b"\n") else [])])
 
 
 def _ranges_of(chosen: Bools) -> Int32s:

@@ -26,7 +26,7 @@ def repeats(columns: Columns, layout: Layout, place: Place) -> int:
         place.wrong_tokens(
             Rule.REPEATS,
             scored & forbidden[:, None],
-            f"{' and '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands there before",
+            f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands there before",
             lambda i, t: (
                 f"token {t + 1} is a target in a run of {_length(repeated[i], t + 1)} tokens "
                 f"that its document has before"

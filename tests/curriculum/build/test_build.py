@@ -18,7 +18,6 @@ import pytest
 from curriculum import pack
 from curriculum.build import Built
 from curriculum.corpus import select, split
-from curriculum.repeats import REPEAT_FREE
 from curriculum.rows.check import check
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
@@ -124,7 +123,7 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
             total = sum(size for outcome, size in sizes.items() if outcome != "dropped")
             masked = said.get("objective", {}).get("masked_bytes", 0)
             unscored: Any = artefact.report_of("unscored_bytes")
-            is_of_comments = artefact.manifest.labels["objective"] in REPEAT_FREE
+            is_of_comments = artefact.manifest.labels["objective"] in ("doc_to_code", "code_to_doc")
             assert bool(artefact.report_of("unscored")) == (unscored > 0) == is_of_comments
             assert in_rows + said["elided_bytes"] + masked + unscored == total > 0
 
@@ -141,6 +140,8 @@ def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
     )
     assert sum(counts[kind] for kind in ("body", "statement", "arguments", "random")) == split
     assert split > 0.8 * said["encodings"]
+    assert {"masked_bytes", "copied_bytes", "repeated_tokens"} <= counts.keys()
+    assert check(fim.train.path).repeated_tokens == 0 < counts["repeated_tokens"]
     assert 0.3 < counts["psm"] / split < 0.7
     assert 0 < counts["random"] < split
 

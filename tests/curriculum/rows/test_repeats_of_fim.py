@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from curriculum.repeats import RUN
 from curriculum.rows.check import check
@@ -14,7 +13,6 @@ from curriculum.rows.faults import Rule
 TOKENS = 60
 
 
-@pytest.mark.xfail(strict=True, reason="rule 8 counts what fim repeats and forbids none of it")
 def test_a_row_of_fim_that_scores_what_its_document_has_before_is_a_fault(
     kit: Any, tmp_path: Path
 ) -> None:
