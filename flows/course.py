@@ -14,6 +14,7 @@ from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.diets.demand import check_domains, check_gates
 from curriculum.diets.imported import ImportedRows, imported_rows
 from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
+from curriculum.diets.repositories import with_repositories
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
 from curriculum.store import Artefact, Store
@@ -167,7 +168,7 @@ def course(order: Order, *, dry: bool = False) -> Course:
             cure="Give one for each GPU",
         )
     corpus = _corpus(order, diet)
-    _know_sources(phases, corpus)
+    phases = _named(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
     check_gates(phases)
     return assembled(
@@ -202,7 +203,7 @@ def assembled(
         imported=imported,
         diet=diet,
         corpus=corpus,
-        phases=_at_length(resolve(diet, specs, imported), order.row_length),
+        phases=_named(_at_length(resolve(diet, specs, imported), order.row_length), corpus),
         specs=specs,
         overrides=tuple(sorted({**_overrides(order).recorded, **_recorded(order)}.items())),
     )
@@ -321,24 +322,12 @@ def _corpus(order: Order, diet: Diet) -> CorpusSpec:
     return corpus
 
 
-def _know_sources(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> None:
-    repositories = [each.name for each in corpus.repositories]
-    conversations = [each.name for each in corpus.conversations]
-    for phase in phases:
-        for serving in (each for each in phase.servings if each.imported is None):
-            is_chat = serving.family == CHAT_FAMILY
-            if is_chat:
-                require_conversations(corpus)
-            known = conversations if is_chat else repositories
-            for name in serving.repositories:
-                if name not in known:
-                    raise DietError(
-                        f"phase {phase.name}, serving {serving.index}",
-                        f"repository {name!r}",
-                        cause=f"the corpus {corpus.name} has no such "
-                        f"{'conversations' if is_chat else 'repository'}",
-                        cure=f"It has {', '.join(known)}",
-                    )
+def _named(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> tuple[ResolvedPhase, ...]:
+    """The phases with repositories by name, over a corpus that has what their families are made of."""
+    served = [each for phase in phases for each in phase.servings if each.imported is None]
+    if any(each.family == CHAT_FAMILY for each in served):
+        require_conversations(corpus)
+    return with_repositories(phases, corpus)
 
 
 def _recorded(order: Order) -> dict[str, str]:

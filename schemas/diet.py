@@ -61,6 +61,9 @@ Share = Annotated[Number, Field(ge=1e-6, le=1)]
 """A millionth is the least: shares are summed to within as much."""
 Factor = Annotated[Number, Field(ge=0, le=1e6)]
 """A domain is seen at most a million times as often as another."""
+ALTERNATIVE = "|"
+RepositoryPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9*?\[][A-Za-z0-9._*?!|\[\]-]{0,199}$")]
+"""A name, or a pattern of names: `*` any text, `?` a letter, `[…]` one of these, `|` between alternatives."""
 
 
 def _of_a_family_or_imported(schema: dict[str, Any]) -> None:
@@ -92,8 +95,9 @@ class Serving(Strict):
     """The phase's by default; required where the phase has several."""
     domains: dict[str, Factor] | None = None
     """Factors by domain, `*` for the rest: how many times as often its rows are seen."""
-    repositories: tuple[Name, ...] | None = None
-    """Only what these repositories of the corpus give; all by default."""
+    repositories: tuple[RepositoryPattern, ...] | None = None
+    """Only what these repositories of the corpus give, by name or by a pattern such as `llvm*` or
+    `llvm*|lattice`, each of which must match one at least; all by default."""
     variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
     """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
     why: str = ""

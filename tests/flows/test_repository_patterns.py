@@ -7,6 +7,7 @@ import pytest
 
 from curriculum.diets.load import DIETS
 from flows.course import Course, Order, course
+from flows.doors import wanted_of
 from schemas.errors import DietError
 
 
@@ -31,17 +32,16 @@ def planned(folder: Path, repositories: str) -> Course:
     return course(Order(specialist=str(file), home=folder / "home"), dry=True)
 
 
-@pytest.mark.xfail(strict=True, reason="a serving takes whole names only", raises=DietError)
 def test_a_serving_names_repositories_by_patterns_and_is_keyed_by_their_names(
     tmp_path: Path,
 ) -> None:
-    served = planned(tmp_path, '"*a*"').phase("file_graph").servings[0]
-    assert served.repositories == ("arena", "lattice")
-    named = planned(tmp_path, "lattice, arena").phase("file_graph").servings[0]
-    assert served == named
+    matched, named = (
+        planned(tmp_path, each).phase("file_graph") for each in ('"*a*"', "lattice, arena")
+    )
+    assert matched == named
+    assert [each.repositories for each in wanted_of(matched)[0]] == [("arena", "lattice")]
 
 
-@pytest.mark.xfail(strict=True, reason="a pattern is refused as a name, whatever it matches")
 def test_a_pattern_that_matches_no_repository_is_refused_with_those_there_are(
     tmp_path: Path,
 ) -> None:
@@ -51,9 +51,6 @@ def test_a_pattern_that_matches_no_repository_is_refused_with_those_there_are(
         assert said in str(refused.value)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="compilers names a repository of the sample", raises=DietError
-)
 def test_compilers_takes_its_graphs_from_llvm_where_the_corpus_has_it(tmp_path: Path) -> None:
     given = tuple(repository(tmp_path / name) for name in ("llvm-project", "json"))
     order = Order(specialist="compilers", home=tmp_path / "home", repositories=given)
@@ -61,3 +58,31 @@ def test_compilers_takes_its_graphs_from_llvm_where_the_corpus_has_it(tmp_path: 
     for phase in ("file_graph", "repository_graph"):
         of_some = [each.repositories for each in plan.phase(phase).servings if each.repositories]
         assert set(of_some) == {("llvm-project",)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ('"[ar]*"', ("arena", "ringlog")),
+        ('"llvm*|lattice"', ("lattice",)),
+        ('"ringlog|?rena"', ("arena", "ringlog")),
+        ('arena, "a*"', ("arena",)),
+        ('"*"', ("arena", "lattice", "ringlog")),
+    ],
+)
+def test_a_pattern_is_the_names_that_it_matches(
+    pattern: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert planned(tmp_path, pattern).phase("file_graph").servings[0].repositories == names
+
+
+def test_two_servings_of_the_same_rows_are_refused_however_they_are_written(
+    tmp_path: Path,
+) -> None:
+    line = "- {family: v4_context_graph, repositories: [%s], share: 0.4}"
+    text = (DIETS / "templates.demo.yaml").read_text()
+    twice = "\n      ".join(line % each for each in ("arena", '"ar*"'))
+    file = tmp_path / "diet.yaml"
+    file.write_text(text.replace("- {family: v4_context_graph, share: 0.8}", twice))
+    with pytest.raises(DietError, match=r"repositories ar\*; it reads the same rows of arena"):
+        course(Order(specialist=str(file), home=tmp_path / "home"), dry=True)
