@@ -5,13 +5,15 @@ Names are resolved by scope, arity, includes and the types of receivers, so ever
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type
-from curriculum.graph.facts import FileFacts, Symbol
+from curriculum.graph.facts import FileFacts
 from curriculum.graph.index import facts_of
 from curriculum.graph.methods import Methods
-from curriculum.graph.names import TYPES, Scope
+from curriculum.graph.name_index import KnownNames
+from curriculum.graph.names import TYPES, Declaration, Scope
 from curriculum.graph.repository import Neighbour, NodeId, SourceFile
 from curriculum.graph.resolve import Resolver, Spaces
 from curriculum.graph.scopes import Scopes
@@ -28,23 +30,20 @@ class CallGraph:
     """A RepositoryGraph that goes from commit to commit; a commit costs its changed files.
 
     A declaration whose definition the tree has, a macro and a variable have no edges. What was resolved is
-    kept until a declaration of the tree changes. Takes 5 to 6.5 KB for each function with a body, beside the
-    texts, and up to 11 KB once all neighbours have been asked for (leveldb, fmt).
+    kept while all that it was resolved by stays the same. Takes 5 to 6.5 KB for each function with a body,
+    beside the texts, and up to 11 KB once all neighbours have been asked for (leveldb, fmt).
     """
 
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
         """`read` gives the facts of a text."""
         self._tree = SourceTree(facts_of=read)
-        self._edges = _Edges.of(self._tree)
-        self._answers: dict[NodeId, tuple[Neighbour, ...]] = {}
+        self._names = KnownNames()
+        self._edges = _Edges.of(self._names)
 
     def apply(self, delta: TreeDelta) -> None:
         """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
-        if self._tree.apply(delta):
-            self._edges.forget()
-        for file in delta.files:
-            self._edges.forget_bodies(file.path)
-        self._answers.clear()
+        self._tree.apply(delta)
+        self._names.step(self._tree.names)
 
     def paths(self) -> Iterable[str]:
         """The files of the tree, sorted."""
@@ -66,70 +65,58 @@ class CallGraph:
 
     def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
         """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
-        if node not in self._answers:
-            self._answers[node] = tuple(self._neighbours(node))
-        return self._answers[node]
-
-    def _neighbours(self, node: NodeId) -> list[Neighbour]:
-        sides = ((True, self._edges.outward(node)), (False, self._edges.inward(node)))
-        found = [
-            Neighbour(end, kind, outward, "syntactic", confidence)
-            for outward, ends in sides
-            for (kind, end), confidence in ends.items()
-        ]
-        return sorted(found, key=lambda each: (each.kind, not each.outward, each.node))
+        return self._edges.neighbours(node)
 
 
 @dataclass(kw_only=True, slots=True)
 class _Edges:
     """The edges of nodes, found on demand."""
 
-    tree: SourceTree
+    names: KnownNames
     scopes: Scopes
     methods: Methods
     resolver: Resolver
-    _called: dict[str, dict[int, Ends]] = field(default_factory=dict)
-    """By path and number what a function calls and makes."""
-    _used: dict[str, dict[int, frozenset[NodeId]]] = field(default_factory=dict)
-    """By path and number the types that a definition names."""
 
     @classmethod
-    def of(cls, tree: SourceTree) -> "_Edges":
-        scopes = Scopes(tree=tree)
+    def of(cls, names: KnownNames) -> "_Edges":
+        scopes = Scopes(names=names)
         methods = Methods(scopes=scopes)
         return cls(
-            tree=tree,
+            names=names,
             scopes=scopes,
             methods=methods,
             resolver=Resolver(scopes=scopes, methods=methods),
         )
 
-    def forget(self) -> None:
-        """Forget what depends on declarations."""
-        self.scopes.forget()
-        self.methods.forget()
-        self.resolver.forget()
-        self._called.clear()
-        self._used.clear()
+    @property
+    def answers(self) -> Answers:
+        """Where answers are kept."""
+        return self.names.answers
 
-    def forget_bodies(self, path: str) -> None:
-        """Forget what depends on the bodies of a file's functions."""
-        self._called.pop(path, None)
-        self._used.pop(path, None)
+    @answered
+    def neighbours(self, node: NodeId) -> tuple[Neighbour, ...]:
+        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        sides = ((True, self.outward(node)), (False, self.inward(node)))
+        found = [
+            Neighbour(end, kind, outward, "syntactic", confidence)
+            for outward, ends in sides
+            for (kind, end), confidence in ends.items()
+        ]
+        return tuple(sorted(found, key=lambda each: (each.kind, not each.outward, each.node)))
 
     def outward(self, node: NodeId) -> Ends:
         """The edges that go out from a node."""
-        symbol = self.scopes.symbol(node)
+        declared = self.names.declaration(node)
         ends: Ends = {}
-        if (function := self._function(node, symbol)) is not None:
+        if (function := self._function(node, declared)) is not None:
             ends.update(self.called(node))
             for method in self._overridden(node, function):
                 ends.update((("overrides", base), 1.0) for base in method.nodes)
-        elif self._type(node, symbol) is not None:
+        elif self._type(node, declared) is not None:
             ends.update((("inherits", base), 1.0) for base in self._bases(node))
         else:
             return ends
-        owners = self._owners(node, symbol)
+        owners = self._owners(node, declared)
         ends.update((("member", owner), 1.0) for owner in owners)
         for used in self.used(node):
             if used != node and used not in owners:
@@ -138,10 +125,10 @@ class _Edges:
 
     def inward(self, node: NodeId) -> Ends:
         """The edges that come in to a node: of all that name it, those that mean it."""
-        symbol = self.scopes.symbol(node)
-        if (function := self._function(node, symbol)) is not None:
+        declared = self.names.declaration(node)
+        if (function := self._function(node, declared)) is not None:
             return self._into_function(node, function)
-        if (found := self._type(node, symbol)) is not None:
+        if (found := self._type(node, declared)) is not None:
             return self._into_type(node, found)
         return {}
 
@@ -159,87 +146,79 @@ class _Edges:
         name = found.key[-1]
         names = self.scopes.names_for(name)
         ends = self._callers(node, self.scopes.names_making(name), "constructs")
-        for heir in self._standing(self.tree.heirs.nodes(each) for each in names):
+        for heir in self._standing(self.names.nodes("heirs", each) for each in names):
             if node in self._bases(heir):
                 ends["inherits", heir] = 1.0
-        for member in self._standing([self.tree.members.nodes(name)]):
-            if node in self._owners(member, self.scopes.symbol(member)):
+        for member in self._standing([self.names.nodes("members", name)]):
+            if node in self._owners(member, self.names.declaration(member)):
                 ends["member", member] = 1.0
-        for user in self._standing([self.tree.users.nodes(name)]):
+        for user in self._standing([self.names.nodes("users", name)]):
             if user != node and ("member", user) not in ends and node in self.used(user):
                 ends["uses", user] = 1.0
         return ends
 
     def _callers(self, node: NodeId, names: Sequence[str], kind: EdgeKind) -> Ends:
         ends: Ends = {}
-        for caller in {each for name in names for each in self.tree.callers.nodes(name)}:
+        for caller in {each for name in names for each in self.names.nodes("callers", name)}:
             confidence = self.called(caller).get((kind, node))
             if confidence is not None:
                 ends[kind, caller] = confidence
         return ends
 
+    @answered
     def called(self, node: NodeId) -> Ends:
         """What a function calls and makes."""
-        kept = self._called.setdefault(node.path, {})
-        if node.number not in kept:
-            kept[node.number] = self._resolved(node)
-        return kept[node.number]
-
-    def used(self, node: NodeId) -> frozenset[NodeId]:
-        """The types that a function or type names."""
-        kept = self._used.setdefault(node.path, {})
-        if node.number not in kept:
-            symbol = self.scopes.symbol(node)
-            scope = self.scopes.scope_of(node, symbol)
-            kept[node.number] = frozenset(
-                each
-                for name in symbol.types
-                for found in self.scopes.resolve(node.path, scope, name)
-                for each in self.scopes.nearest(node.path, found.nodes)
-            )
-        return kept[node.number]
-
-    def _resolved(self, node: NodeId) -> Ends:
-        symbol = self.scopes.symbol(node)
-        scope = self.scopes.scope_of(node, symbol)
+        scope = self.scopes.scope_of(node)
         spaces: Spaces | None = None
         ends: Ends = {}
-        for call in self.tree.names(node.path).calls.get(node.number, ()):
+        for call in self.names.calls(node):
             found = self.resolver.targets(node.path, scope, call)
             if found is None:
-                spaces = self._spaces(node, symbol, scope) if spaces is None else spaces
+                spaces = self._spaces(node, scope) if spaces is None else spaces
                 found = self.resolver.by_arguments(node.path, call, spaces)
             for kind, end, confidence in found:
                 if confidence > ends.get((kind, end), 0.0):
                     ends[kind, end] = confidence
         return ends
 
-    def _spaces(self, node: NodeId, symbol: Symbol, scope: Scope) -> Spaces:
+    @answered
+    def used(self, node: NodeId) -> frozenset[NodeId]:
+        """The types that a function or type names."""
+        scope = self.scopes.scope_of(node)
+        return frozenset(
+            each
+            for name in self.names.mentions(node)
+            for found in self.scopes.resolve(node.path, scope, name)
+            for each in self.scopes.nearest(node.path, found.nodes)
+        )
+
+    def _spaces(self, node: NodeId, scope: Scope) -> Spaces:
         """The namespaces of the types that a function mentions."""
+        parameters = filter(None, self.names.declaration(node).parameters)
         return frozenset(
             self.scopes.space(found.key)
-            for written in {*symbol.types, *filter(None, symbol.parameters)}
+            for written in {*self.names.mentions(node), *parameters}
             for found in self.scopes.resolve(node.path, scope, written)
         )
 
-    def _function(self, node: NodeId, symbol: Symbol) -> Function | None:
+    def _function(self, node: NodeId, declared: Declaration) -> Function | None:
         """The function that a node stands for."""
-        if symbol.kind != "function":
+        if declared.kind != "function":
             return None
-        return self.scopes.functions_by_node(symbol.name).get(node)
+        return self.scopes.functions_by_node(declared.name).get(node)
 
-    def _type(self, node: NodeId, symbol: Symbol) -> Type | None:
+    def _type(self, node: NodeId, declared: Declaration) -> Type | None:
         """The type that a node stands for."""
-        if symbol.kind not in TYPES:
+        if declared.kind not in TYPES:
             return None
-        found = self.scopes.type_at((*self.scopes.scope_of(node, symbol), symbol.name))
+        found = self.scopes.type_at((*self.scopes.scope_of(node), declared.name))
         return found if found is not None and node in found.nodes else None
 
     def _standing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
         """Those that stand for functions or types, each once."""
         for node in {each for some in nodes for each in some}:
-            symbol = self.scopes.symbol(node)
-            if self._function(node, symbol) is not None or self._type(node, symbol) is not None:
+            declared = self.names.declaration(node)
+            if self._function(node, declared) is not None or self._type(node, declared) is not None:
                 yield node
 
     def _overridden(self, node: NodeId, function: Function) -> tuple[Function, ...]:
@@ -253,9 +232,9 @@ class _Edges:
             if each != node
         ]
 
-    def _owners(self, node: NodeId, symbol: Symbol) -> tuple[NodeId, ...]:
+    def _owners(self, node: NodeId, declared: Declaration) -> tuple[NodeId, ...]:
         """The class around a function or type."""
-        scope: Scope = self.scopes.scope_of(node, symbol)
+        scope: Scope = self.scopes.scope_of(node)
         found = self.scopes.type_at(scope)
         if found is None or found.kind != "class":
             return ()

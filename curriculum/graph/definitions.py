@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from curriculum.graph.facts import Symbol, SymbolKind
-from curriculum.graph.names import Scope, canonical
+from curriculum.graph.facts import SymbolKind
+from curriculum.graph.names import Declaration, Scope, canonical
 from curriculum.graph.repository import NodeId
 
-Found = tuple[NodeId, Symbol]
+Found = tuple[NodeId, Declaration]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -79,10 +79,10 @@ def types_of(found: Iterable[Found]) -> Mapping[Scope, Type]:
 def _signatures(members: list[Found]) -> list[list[Found]]:
     groups: dict[tuple[str, ...], list[Found]] = {}
     for each in members:
-        if each[1].body is not None:
+        if each[1].is_defined:
             groups.setdefault(each[1].parameters, []).append(each)
     for each in members:
-        if each[1].body is None:
+        if not each[1].is_defined:
             _join(groups, each)
     return list(groups.values())
 
@@ -140,5 +140,5 @@ def _nodes(group: list[Found]) -> tuple[tuple[NodeId, ...], bool]:
     return (min(node for node, _ in group),), False
 
 
-def _is_definition(symbol: Symbol) -> bool:
-    return symbol.body is not None or symbol.kind == "alias"
+def _is_definition(symbol: Declaration) -> bool:
+    return symbol.is_defined or symbol.kind == "alias"

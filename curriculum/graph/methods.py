@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, agree
 from curriculum.graph.names import Scope
 from curriculum.graph.scopes import Scopes
@@ -11,16 +12,14 @@ from curriculum.graph.scopes import Scopes
 
 @dataclass(kw_only=True, slots=True)
 class Methods:
-    """Finds methods by class and name. Answers are kept until `forget`."""
+    """Finds methods by class and name."""
 
     scopes: Scopes
-    _overridden: dict[Function, tuple[Function, ...]] = field(default_factory=dict)
-    _overriders: dict[Function, tuple[Function, ...]] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        """Forget all answers, because declarations have changed."""
-        self._overridden.clear()
-        self._overriders.clear()
+    @property
+    def answers(self) -> Answers:
+        """Where answers are kept."""
+        return self.scopes.answers
 
     def sees(self, path: str, function: Function) -> bool:
         """Whether a file sees a declaration of a function."""
@@ -41,17 +40,15 @@ class Methods:
                 return found
         return []
 
+    @answered
     def overridden(self, method: Function) -> tuple[Function, ...]:
         """The virtual methods that a method overrides, along each line of bases the nearest."""
-        if method not in self._overridden:
-            self._overridden[method] = tuple(self._climb(method))
-        return self._overridden[method]
+        return tuple(self._climb(method))
 
+    @answered
     def overriders(self, method: Function) -> tuple[Function, ...]:
         """All methods that override a method, near or far; none if it isn't virtual."""
-        if method not in self._overriders:
-            self._overriders[method] = tuple(self._descend(method))
-        return self._overriders[method]
+        return tuple(self._descend(method))
 
     def is_virtual(self, method: Function) -> bool:
         """Whether a method or one that it overrides says so."""

@@ -2,13 +2,12 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from curriculum.graph.facts import Call, CallForm, FileFacts, Member, Symbol, SymbolKind
-from curriculum.graph.repository import NodeId
 
 Scope = tuple[str, ...]
 """Namespaces and classes from the outermost inwards; of a class or namespace itself, its name included."""
@@ -17,6 +16,22 @@ Numbers = Mapping[str, tuple[int, ...]]
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
+
+
+class Declaration(NamedTuple):
+    """A symbol without its place and without what stands in its body."""
+
+    kind: SymbolKind
+    name: str
+    scope: Scope
+    is_defined: bool
+    """Whether it has a body."""
+    parameters: tuple[str, ...]
+    min_arity: int
+    max_arity: int
+    returns: str
+    bases: tuple[str, ...]
+    is_virtual: bool
 
 
 class Written(NamedTuple):
@@ -32,8 +47,12 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """The names of one file."""
+    """The names of one file: all that calls and types are resolved by, without a place in the text."""
 
+    declarations: tuple[Declaration, ...]
+    """Of each symbol."""
+    usings: tuple[str, ...]
+    includes: tuple[str, ...]
     functions: Numbers
     types: Numbers
     macros: Numbers
@@ -51,6 +70,8 @@ class Names:
     """Classes, by the last name of a data member's type."""
     calls: Mapping[int, tuple[Written, ...]]
     """By function, each way of calling once."""
+    mentions: Mapping[int, tuple[str, ...]]
+    """By symbol the types that it mentions, where there are any."""
     fields: Mapping[int, Mapping[str, Member]]
     """By class its data members."""
 
@@ -73,11 +94,30 @@ def names_of(facts: FileFacts) -> Names:
         for name in {written.name for written in calls[number]}:
             callers[name].append(number)
     return Names(
+        declarations=tuple(map(_declaration, facts.symbols)),
+        usings=facts.usings,
+        includes=facts.includes,
+        mentions={number: each.types for number, each in enumerate(facts.symbols) if each.types},
         **{table: _frozen(numbers) for table, numbers in tables.items()},
         callers=_frozen(callers),
         holders=_holders(facts),
         calls={number: tuple(written) for number, written in calls.items()},
         fields=_fields(facts),
+    )
+
+
+def _declaration(symbol: Symbol) -> Declaration:
+    return Declaration(
+        symbol.kind,
+        symbol.name,
+        symbol.scope,
+        symbol.body is not None,
+        symbol.parameters,
+        symbol.min_arity,
+        symbol.max_arity,
+        symbol.returns,
+        symbol.bases,
+        symbol.is_virtual,
     )
 
 
@@ -138,34 +178,3 @@ def canonical(scope: Scope) -> Scope:
     ('fmt', 'detail')
     """
     return tuple(each for each in scope if each and not _VERSION.fullmatch(each))
-
-
-class Table:
-    """By name the symbols of all files of a tree."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, dict[str, tuple[int, ...]]] = {}
-
-    def add(self, path: str, numbers: Numbers) -> None:
-        """Add those of a file that has none yet."""
-        for name, each in numbers.items():
-            self._files.setdefault(name, {})[path] = each
-
-    def remove(self, path: str, numbers: Numbers) -> None:
-        """Remove those of a file, which are the same that were added."""
-        for name in numbers:
-            files = self._files[name]
-            del files[path]
-            if not files:
-                del self._files[name]
-
-    def paths(self, name: str) -> Iterable[str]:
-        """The files that have a name, in no order."""
-        return self._files.get(name, {}).keys()
-
-    def nodes(self, name: str) -> list[NodeId]:
-        """The symbols of a name, sorted."""
-        files = self._files.get(name)
-        if files is None:
-            return []
-        return [NodeId(path, number) for path in sorted(files) for number in files[path]]

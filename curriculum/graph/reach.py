@@ -2,6 +2,7 @@
 
 import posixpath
 from collections import deque
+from collections.abc import Mapping
 
 from curriculum.graph.included import folders_between
 
@@ -10,35 +11,21 @@ MOST_FILES = 4_000
 
 
 class Includes:
-    """The include graph of a tree, kept up to date file by file.
+    """The include graph of one tree: a value, whose answers are kept.
 
     What is written is resolved to the file beside, else to the path that ends so; of several to the one
     in the nearest folder, then to the first. What lies outside of the tree is left out.
     """
 
-    def __init__(self) -> None:
-        self._written: dict[str, tuple[str, ...]] = {}
+    def __init__(self, written: Mapping[str, tuple[str, ...]]) -> None:
+        """`written` has what each file of the tree includes; it is read as long as this is used."""
+        self._written = written
         self._named: dict[str, set[str]] = {}
         """Paths by their last part."""
         self._included: dict[str, tuple[str, ...]] = {}
         self._reached: dict[str, frozenset[str]] = {}
-
-    def put(self, path: str, written: tuple[str, ...]) -> None:
-        """Add a file, or change what it includes."""
-        if self._written.get(path) == written:
-            return
-        self._written[path] = written
-        self._named.setdefault(posixpath.basename(path), set()).add(path)
-        self._forget()
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        name = posixpath.basename(path)
-        del self._written[path]
-        self._named[name].remove(path)
-        if not self._named[name]:
-            del self._named[name]
-        self._forget()
+        for path in written:
+            self._named.setdefault(posixpath.basename(path), set()).add(path)
 
     def of(self, path: str) -> tuple[str, ...]:
         """The files that a file includes, each once, in the order of its text."""
@@ -59,10 +46,6 @@ class Includes:
                 waiting.extend(new)
             self._reached[path] = frozenset(found)
         return self._reached[path]
-
-    def _forget(self) -> None:
-        self._included.clear()
-        self._reached.clear()
 
     def _resolved(self, path: str, written: str) -> str | None:
         named = self._named.get(posixpath.basename(written))

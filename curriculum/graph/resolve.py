@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type
 from curriculum.graph.methods import Methods
 from curriculum.graph.names import Scope, Written, canonical
@@ -51,33 +52,19 @@ class Target(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class Resolver:
-    """Resolves calls. Answers are kept until `forget`."""
+    """Resolves calls."""
 
     scopes: Scopes
     methods: Methods
-    _kept: dict[tuple[str, Scope, Written], tuple[Target, ...] | None] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        """Forget all answers, because declarations have changed."""
-        self._kept.clear()
+    @property
+    def answers(self) -> Answers:
+        """Where answers are kept."""
+        return self.scopes.answers
 
+    @answered
     def targets(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
         """What a call in a scope of a file leads to; None if only its arguments could tell."""
-        key = (path, scope, call)
-        if key not in self._kept:
-            self._kept[key] = self._resolved(path, scope, call)
-        return self._kept[key]
-
-    def by_arguments(self, path: str, call: Written, spaces: Spaces) -> tuple[Target, ...]:
-        """The functions that are in the namespaces of arguments, which nobody knows: of types nearby."""
-        known = self.scopes.functions_by_scope(call.name)
-        if found := self._seen(path, call, sorted(spaces & known.keys())):
-            return self._calls(path, found, BY_ARGUMENTS)
-        return self._only_one(
-            path, call, [each for each in known if not self.scopes.is_class(each)]
-        )
-
-    def _resolved(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
         if self._is_macro(path, call):
             return ()
         if call.form == "construct":
@@ -88,12 +75,21 @@ class Resolver:
             self._qualified(path, scope, call) if call.qualifier else self._plain(path, scope, call)
         )
 
+    def by_arguments(self, path: str, call: Written, spaces: Spaces) -> tuple[Target, ...]:
+        """The functions that are in the namespaces of arguments, which nobody knows: of types nearby."""
+        known = self.scopes.functions_by_scope(call.name)
+        if found := self._seen(path, call, sorted(spaces & known.keys())):
+            return self._calls(path, found, BY_ARGUMENTS)
+        return self._only_one(
+            path, call, [each for each in known if not self.scopes.is_class(each)]
+        )
+
     def _is_macro(self, path: str, call: Written) -> bool:
         """Whether a file sees a macro that takes so many arguments."""
-        macros = self.scopes.tree.macros
-        if not self.scopes.sees(path, macros.paths(call.name)):
+        names = self.scopes.names
+        if not self.scopes.sees(path, names.row("macros", call.name)):
             return False
-        found = map(self.scopes.symbol, macros.nodes(call.name))
+        found = map(names.declaration, names.nodes("macros", call.name))
         return any(
             each.min_arity <= call.arity and (each.max_arity < 0 or call.arity <= each.max_arity)
             for each in found
@@ -256,6 +252,6 @@ class Resolver:
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes
-        seen = function.declared & self.scopes.tree.includes.reach(path)
+        seen = function.declared & self.scopes.names.reach(path)
         linked = tuple(node for node in nodes if self.scopes.sees(node.path, seen))
         return linked or nodes

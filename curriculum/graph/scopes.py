@@ -2,13 +2,13 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type, functions_of, types_of
-from curriculum.graph.facts import Symbol
-from curriculum.graph.names import Scope, Table, canonical, last_name
+from curriculum.graph.name_index import KnownNames
+from curriculum.graph.names import Scope, canonical, last_name
 from curriculum.graph.repository import NodeId
-from curriculum.graph.source_tree import SourceTree
 
 MOST_CLASSES = 256
 """Of bases or heirs of one class as many are followed, the nearest first."""
@@ -22,72 +22,40 @@ Ranks = dict[Scope, int]
 
 @dataclass(kw_only=True, slots=True)
 class Scopes:
-    """What names mean at places of a tree. Answers are kept until `forget`."""
+    """What names mean at places of a tree."""
 
-    tree: SourceTree
-    _functions: dict[str, tuple[Function, ...]] = field(default_factory=dict)
-    _by_scope: dict[str, Mapping[Scope, Sequence[Function]]] = field(default_factory=dict)
-    _by_node: dict[str, Mapping[NodeId, Function]] = field(default_factory=dict)
-    _types: dict[str, Mapping[Scope, Type]] = field(default_factory=dict)
-    _ranks: dict[tuple[str, Scope, bool], Ranks] = field(default_factory=dict)
-    _resolved: dict[tuple[str, Scope, str, bool], tuple[Type, ...]] = field(default_factory=dict)
-    _scopes: dict[NodeId, Scope] = field(default_factory=dict)
-    _usings: dict[str, Mapping[str, tuple[Scope, ...]]] = field(default_factory=dict)
-    _bases: dict[NodeId, tuple[Type, ...]] = field(default_factory=dict)
-    _levels: dict[tuple[Scope, str], tuple[tuple[Scope, ...], ...]] = field(default_factory=dict)
-    _heirs: dict[Scope, tuple[Scope, ...]] = field(default_factory=dict)
+    names: KnownNames
 
-    def forget(self) -> None:
-        """Forget all answers, because declarations have changed."""
-        for kept in (
-            self._functions,
-            self._by_scope,
-            self._by_node,
-            self._types,
-            self._ranks,
-            self._resolved,
-            self._scopes,
-            self._usings,
-            self._bases,
-            self._levels,
-            self._heirs,
-        ):
-            kept.clear()
+    @property
+    def answers(self) -> Answers:
+        """Where answers are kept."""
+        return self.names.answers
 
-    def symbol(self, node: NodeId) -> Symbol:
-        """The symbol of a node."""
-        return self.tree.source(node.path).facts.symbols[node.number]
-
+    @answered
     def functions(self, name: str) -> tuple[Function, ...]:
         """All functions of a name."""
-        if name not in self._functions:
-            found = [(node, self.symbol(node)) for node in self.tree.functions.nodes(name)]
-            scopes = {node: self.scope_of(node, symbol) for node, symbol in found}
-            self._functions[name] = functions_of(found, scopes)
-        return self._functions[name]
+        nodes = self.names.nodes("functions", name)
+        found = [(node, self.names.declaration(node)) for node in nodes]
+        return functions_of(found, {node: self.scope_of(node) for node in nodes})
 
+    @answered
     def functions_by_scope(self, name: str) -> Mapping[Scope, Sequence[Function]]:
         """All functions of a name by their scopes."""
-        if name not in self._by_scope:
-            found: defaultdict[Scope, list[Function]] = defaultdict(list)
-            for each in self.functions(name):
-                found[each.scope].append(each)
-            self._by_scope[name] = dict(found)
-        return self._by_scope[name]
+        found: defaultdict[Scope, list[Function]] = defaultdict(list)
+        for each in self.functions(name):
+            found[each.scope].append(each)
+        return dict(found)
 
+    @answered
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
         """All functions of a name by what stands for them."""
-        if name not in self._by_node:
-            functions = self.functions(name)
-            self._by_node[name] = {node: each for each in functions for node in each.nodes}
-        return self._by_node[name]
+        return {node: each for each in self.functions(name) for node in each.nodes}
 
+    @answered
     def types(self, name: str) -> Mapping[Scope, Type]:
         """All types of a name, by their keys."""
-        if name not in self._types:
-            nodes = self.tree.types.nodes(name)
-            self._types[name] = types_of((node, self.symbol(node)) for node in nodes)
-        return self._types[name]
+        nodes = self.names.nodes("types", name)
+        return types_of((node, self.names.declaration(node)) for node in nodes)
 
     def type_at(self, key: Scope) -> Type | None:
         """The type of a key."""
@@ -100,7 +68,7 @@ class Scopes:
 
     def sees(self, path: str, declared: Iterable[str]) -> bool:
         """Whether a file sees one of those that declare something."""
-        return not self.tree.includes.reach(path).isdisjoint(declared)
+        return not self.names.reach(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
         """Of several definitions those in the file itself, else those it sees, else all."""
@@ -109,19 +77,17 @@ class Scopes:
         own = tuple(node for node in nodes if node.path == path)
         if own:
             return own
-        reach = self.tree.includes.reach(path)
+        reach = self.names.reach(path)
         return tuple(node for node in nodes if node.path in reach) or nodes
 
     def ranks(self, path: str, scope: Scope, name: str, *, with_bases: bool = True) -> Ranks:
         """The scopes in which a place finds a name, those of using directives last."""
-        key = (path, scope, with_bases)
-        if key not in self._ranks:
-            self._ranks[key] = self._ranked(path, scope, with_bases=with_bases)
+        ranks = self._ranks(path, scope, with_bases)
         declared = self._using(path).get(name)
         if declared is None:
-            return self._ranks[key]
+            return ranks
         outer = [scope[:depth] for depth in range(len(scope), -1, -1)]
-        return self._ranks[key] | {(*each, *space): 0 for each in outer for space in declared}
+        return ranks | {(*each, *space): 0 for each in outer for space in declared}
 
     def resolve(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
@@ -130,12 +96,7 @@ class Scopes:
 
         Bases are looked up without bases, lest a search for a name go in circles.
         """
-        key = (path, scope, written, with_bases)
-        if key not in self._resolved:
-            name = last_name(written)
-            ranks = self.ranks(path, scope, name, with_bases=with_bases)
-            self._resolved[key] = tuple(self._named(path, ranks, written))
-        return self._resolved[key]
+        return self._resolve(path, scope, written, with_bases)
 
     def classes(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
@@ -148,11 +109,10 @@ class Scopes:
             found = tuple(other for each in found for other in self._behind(each))
         return tuple(each for each in found if each.kind == "class")
 
+    @answered
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
         """The bases of a class as a file sees it, then theirs and so on, itself left out."""
-        if (key, path) not in self._levels:
-            self._levels[key, path] = tuple(self._climb(key, path))
-        return self._levels[key, path]
+        return tuple(self._climb(key, path))
 
     def field_types(
         self, path: str, scope: Scope, name: str, *, made: bool = False
@@ -168,30 +128,28 @@ class Scopes:
                         return found
         return None
 
+    @answered
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
         """All classes that have a class among their bases, near or far, the nearest first."""
-        if key not in self._heirs:
-            found, waiting = {key: None}, deque([key])
-            while waiting and len(found) < MOST_CLASSES:
-                new = [each for each in self._children(waiting.popleft()) if each not in found]
-                found.update(dict.fromkeys(new))
-                waiting.extend(new)
-            del found[key]
-            self._heirs[key] = tuple(found)
-        return self._heirs[key]
+        found, waiting = {key: None}, deque([key])
+        while waiting and len(found) < MOST_CLASSES:
+            new = [each for each in self._children(waiting.popleft()) if each not in found]
+            found.update(dict.fromkeys(new))
+            waiting.extend(new)
+        del found[key]
+        return tuple(found)
 
+    @answered
     def bases(self, node: NodeId) -> tuple[Type, ...]:
         """The direct bases of a class as it is defined at a node."""
-        if node not in self._bases:
-            symbol = self.symbol(node)
-            scope = canonical(symbol.scope)
-            found = (
-                each
-                for base in symbol.bases
-                for each in self.classes(node.path, scope, base, with_bases=False)
-            )
-            self._bases[node] = tuple(dict.fromkeys(found))
-        return self._bases[node]
+        declared = self.names.declaration(node)
+        scope = canonical(declared.scope)
+        found = (
+            each
+            for base in declared.bases
+            for each in self.classes(node.path, scope, base, with_bases=False)
+        )
+        return tuple(dict.fromkeys(found))
 
     def bases_at(self, key: Scope, path: str) -> list[Scope]:
         """The direct bases of a class as a file sees it."""
@@ -201,24 +159,27 @@ class Scopes:
         nodes = self.nearest(path, found.nodes)
         return [base.key for node in nodes for base in self.bases(node)]
 
+    @answered
     def names_for(self, name: str) -> tuple[str, ...]:
         """A type's name and those of aliases that may stand for it."""
         found = {name: None}
         new = [name]
         for _ in range(MOST_ALIASES):
-            nodes = (node for each in new for node in self.tree.aliases.nodes(each))
-            new = [each for each in (self.symbol(node).name for node in nodes) if each not in found]
+            nodes = (node for each in new for node in self.names.nodes("aliases", each))
+            names = (self.names.declaration(node).name for node in nodes)
+            new = [each for each in names if each not in found]
             found.update(dict.fromkeys(new))
         return tuple(found)
 
+    @answered
     def names_making(self, name: str) -> tuple[str, ...]:
         """The names by which a call may make an object of a type: its own, aliases, data members."""
         own = self.names_for(name)
         fields = {
             field
             for each in own
-            for node in self.tree.holders.nodes(each)
-            for field, member in self.tree.names(node.path).fields[node.number].items()
+            for node in self.names.nodes("holders", each)
+            for field, member in self.names.fields(node).items()
             if last_name(member.type) == each
         }
         return (*own, *sorted(fields - set(own)))
@@ -232,7 +193,7 @@ class Scopes:
     def _field(self, key: Scope, path: str, name: str, made: bool) -> tuple[Type, ...] | None:
         found = self.type_at(key)
         for node in self.nearest(path, found.nodes) if found is not None else ():
-            member = self.tree.names(node.path).fields.get(node.number, {}).get(name)
+            member = self.names.fields(node).get(name)
             if member is not None:
                 makes = member.is_object or not made
                 return self.classes(node.path, key, member.type) if makes else ()
@@ -241,9 +202,9 @@ class Scopes:
     def _children(self, key: Scope) -> list[Scope]:
         names = self.names_for(key[-1])
         return [
-            (*canonical(symbol.scope), symbol.name)
-            for node in _sorted_nodes(self.tree.heirs, names)
-            for symbol in [self.symbol(node)]
+            (*canonical(declared.scope), declared.name)
+            for node in sorted({node for name in names for node in self.names.nodes("heirs", name)})
+            for declared in [self.names.declaration(node)]
             if any(base.key == key for base in self.bases(node))
         ]
 
@@ -262,14 +223,15 @@ class Scopes:
         return tuple(
             each
             for node in found.nodes
-            for symbol in [self.symbol(node)]
+            for declared in [self.names.declaration(node)]
             for each in self.resolve(
-                node.path, canonical(symbol.scope), symbol.returns, with_bases=False
+                node.path, canonical(declared.scope), declared.returns, with_bases=False
             )
             if each is not found
         )
 
-    def _ranked(self, path: str, scope: Scope, *, with_bases: bool) -> Ranks:
+    @answered
+    def _ranks(self, path: str, scope: Scope, with_bases: bool) -> Ranks:
         ranks: dict[Scope, int] = {}
         rank = 0
         for depth in range(len(scope), -1, -1):
@@ -279,11 +241,16 @@ class Scopes:
                 for each in level:
                     ranks.setdefault(each, rank)
                 rank += 1
-        for using in self.tree.source(path).facts.usings:
+        for using in self.names.usings(path):
             space = canonical(tuple(using.split("::")))
             for depth in range(len(scope), -1, -1):
                 ranks.setdefault((*scope[:depth], *space), rank)
         return ranks
+
+    @answered
+    def _resolve(self, path: str, scope: Scope, written: str, with_bases: bool) -> tuple[Type, ...]:
+        ranks = self.ranks(path, scope, last_name(written), with_bases=with_bases)
+        return tuple(self._named(path, ranks, written))
 
     def _named(self, path: str, ranks: Ranks, written: str) -> list[Type]:
         *qualifier, name = written.split("::")
@@ -301,28 +268,23 @@ class Scopes:
             return seen if len(seen) == 1 else []
         return [each for each in seen if ranked[each.key] == nearest]
 
+    @answered
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:
         """By the last name of a using declaration the scopes that it takes the name from."""
-        if path not in self._usings:
-            found: defaultdict[str, list[Scope]] = defaultdict(list)
-            for using in self.tree.source(path).facts.usings:
-                *space, name = using.split("::")
-                if space:
-                    found[name].append(canonical(tuple(space)))
-            self._usings[path] = {name: tuple(spaces) for name, spaces in found.items()}
-        return self._usings[path]
+        found: defaultdict[str, list[Scope]] = defaultdict(list)
+        for using in self.names.usings(path):
+            *space, name = using.split("::")
+            if space:
+                found[name].append(canonical(tuple(space)))
+        return {name: tuple(spaces) for name, spaces in found.items()}
 
-    def scope_of(self, node: NodeId, symbol: Symbol) -> Scope:
+    @answered
+    def scope_of(self, node: NodeId) -> Scope:
         """The scope of a symbol; one defined outside of its namespace finds it by a using directive."""
-        if node not in self._scopes:
-            self._scopes[node] = self._scope(node, symbol)
-        return self._scopes[node]
-
-    def _scope(self, node: NodeId, symbol: Symbol) -> Scope:
-        scope = canonical(symbol.scope)
+        scope = canonical(self.names.declaration(node).scope)
         if not scope or self.type_at(scope):
             return scope
-        for using in self.tree.source(node.path).facts.usings:
+        for using in self.names.usings(node.path):
             outer = (*canonical(tuple(using.split("::"))), *scope)
             if self.type_at(outer):
                 return outer
@@ -347,7 +309,3 @@ def is_alike(scope: Scope, qualifier: Scope) -> bool:
     """Whether one ends with the other, as where macros open namespaces or aliases name them."""
     shared = min(len(scope), len(qualifier))
     return scope[len(scope) - shared :] == qualifier[len(qualifier) - shared :]
-
-
-def _sorted_nodes(table: Table, names: Iterable[str]) -> list[NodeId]:
-    return sorted({node for name in names for node in table.nodes(name)})

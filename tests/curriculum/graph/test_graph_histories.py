@@ -33,9 +33,6 @@ from tests.curriculum.graph.random_histories import (
     text_of,
 )
 
-STALE = (
-    "edges are kept when a member's type changes: the comparison of declarations leaves members out"
-)
 COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
 read = functools.lru_cache(maxsize=10_000)(facts_of)
 Neighbours = Mapping[NodeId, Sequence[Neighbour]]
@@ -166,14 +163,12 @@ def held(member: str, *, body: str = "held.launch();") -> dict[str, tuple[str, .
     }
 
 
-@pytest.mark.xfail(strict=True, reason=STALE)
 @pytest.mark.parametrize("body", ["held.launch();", "held.launch(); int x = 0;"])
 def test_a_member_of_another_type_leads_its_calls_to_that_type(body: str) -> None:
     found = calls_after(held("Foo held;"), held("Bar held;", body=body))
     assert found == calls_after(held("Bar held;", body=body)) == {("Box::go", "Bar::launch", 1.0)}
 
 
-@pytest.mark.xfail(strict=True, reason=STALE)
 @pytest.mark.parametrize("member", ["Foo* held;", "Foo other;", ""])
 def test_a_member_that_is_a_pointer_or_another_or_gone_changes_what_is_made(member: str) -> None:
     maker = ('#include "a.h"', "Box::Box() : held(1) {}", "void Box::go() { held.launch(); }")
@@ -185,7 +180,6 @@ def test_a_member_that_is_a_pointer_or_another_or_gone_changes_what_is_made(memb
     assert neighbours(graph) == neighbours(fresh(text_of(after))) != first
 
 
-@pytest.mark.xfail(strict=True, reason=STALE)
 @given(history=histories(most=6))
 def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[Commit]) -> None:
     graph = CallGraph(read)
@@ -196,7 +190,6 @@ def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[
             assert answers(graph, graph.incomplete) == answers(expected, expected.incomplete)
 
 
-@pytest.mark.xfail(strict=True, reason=STALE)
 @given(history=histories(most=6), first=st.booleans(), covered=st.sampled_from(("a.cc", "b.cc")))
 def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
     history: list[Commit], first: bool, covered: str

@@ -1,0 +1,135 @@
+"""Answers that are kept while everything that they were computed from stays the same.
+
+A function that is `answered` depends on its arguments and on what it asks of other such functions, and on
+nothing else. Each answer keeps, in order, the answers that it used. After a step an answer is valid if none
+of those has changed, which is decided in the same order, down to the functions that `read` the input: these
+are called again. So an answer never differs from one that is computed anew, whatever steps led there.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+MOST_UNUSED = 4
+"""Answers are dropped when there are so many times more than one step has used."""
+LEAST_DROPPED = 100_000
+
+Arguments = TypeVarTuple("Arguments")
+Answer = TypeVar("Answer")
+
+
+@dataclass(eq=False, slots=True)
+class _Kept:
+    """One answer: hashed by identity."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    """The object itself first."""
+    is_read: bool
+    value: Any = None
+    used: tuple["_Kept", ...] = ()
+    """Each once, in the order of their first use."""
+    valid: int = 0
+    """The last step at which the value was found valid."""
+    changed: int = 0
+    """The step at which the value became what it is."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """The answers of some objects, at most one of each class, at the step that was taken last."""
+
+    now: int = 1
+    kept: dict[Any, _Kept] = field(default_factory=dict)
+    using: dict[_Kept, None] | None = None
+    """What the function that runs has used so far."""
+    _used: int = 0
+    """How many answers this step has used."""
+    _most_used: int = 0
+    """How many answers one step has used at most."""
+
+    def step(self) -> None:
+        """Take the next step: what functions read may have changed."""
+        self.now += 1
+        self._most_used = max(self._most_used, self._used)
+        self._used = 0
+        if len(self.kept) > max(MOST_UNUSED * self._most_used, LEAST_DROPPED):
+            self.kept.clear()
+
+    def make(self, function: Callable[..., Any], arguments: tuple[Any, ...], key: Any) -> _Kept:
+        """Compute an answer for the first time."""
+        answer = _Kept(function, arguments, hasattr(function, "is_read"))
+        self._compute(answer)
+        self._used += 1
+        self.kept[key] = answer
+        return answer
+
+    def refresh(self, answer: _Kept) -> None:
+        """Make an answer valid at this step."""
+        if answer.is_read or self._is_stale(answer):
+            self._compute(answer)
+        answer.valid = self.now
+        self._used += 1
+
+    def _is_stale(self, answer: _Kept) -> bool:
+        """Whether something that it used has changed; what was used after that isn't looked at."""
+        for used in answer.used:
+            if used.valid != self.now:
+                self.refresh(used)
+            if used.changed > answer.valid:
+                return True
+        return False
+
+    def _compute(self, answer: _Kept) -> None:
+        outer, self.using = self.using, {}
+        try:
+            value = answer.function(*answer.arguments)
+            answer.used = tuple(self.using)
+        finally:
+            self.using = outer
+        if not answer.changed or (value is not answer.value and value != answer.value):
+            answer.value = value
+            answer.changed = self.now
+        answer.valid = self.now
+
+
+class Answering(Protocol):
+    """An object whose answers are kept."""
+
+    @property
+    def answers(self) -> Answers:
+        """Where they are kept."""
+
+
+Object = TypeVar("Object", bound=Answering)
+
+
+def answered(
+    function: Callable[[Object, *Arguments], Answer],
+) -> Callable[[Object, *Arguments], Answer]:
+    """Keep what a method returns, which must be no iterator; it is called by place only."""
+
+    @functools.wraps(function)
+    def asked(self: Object, *arguments: *Arguments) -> Answer:
+        answers = self.answers
+        key = (function, arguments)
+        answer = answers.kept.get(key)
+        if answer is None:
+            answer = answers.make(function, (self, *arguments), key)
+        elif answer.valid != answers.now:
+            answers.refresh(answer)
+        if answers.using is not None:
+            answers.using[answer] = None
+        value: Answer = answer.value
+        return value
+
+    return asked
+
+
+def read(
+    function: Callable[[Object, *Arguments], Answer],
+) -> Callable[[Object, *Arguments], Answer]:
+    """Keep what a method reads of an input: it is called once a step, if it is asked for."""
+    function.is_read = True  # type: ignore[attr-defined]
+    return answered(function)
