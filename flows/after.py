@@ -10,7 +10,7 @@ from curriculum.store import Artefact
 from flows import closed, settings, telling, tracking
 from flows.course import Course
 from flows.gates import Verdict
-from flows.page.write import is_newer, rewritten
+from flows.page.write import rewritten, shows
 from schemas.errors import JobError
 
 
@@ -19,7 +19,7 @@ def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
     say = get_run_logger().warning
     closed.note(plan, run, gate)
     telling.at_gate(plan, run, gate, say)
-    if not (gate.is_open and is_newer(plan, run)):
+    if not (gate.is_open and shows(plan, run)):
         drawn(plan)
 
 

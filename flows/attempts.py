@@ -1,6 +1,5 @@
 """How an attempt at a run stands that isn't finished: it trains, waits, failed or was interrupted."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -15,6 +14,7 @@ from flows import settings
 from flows.lines import count
 from flows.runs import Begun, checkpoints
 from schemas.job import Heartbeat, Report, RunState, SlotState
+from schemas.moment import seconds_from
 
 State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
@@ -87,9 +87,8 @@ def _lives(owner: RunState, run: Path) -> bool:
     """Whether an owner still runs; one of another machine does while its heart beats."""
     if owner.host == this_process().host:
         return is_alive(owner)
-    beat = run / HEARTBEAT
-    # A clock that was set back must not keep a dead one alive.
-    return beat.is_file() and abs(time.time() - beat.stat().st_mtime) < SILENT_SECONDS
+    beat = _read(Heartbeat, run / HEARTBEAT)
+    return seconds_from(max(owner.at, beat.at if beat else "")) < SILENT_SECONDS
 
 
 def _progress(begun: Begun, owner: RunState) -> str:

@@ -77,12 +77,12 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
     Raises:
         JobError: where none has begun.
     """
-    runs = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
+    runs = [each for each in begun_in(store) if each.way == way]
     if not runs:
         raise JobError(
             "--from-step", cause="no run of this specialist has begun", cure="Leave it out"
         )
-    found = max(runs, key=lambda each: (each.path / JOB).stat().st_mtime_ns)
+    found = max(runs, key=lambda each: (each.job.begun, each.job.attempt))
     while found.job.start_from is not None and same.items() <= found.job.overrides.items():
         found = Begun.at((store.root / found.job.start_from.path).parents[1])
     return found

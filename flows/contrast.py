@@ -13,13 +13,22 @@ from flows.attempts import Line, attempt
 from flows.lines import REPORT_NAME, percent
 from flows.look.find import store_of
 from flows.meant import named
-from flows.runs import Begun, begun_in, run_of
+from flows.runs import Begun, Succession, begun_in, run_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import StratumReport
 
 NOT_SETTINGS = {
-    *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
+    *(
+        "schema_version",
+        "specialist",
+        "branch",
+        "phase",
+        "run_key",
+        "attempt",
+        "begun",
+        "overrides",
+    ),
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
 }
 """Fields of a job that say which run it is, or are told in other words."""
@@ -119,14 +128,13 @@ def sides(home: Path, what: str) -> dict[str, Side]:
     """
     store = store_of(home, what)
     begun = begun_in(store)
-    ways = {(each.job.specialist, each.job.branch) for each in begun}
-    whose = named(store.root, what, ways)
+    whose = named(store.root, what, {each.way for each in begun})
     if whose is None or whose.phase is not None:
         there = store.root / what
         run = run_of(store, str(there) if what and there.exists() else what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
-    mine = [each for each in begun if (each.job.specialist, each.job.branch) == whose.way]
-    mine.sort(key=lambda each: (each.path / "job.json").stat().st_mtime_ns)
+    mine = [each for each in begun if each.way == whose.way]
+    mine.sort(key=Succession.of(store).place)
     prefix = "/".join(filter(None, whose.way))
     phases = dict.fromkeys(each.job.phase for each in mine)
     runs = (run_of(store, f"{prefix}/{phase}", name="a run") for phase in phases)

@@ -9,8 +9,8 @@ from curriculum.build.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from flows.lines import count
-from flows.runs import checkpoint_of
-from flows.show import MUTED, out
+from flows.runs import checkpoint_of, title_of
+from flows.show import MUTED, err, out
 from schemas.errors import JobError
 from schemas.text import nearest
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def export(home: Path, what: str, to: Path, form: str) -> None:
-    """Write the model of a run or checkpoint to a folder, and say what is there.
+    """Write the model of a run or checkpoint to a folder; print which it is, and what is there.
 
     Raises:
         JobError: for no such checkpoint or format, and a model that the format can't hold.
     """
     checkpoint = checkpoint_of(home, what)
+    err.print(Text(title_of(checkpoint), MUTED), soft_wrap=True)
     from curriculum.train import export as exporting
     from curriculum.train.weights import job_of
 

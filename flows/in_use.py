@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from curriculum.store import Artefact, Store
+from schemas.manifest import MANIFEST_NAME
 
 
 def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
@@ -12,3 +13,11 @@ def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
 
     store.mark(name, artefacts)
     catalog.publish(store.root)
+
+
+def marked(store: Store, stage: str) -> list[Artefact]:
+    """The artefacts of a stage that are marked as current, in the order in which they were published."""
+    files = (store.root / "current").glob(f"{stage}-*.txt")
+    lines = {line for file in files for line in file.read_text().splitlines()}
+    there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
+    return sorted(map(store.load, there), key=lambda each: (each.manifest.created, each.path))

@@ -10,7 +10,7 @@ from curriculum.store import Artefact, Store
 from flows.continuing import Middle
 from flows.course import Course, Order, course
 from flows.leaving_out import leaving_out
-from flows.runs import JOB, Begun
+from flows.runs import Begun
 from schemas.errors import DietError
 
 Way = tuple[str, str | None]
@@ -46,7 +46,7 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
     Raises:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
-    mine = sorted(begun, key=lambda each: (each.path / JOB).stat().st_mtime_ns)
+    mine = sorted(begun, key=lambda each: (each.job.begun, each.job.attempt))
     recorded = mine[-1].job.overrides if mine else {}
     order = _order(store.root, diet_of(store.root, way, recorded), recorded)
     plan = replace(course(order, dry=True), store=store)

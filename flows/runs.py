@@ -1,14 +1,19 @@
-"""Which run is meant, and which of its checkpoints: by path, by name, by the first digits of a key."""
+"""Which run is meant, and which of its checkpoints: by path, by name, by the first digits of a key.
 
-from collections.abc import Iterator
+What jobs and marks record decides, never the time of a file: a workspace can be copied or restored.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.diets.load import diet_names, load_diet
-from curriculum.store import Store
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from flows.in_use import marked
 from flows.lines import REPORT_NAME
+from flows.meant import named
 from schemas.errors import JobError
-from schemas.job import Job, Report
+from schemas.job import CheckpointRef, Job, Report
 from schemas.manifest import MANIFEST_NAME
 
 JOB, CHECKPOINTS, STEP = "job.json", "checkpoints", "step="
@@ -36,6 +41,73 @@ class Begun:
             ways.append("/".join([*way, self.job.branch]))
         return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
 
+    @property
+    def way(self) -> tuple[str, str | None]:
+        """Specialist and branch."""
+        return self.job.specialist, self.job.branch
+
+    @property
+    def title(self) -> str:
+        """What identifies it to a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
+        name = "/".join(filter(None, (*self.way, self.job.phase)))
+        return f"{name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Succession:
+    """The finished runs and the mixtures that are marked as current, and what goes on from what."""
+
+    store: Store
+    runs: Mapping[Path, Artefact]
+    """By path."""
+    plans: frozenset[str]
+    """The contents of the mixtures."""
+
+    @staticmethod
+    def of(store: Store) -> "Succession":
+        """Read the marks of a workspace."""
+        runs = {run.path: run for run in marked(store, "runs")}
+        plans = frozenset(each.content for each in marked(store, "mixtures"))
+        return Succession(store=store, runs=runs, plans=plans)
+
+    def last(self, begun: Iterable[Begun]) -> Begun | None:
+        """The last phase of those that are marked and whose inputs are current; None where there is none."""
+        found = [each for each in begun if self.is_current(each)]
+        return max(found, key=self.place, default=None)
+
+    def is_current(self, run: Begun) -> bool:
+        """Whether a run and its mixture are marked, and it goes on from the end of a run that is current."""
+        if run.path not in self.runs or run.job.plan_content not in self.plans:
+            return False
+        start = self._entered(run)
+        return start is None or any(
+            (each.key, each.content) == (start.run_key, start.run_content)
+            and self.is_current(Begun.at(path))
+            for path, each in self.runs.items()
+        )
+
+    def place(self, run: Begun) -> tuple[int, str]:
+        """The number of phases before a run, then when it began: the order of a curriculum."""
+        number, start = 0, self._entered(run)
+        while start is not None:
+            number += 1
+            before = self._begun(start)
+            start = None if before is None else self._entered(before)
+        return number, run.job.begun
+
+    def _entered(self, run: Begun) -> CheckpointRef | None:
+        """Where the phase of a run was entered; one that goes on in its middle leads to the run that did."""
+        start = run.job.start_from
+        before = None if start is None else self._begun(start)
+        if before is None or before.job.phase != run.job.phase:
+            return start
+        return self._entered(before)
+
+    def _begun(self, start: CheckpointRef) -> Begun | None:
+        """The run of a checkpoint, where it is still there."""
+        folder = (self.store.root / start.path).parents[1]
+        return Begun.at(folder) if (folder / JOB).is_file() else None
+
 
 def checkpoint_of(home: Path, what: str) -> Path:
     """The checkpoint at a path, or the last one of the run that is meant.
@@ -57,18 +129,27 @@ def checkpoint_of(home: Path, what: str) -> Path:
     return there[max(there)]
 
 
-def run_of(store: Store, what: str, *, name: str) -> Begun:
-    """The newest attempt of the run that is meant; `name` is whose value it is in an error.
+def title_of(checkpoint: Path) -> str:
+    """What identifies a checkpoint to a reader: its run, and the step."""
+    return f"{Begun.at(checkpoint.parents[1]).title}, {checkpoint.name}"
 
-    Of several runs with one name it is the current one that began last.
+
+def run_of(store: Store, what: str, *, name: str) -> Begun:
+    """The run that is meant; `name` is whose value it is in an error.
+
+    Of a path or key it is the newest attempt; of specialist/phase the finished run that is marked as
+    current, else the attempt that began last; of a specialist that of its last phase whose inputs are
+    current, where any phase is finished.
 
     Raises:
-        JobError: for none, and for several at a path or with a key.
+        JobError: for none, for several at a path or with a key, and where no phase's inputs are current.
+        StoreError: for a specialist of several branches.
     """
     begun = begun_in(store)
     path = Path(what).absolute()
     mine = [each for each in begun if path == each.path or path in each.path.parents]
-    mine = mine or _named(store, begun, what)
+    if not mine and (found := _named(store, begun, what)) is not None:
+        return found
     mine = mine or [each for each in begun if each.job.run_key.startswith(what.lower())]
     runs = {each.path.parent for each in mine}
     if len(runs) != 1:
@@ -93,24 +174,31 @@ def begun_in(store: Store) -> list[Begun]:
     return [Begun.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
 
 
-def _named(store: Store, begun: list[Begun], what: str) -> list[Begun]:
-    """Those of the newest run with a name; a diet's name stands for its specialist and branch."""
-    first, *rest = what.split("/")
-    if first in diet_names(store.root):
-        diet = load_diet(first, home=store.root)
-        first = "/".join([diet.specialist, *([diet.branch] if diet.branch else [])])
-    found = [each for each in begun if "/".join([first, *rest]) in each.names]
-    current = _current(store)
-    found = [each for each in found if each.path in current] or found
-    if not found:
-        return []
-    newest = max(found, key=lambda each: (each.path / JOB).stat().st_mtime_ns)
-    return [each for each in begun if each.path.parent == newest.path.parent]
+def _named(store: Store, begun: list[Begun], what: str) -> Begun | None:
+    """The run with a name; a diet's name stands for its specialist and branch."""
+    whose = named(store.root, what, {each.way for each in begun})
+    if whose is None:
+        return None
+    mine = [each for each in begun if each.way == whose.way]
+    if whose.phase is not None:
+        mine = [each for each in mine if each.job.phase == whose.phase]
+    succession = Succession.of(store)
+    finished = [each for each in mine if each.path in succession.runs]
+    if whose.phase is not None or not finished:
+        return max(finished or mine, key=_began, default=None)
+    last = succession.last(finished)
+    if last is None:
+        listed = ", ".join(_names(finished))
+        raise JobError(
+            what,
+            cause="no finished phase has the mixture and the phase before it that are current now",
+            cure=f"Name a phase: {listed}; or run the specialist again",
+        )
+    return last
 
 
-def _current(store: Store) -> set[Path]:
-    files = (store.root / "current").glob("runs-*.txt")
-    return {store.root / line for file in files for line in file.read_text().splitlines()}
+def _began(run: Begun) -> tuple[str, int]:
+    return run.job.begun, run.job.attempt
 
 
 def _names(begun: list[Begun]) -> list[str]:

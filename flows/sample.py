@@ -17,7 +17,7 @@ from curriculum.tokens.controls import NAMES, Role
 from flows import settings
 from flows.lines import number
 from flows.look.safe import safe
-from flows.runs import checkpoint_of
+from flows.runs import checkpoint_of, title_of
 from flows.show import MUTED, err
 from schemas.errors import CorpusError, TokenizerError
 
@@ -64,7 +64,7 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
     err.print(
         Text(
             f"\n{number(len(made), 'token')} behind {len(ids):,}, {ended}; {speed:.3g} tokens/s; "
-            f"{job.specialist}{f'/{job.branch}' if job.branch else ''}/{job.phase} {checkpoint.name}",
+            f"{title_of(checkpoint)}",
             MUTED,
         ),
         soft_wrap=True,

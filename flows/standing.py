@@ -15,10 +15,11 @@ from flows.attempts import Line, attempt
 from flows.course import Course
 from flows.doors import build_phases, job_of, mix_phase
 from flows.gates import verdict
+from flows.in_use import marked
 from flows.lines import report_of
 from flows.reasons import why
 from flows.recorded import Way, course_of, way_of
-from flows.runs import JOB, Begun, begun_in
+from flows.runs import Begun, begun_in
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
@@ -51,7 +52,7 @@ def standings(store: Store) -> Iterator[Standing]:
     """
     assert store.dry
     begun, line = begun_in(store), Line.of(store)
-    current = _current(store)
+    current = marked(store, "runs")
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
     with resolved_once(may_clone=False):
@@ -69,7 +70,7 @@ def standings_of(plan: Course) -> tuple[Standing, ...]:
     """
     store, way = Store(plan.store.root, dry=True), (plan.diet.specialist, plan.diet.branch)
     mine = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
-    runs = [run for run in _current(store) if way_of(run) == way]
+    runs = [run for run in marked(store, "runs") if way_of(run) == way]
     look = _Look.at(store, way, mine, runs, Line.of(store))
     dry = replace(plan, store=store, planned={})
     with resolved_once(may_clone=False):
@@ -78,7 +79,7 @@ def standings_of(plan: Course) -> tuple[Standing, ...]:
 
 def earlier(store: Store) -> Iterator[Standing]:
     """Finished runs that others have taken the place of, in the order in which they ended."""
-    current = {run.path for run in _current(store)}
+    current = {run.path for run in marked(store, "runs")}
     runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created)
     for run in runs:
         if run.path not in current:
@@ -106,7 +107,7 @@ class _Look:
     ) -> "_Look":
         by_phase = {run.manifest.labels["phase"]: run for run in current}
         newest: dict[str, Begun] = {}
-        for each in sorted(begun, key=lambda each: _when(each.path / JOB)):
+        for each in sorted(begun, key=lambda each: (each.job.begun, each.job.attempt)):
             newest[each.job.phase] = each
         return _Look(
             store=store,
@@ -236,24 +237,12 @@ def _finished(way: Way, run: Artefact, state: State, why: str) -> Standing:
     )
 
 
-def _current(store: Store) -> list[Artefact]:
-    """The runs that stand, in the order in which they ended."""
-    files = (store.root / "current").glob("runs-*.txt")
-    lines = (line for file in files for line in file.read_text().splitlines())
-    there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
-    return sorted(map(store.load, there), key=lambda run: run.manifest.created)
-
-
 def _is_open(begun: Begun, current: Mapping[str, Artefact]) -> bool:
     """Whether an attempt isn't finished, and was begun after the phase's finished run ended."""
     if (begun.path / MANIFEST_NAME).is_file():
         return False
     run = current.get(begun.job.phase)
-    return run is None or _when(begun.path / JOB) > _when(run.path / MANIFEST_NAME)
-
-
-def _when(file: Path) -> int:
-    return file.stat().st_mtime_ns
+    return run is None or begun.job.begun > run.manifest.created
 
 
 def _verb(state: State) -> str:

@@ -33,7 +33,7 @@ from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.in_use import mark
 from flows.lines import branch_lines, number, report_of, run_line, yield_lines
-from flows.page.write import is_newer, rewritten
+from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
@@ -259,7 +259,7 @@ def _train(
         gate = verdict(plan, name, run)
         closed.note(plan, run, gate)
         telling.at_gate(plan, run, gate)
-        if not is_newer(plan, run):
+        if not shows(plan, run):
             rewritten(plan)
         if not gate.is_open:
             return

@@ -135,6 +135,8 @@ class Job(Strict):
     phase: str
     run_key: str
     attempt: int
+    begun: str = ""
+    """When it was frozen, in UTC; no part of what the run is, and empty before."""
     seed: int
     model: ModelSpec
     backend: Backend
@@ -256,6 +258,8 @@ class Report(Strict):
     leakcheck: Literal["passed", "not run"]
     checkpoint: str
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
+    ended: str = ""
+    """When, in UTC; empty in reports of other trainers that don't say so."""
 
 
 class Heartbeat(Strict):
@@ -267,6 +271,8 @@ class Heartbeat(Strict):
     tokens_per_second: float
     val_bpb: float | None = None
     """Of the last evaluation of the phase's own mixture."""
+    at: str
+    """When it was written, in UTC."""
 
 
 class RunState(Strict):
@@ -276,6 +282,8 @@ class RunState(Strict):
     pid: int
     process_started: float
     boot_id: str
+    at: str
+    """When it was written, in UTC."""
 
 
 class SlurmJob(Strict):

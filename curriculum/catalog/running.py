@@ -1,7 +1,6 @@
 """Runs that aren't closed: as far as their heartbeats and metrics say, read anew each time."""
 
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from curriculum.catalog.tables import HEARTBEAT_NAME, OPEN_TABLES, Line, open_run
-from schemas.job import METRICS_SCHEMA, RunState
+from schemas.job import METRICS_SCHEMA, Heartbeat, RunState
+from schemas.moment import seconds_from
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
 SILENT_SECONDS = 600
@@ -50,14 +50,15 @@ def _metrics(run: Path, path: str) -> list[pa.Table]:
 
 
 def _runs(run: Path) -> bool:
-    """Whether a process trains it: its own machine knows, others see that its heart beats."""
+    """Whether a process trains it: looked up on its own machine, on others by the moment of its last beat."""
     try:
         owner = RunState.model_validate_json((run / STATE_NAME).read_text())
     except (OSError, ValidationError):
         return False
     if owner.host == socket.gethostname() and _BOOT.is_file():
         return owner.boot_id == _BOOT.read_text().strip() and Path(f"/proc/{owner.pid}").is_dir()
-    beats = [
-        file.stat().st_mtime for file in (run / HEARTBEAT_NAME, run / STATE_NAME) if file.is_file()
-    ]
-    return bool(beats) and abs(time.time() - max(beats)) < SILENT_SECONDS
+    try:
+        beat = Heartbeat.model_validate_json((run / HEARTBEAT_NAME).read_text()).at
+    except (OSError, ValidationError):
+        beat = owner.at  # Its first step isn't done yet.
+    return seconds_from(max(beat, owner.at)) < SILENT_SECONDS

@@ -1,16 +1,14 @@
 """A workspace as it stands at one moment: its tables, its live data files, and what couldn't be read.
 
 What manifests say is kept in `<home>/catalog/<digest>/`, a Parquet file a table, so that the next
-snapshot reads only the manifests that are new or changed. Where the workspace can't be written, or
-there is none, the tables stay in memory.
+snapshot reads only the manifests that are new or changed; the digest is that of their bytes. Where the
+workspace can't be written, or there is none, the tables stay in memory.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,28 +21,27 @@ import pyarrow.parquet as pq
 from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
 from curriculum.catalog.running import open_tables
+from curriculum.catalog.seen import FOLDER, Identity, Seen, prune
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
 from curriculum.store import published as artefact_at
 from curriculum.store.store import WORKSPACE_NAME
 from schemas.errors import CurriculumError
+from schemas.manifest import MANIFEST_NAME
 
-FOLDER = "catalog"
-VERSION = 4
+VERSION = 5
 """Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
-KEPT_SECONDS = 3600
-"""For which a snapshot stays after it was replaced: who opened it has read it by then."""
 
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
 _OWN: dict[str, pa.Schema] = {
-    "seen": pa.schema([("path", _TEXT), ("mtime", _NUMBER), ("size", _NUMBER)]),
+    "seen": pa.schema([("path", _TEXT), ("digest", _TEXT)]),
     "live": pa.schema([("path", _TEXT)]),
     "marks": pa.schema([("mark", _TEXT), ("path", _TEXT)]),
     "data": pa.schema(
         [
-            *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file", "fault")),
-            *(pa.field(name, _NUMBER) for name in ("num_bytes", "mtime")),
+            *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file")),
+            pa.field("num_bytes", _NUMBER),
         ]
     ),
     "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
@@ -68,16 +65,20 @@ class Snapshot:
 
 
 def take(home: Path) -> Snapshot:
-    """The workspace as it stands now; manifests that were read before aren't opened again."""
+    """The workspace as it stands now; files that are the ones that were read before aren't opened again."""
     home = home.absolute()
     found = walk(home)
     marked = _marked(home)
-    digest = _digest(found.published, marked)
+    seen = Seen.of(home)
+    manifests = _manifests(seen, found.published)
+    digest = _digest(manifests, marked)
     kept = _Kept(home=home, digest=digest)
     if not kept.stands or kept.mended:
-        kept.write(_made(home, found.published, marked))
+        kept.write(_made(home, manifests, marked, seen.last))
     data = kept.table("data")
-    sound, faults = _sound(home, kept.table("live"), data)
+    sound, faults = _sound(seen, kept.table("live"), data)
+    if not kept.tables:
+        seen.keep(digest)
     problems = pa.concat_tables([kept.table("problems"), faults])
     tables = {
         **kept.tables,
@@ -117,7 +118,7 @@ class _Kept:
         """Whether an artefact that couldn't be read now can, though its manifest is as it was."""
         for path in map(str, self.table("problems")["path"].to_pylist()):
             lines: Lines = {name: [] for name in KEPT}
-            _read(self.home, Sighting(path=path, mtime=0, size=0), lines)
+            _read(self.home, path, "", lines)
             if not lines["problems"]:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 return True
@@ -152,17 +153,7 @@ class _Kept:
             if not self.stands:
                 self.tables = tables
         else:
-            _prune(self.folder)
-
-
-def _prune(folder: Path) -> None:
-    """Remove the snapshots that this one replaced a while ago, and drafts that nobody finished."""
-    for other in folder.parent.iterdir():
-        if other != folder and abs(time.time() - other.stat().st_mtime) > KEPT_SECONDS:
-            if other.is_dir():
-                shutil.rmtree(other, ignore_errors=True)
-            else:
-                other.unlink(missing_ok=True)
+            prune(self.folder.parent, keep=self.digest)
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
@@ -173,25 +164,41 @@ def _marked(home: Path) -> dict[str, list[str]]:
     }
 
 
-def _digest(published: Iterable[Sighting], marked: Mapping[str, list[str]]) -> str:
+def _manifests(seen: Seen, published: Iterable[Sighting]) -> dict[str, str]:
+    """The digests of the bytes of manifests, by path of the artefact."""
+    return {
+        each.path: seen.found(f"{each.path}/{MANIFEST_NAME}", each.identity, _sha256) or ""
+        for each in published
+    }
+
+
+def _sha256(file: Path) -> str:
+    """The digest of a file; empty where it can't be read."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> str:
     hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
-    for each in published:
-        hashed.update(f"{each.path}\0{each.mtime}\0{each.size}\n".encode())
+    for path, digest in manifests.items():
+        hashed.update(f"{path}\0{digest}\n".encode())
     hashed.update(json.dumps(marked).encode())
     return hashed.hexdigest()[:12]
 
 
 def _made(
-    home: Path, published: Sequence[Sighting], marked: Mapping[str, list[str]]
+    home: Path, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
-    """The tables of these manifests: what the newest snapshot has of them, and the rest read now."""
-    before = _before(home)
-    same = _same(before["seen"], published)
+    """The tables of these manifests: what the last snapshot has of them, and the rest read now."""
+    before = _before(home / FOLDER / last)
+    same = _same(before["seen"], manifests)
     known = set(same)
-    fresh = [each for each in published if each.path not in known]
     lines: Lines = {name: [] for name in KEPT}
-    for each in fresh:
-        _read(home, each, lines)
+    for path, digest in manifests.items():
+        if path not in known:
+            _read(home, path, digest, lines)
     tables = {
         name: pa.concat_tables(
             [
@@ -214,56 +221,45 @@ def _made(
     return tables
 
 
-def _before(home: Path) -> dict[str, pa.Table]:
-    """The newest kept tables; empty ones where there are none that can be read."""
-    folders = [each for each in (home / FOLDER).glob("[0-9a-f]*") if each.is_dir()]
+def _before(folder: Path) -> dict[str, pa.Table]:
+    """The tables of an earlier snapshot; empty ones where there are none that can be read."""
     try:
-        newest = max(folders, key=lambda each: each.stat().st_mtime)
-        tables = {name: pq.read_table(newest / f"{name}.parquet") for name in KEPT}
+        tables = {name: pq.read_table(folder / f"{name}.parquet") for name in KEPT}
         if all(tables[name].schema.equals(schema) for name, schema in KEPT.items()):
             return tables
-    except (ValueError, OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException):
         pass  # None yet, or removed, damaged or of another version: all manifests are read.
     return {name: schema.empty_table() for name, schema in KEPT.items()}
 
 
-def _same(seen: pa.Table, published: Iterable[Sighting]) -> list[str]:
+def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
     """The paths whose manifests are as they were."""
-    columns = (seen[name].to_pylist() for name in ("path", "mtime", "size"))
-    known = set(zip(*columns, strict=True))
-    return [each.path for each in published if (each.path, each.mtime, each.size) in known]
+    known = dict(zip(*(seen[name].to_pylist() for name in ("path", "digest")), strict=True))
+    return [path for path, digest in manifests.items() if known.get(path) == digest]
 
 
-def _read(home: Path, sighting: Sighting, lines: Lines) -> None:
+def _read(home: Path, path: str, digest: str, lines: Lines) -> None:
     """Add the lines of an artefact, and why something of it can't be read; that is tried again next time."""
     try:
-        artefact = artefact_at(home / sighting.path)
+        artefact = artefact_at(home / path)
     except (CurriculumError, OSError, UnicodeDecodeError) as refused:
-        lines["problems"].append({"path": sighting.path, "problem": str(refused)})
+        lines["problems"].append({"path": path, "problem": str(refused)})
         return
-    found = lines_of(artefact, sighting.path)
-    found["data"] = list(_data(home, artefact.manifest.stage, found["files"]))
+    found = lines_of(artefact, path)
+    found["data"] = list(_data(artefact.manifest.stage, found["files"]))
     if "problems" not in found:
-        found["seen"] = [dataclasses.asdict(sighting)]
+        found["seen"] = [{"path": path, "digest": digest}]
     for name, each in found.items():
         lines[name] += each
 
 
-def _data(home: Path, stage: str, files: Sequence[Line]) -> Iterator[Line]:
-    """The files of an artefact that views read, each opened once."""
+def _data(stage: str, files: Sequence[Line]) -> Iterator[Line]:
+    """The files of an artefact that views read."""
     for file in files:
         kind = kind_of(stage, file["name"])
         if kind is not None:
-            there = home / file["file"]
-            yield {
-                "path": file["path"],
-                "key": file["key"],
-                "kind": kind.name,
-                "file": file["file"],
-                "num_bytes": file["num_bytes"],
-                "mtime": there.stat().st_mtime_ns if there.is_file() else 0,
-                "fault": fault_of(there, kind),
-            }
+            told = {name: file[name] for name in ("path", "key", "file", "num_bytes")}
+            yield told | {"kind": kind.name}
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
@@ -292,14 +288,14 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
     return sorted(live)
 
 
-def _sound(home: Path, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[str]], pa.Table]:
-    """The live files by kind, and what is wrong with the others."""
+def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[str]], pa.Table]:
+    """The live files by kind, and what is wrong with the others; each is opened once."""
     inside = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
     files: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
     faults: list[Line] = []
-    columns = (inside[name].to_pylist() for name in ("file", "kind", "num_bytes", "mtime", "fault"))
-    for file, kind, num_bytes, mtime, fault in zip(*columns, strict=True):
-        found = _changed(f"{home}/{file}", kind, num_bytes, mtime, fault)
+    columns = (inside[name].to_pylist() for name in ("file", "kind", "num_bytes"))
+    for file, kind, num_bytes in zip(*columns, strict=True):
+        found = _fault(seen, file, kind, num_bytes)
         if found:
             faults.append({"path": file, "problem": found})
         else:
@@ -307,14 +303,13 @@ def _sound(home: Path, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[s
     return files, pa.Table.from_pylist(faults, schema=_OWN["problems"])
 
 
-def _changed(file: str, kind: str, num_bytes: int, mtime: int, fault: str | None) -> str | None:
+def _fault(seen: Seen, file: str, kind: str, num_bytes: int) -> str | None:
     """Why a file that was published can't be read now."""
     try:
-        there = os.stat(file)  # noqa: PTH116 - ten thousand of them: a Path costs more than the call
+        there = os.stat(f"{seen.home}/{file}")  # noqa: PTH116 - ten thousand of them: a Path costs more
     except OSError:
         return "it isn't there any more"
     if there.st_size != num_bytes:
         return f"{there.st_size} bytes where {num_bytes} were published"
-    if there.st_mtime_ns != mtime:
-        return fault_of(Path(file), next(each for each in KINDS if each.name == kind))
-    return fault
+    of_kind = next(each for each in KINDS if each.name == kind)
+    return seen.found(file, Identity.of(there), lambda path: fault_of(path, of_kind))

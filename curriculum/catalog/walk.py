@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
+from curriculum.catalog.seen import Identity
 from schemas.manifest import MANIFEST_NAME
 
 _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
@@ -14,12 +15,11 @@ JOB_NAME = "job.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sighting:
-    """A manifest on disk; the same path, time and size say that it is the same."""
+    """A manifest on disk."""
 
     path: str
     """Of its artefact, relative to the workspace."""
-    mtime: int
-    size: int
+    identity: Identity
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ def _descend(folder: str, path: str, published: list[Sighting], open_runs: list[
         if is_key or entry.name.startswith("attempt="):
             there = _stat(f"{entry.path}/{MANIFEST_NAME}")
             if there is not None:
-                published.append(Sighting(path=below, mtime=there.st_mtime_ns, size=there.st_size))
+                published.append(Sighting(path=below, identity=Identity.of(there)))
                 continue
             if _stat(f"{entry.path}/{JOB_NAME}") is not None:
                 open_runs.append(below)

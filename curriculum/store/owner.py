@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 from schemas.job import RunState
+from schemas.moment import now
 
 
 def this_process() -> RunState:
@@ -15,6 +16,7 @@ def this_process() -> RunState:
         pid=os.getpid(),
         process_started=process_started(os.getpid()) or 0.0,
         boot_id=boot.read_text().strip() if boot.is_file() else "",
+        at=now(),
     )
 
 

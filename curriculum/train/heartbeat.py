@@ -8,6 +8,7 @@ from curriculum.train.checkpoint import TrainerState
 from curriculum.train.directory import HEARTBEAT
 from curriculum.train.gate import gate_bits
 from schemas.job import Heartbeat, Job
+from schemas.moment import now as present
 
 LEAST_SECONDS = 1.0
 
@@ -34,6 +35,7 @@ class Heart:
             valid_tokens=state.tokens.valid,
             tokens_per_second=self._positions / max(self._seconds, 1e-9),
             val_bpb=bits[-1] if bits else None,
+            at=present(),
         )
         # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
         draft = self.directory / f".{HEARTBEAT}.draft"

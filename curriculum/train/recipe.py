@@ -13,7 +13,16 @@ from schemas.manifest import MANIFEST_NAME
 REVISION = 1
 _ATTEMPT = "attempt="
 _NO_PART_OF_THE_KEY = {
-    *("schema_version", "specialist", "branch", "phase", "run_key", "attempt", "overrides"),
+    *(
+        "schema_version",
+        "specialist",
+        "branch",
+        "phase",
+        "run_key",
+        "attempt",
+        "begun",
+        "overrides",
+    ),
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
     *("threads", "processes", "workers", "recompute", "checkpoint_every", "writers", "gpu_price"),
 }

@@ -10,6 +10,7 @@ from curriculum.train.disk import write_text
 from curriculum.train.loop import Outcome
 from curriculum.train.metrics import read_metrics, summary
 from schemas.job import Failure, Figure, Job, MaskingCost, Report, Stopped
+from schemas.moment import now
 
 
 def report_of(
@@ -53,6 +54,7 @@ def report_of(
         masking_cost=masking_cost,
         leakcheck=leakcheck,
         checkpoint=where,
+        ended=now(),
     )
 
 

@@ -10,6 +10,7 @@ from curriculum.train.launch import Launch, launched
 from curriculum.train.recipe import attempts, finished, last_number, number_of, run_recipe
 from schemas.job import Job, Report
 from schemas.manifest import MANIFEST_NAME
+from schemas.moment import now
 
 AT_ONCE = Launch()
 """Without waiting for a slot, and nobody hears of it."""
@@ -72,13 +73,13 @@ def _closed(store: Store, job: Job) -> Run | None:
 
 
 def freeze(directory: Path, job: Job) -> Job:
-    """Write job.json into a run's directory; where one stands already, it is what counts.
+    """Write job.json into a run's directory with the present moment; one that stands already counts.
 
     But for what another machine may need otherwise: the numbers of processes and of workers,
     recomputation, writers, the price of its GPUs.
     """
     file = directory / JOB
-    there = read_job(file) if file.is_file() else job
+    there = read_job(file) if file.is_file() else job.model_copy(update={"begun": now()})
     frozen = there.model_copy(
         update={
             "processes": job.processes,

@@ -199,7 +199,7 @@ def _read(file: Path) -> SlotState | None:
 
 def _unknown(host: str) -> SlotState:
     """Of a slot that is held before, or after, its record stands."""
-    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", run="")
+    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run="")
 
 
 def _open(file: Path) -> int:

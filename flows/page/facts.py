@@ -56,9 +56,10 @@ class _DocumentsReport(BaseModel):
     changes: _Changes = _Changes()
 
 
-class _Priced(BaseModel):
-    """The one field that is read of a job, so that jobs of earlier versions can be shown too."""
+class _Frozen(BaseModel):
+    """The fields that are read of a job, so that jobs of earlier versions can be shown too."""
 
+    begun: str = ""
     gpu_price: float | None = None
 
 
@@ -240,7 +241,7 @@ def _facts(
     examples: Mapping[str, Example],
 ) -> PhaseFacts:
     run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
-    job = _Priced.model_validate_json((run.path / JOB).read_text()) if run else None
+    job = _job(run.path) if run else None
     rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
     mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
     return PhaseFacts(
@@ -261,17 +262,13 @@ def _facts(
     )
 
 
+def _job(run: Path) -> _Frozen:
+    return _Frozen.model_validate_json((run / JOB).read_text())
+
+
 def _begun(run: Path | None) -> str:
-    """When a job was frozen, which is the first thing that a run leaves."""
-    return _written(run / JOB) if run else ""
-
-
-def _written(file: Path) -> str:
-    """When a file was written; empty where it isn't there."""
-    if not file.is_file():
-        return ""
-    then = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
-    return then.isoformat(timespec="seconds")
+    """The moment in a run's job; empty where there is none yet."""
+    return _job(run).begun if run and (run / JOB).is_file() else ""
 
 
 def _earlier(
@@ -282,16 +279,19 @@ def _earlier(
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
     way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
     files = plan.store.root.joinpath("runs", *way).glob(f"*/attempt=*/{REPORT}")
-    for file in sorted(files, key=lambda file: file.stat().st_mtime_ns):
-        if file.parent != goes_on and (run is None or file.parent != run.path):
-            report = Report.model_validate_json(file.read_text())
-            yield Attempt(
-                number=report.attempt,
-                key=file.parent.parent.name,
-                report=report,
-                begun=_begun(file.parent),
-                ended=_written(file),
-            )
+    found = [
+        Attempt(
+            number=report.attempt,
+            key=file.parent.parent.name,
+            report=report,
+            begun=_begun(file.parent),
+            ended=report.ended,
+        )
+        for file in files
+        if file.parent != goes_on and (run is None or file.parent != run.path)
+        for report in [Report.model_validate_json(file.read_text())]
+    ]
+    yield from sorted(found, key=lambda each: (each.ended, each.key, each.number))
 
 
 def _beat(run: Path) -> Heartbeat | None:

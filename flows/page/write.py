@@ -14,8 +14,8 @@ from flows.page.page import page
 from flows.page.rows import write as rows
 from flows.page.rows.write import Example, example
 from flows.show import warn
+from flows.template import escaped
 from schemas.errors import CurriculumError
-from schemas.manifest import MANIFEST_NAME
 
 
 def write(plan: Course, say: Say = warn) -> Path:
@@ -58,10 +58,8 @@ def rewritten(plan: Course, say: Say = warn) -> Path | None:
         return None
 
 
-def is_newer(plan: Course, run: Artefact) -> bool:
-    """Whether the report was written after a run ended, and so tells of it."""
+def shows(plan: Course, run: Artefact) -> bool:
+    """Whether the report names a finished run: one that does was written after the run's end."""
     file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
-    ended = run.path / MANIFEST_NAME
-    if not (file.is_file() and ended.is_file()):
-        return False
-    return file.stat().st_mtime_ns > ended.stat().st_mtime_ns
+    named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
+    return file.is_file() and named in file.read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """The deployments as `serve` sees them: made by a process of their own, again when a choice is added."""
 
 import contextlib
+import hashlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ BRANCHES = "*/specialist=*/branch=*"
 """Of a workspace; forms offer their names too."""
 PATIENCE_S = 300.0
 
-State = tuple[tuple[str, int, int], ...]
+State = tuple[tuple[str, str], ...]
+"""Paths, and the digests of what the files hold."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -41,13 +43,12 @@ class Choices:
         self.seen = self.deployed = self._look()
 
     def _look(self) -> State:
-        found = [(str(each), 0, 0) for each in sorted(self.workspace.glob(BRANCHES))]
+        found = [(str(each), "") for each in sorted(self.workspace.glob(BRANCHES))]
         for folder in FOLDERS:
             for file in sorted((self.workspace / folder).glob("*.y*ml")):
                 # An editor that saves may have taken it away for a moment.
                 with contextlib.suppress(FileNotFoundError):
-                    stat = file.stat()
-                    found.append((str(file), stat.st_mtime_ns, stat.st_size))
+                    found.append((str(file), hashlib.sha256(file.read_bytes()).hexdigest()))
         return tuple(found)
 
 

@@ -18,6 +18,7 @@ from flows.leaving_out import LeavingOut, leaving_out
 from flows.runs import Begun, checkpoints, run_of
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
+from schemas.moment import now
 from schemas.progress import unwatched
 
 DEMO = ("templates", "demo")
@@ -66,9 +67,8 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
     )
     assert f"step={steps[0]}" in done.stdout
     assert f"left out: {', '.join(gone)}" in done.stderr
-    after = max(
-        (home / "runs").rglob("phase=syntax/*/attempt=1"), key=lambda each: each.stat().st_mtime
-    )
+    begun = [Begun.at(each) for each in (home / "runs").rglob("phase=syntax/*/attempt=1")]
+    after = max(begun, key=lambda each: each.job.begun).path
     job = Job.model_validate_json((after / "job.json").read_text())
     assert after != before.path
     assert job.start_from
@@ -95,7 +95,8 @@ def test_the_command_that_went_back_finds_the_run_that_it_began(home: Path) -> N
         "path": checkpoint.relative_to(home).as_posix(),
     }
     job = json.loads((first.path / "job.json").read_text())
-    (begun / "job.json").write_text(json.dumps(job | {"start_from": start, "overrides": same}))
+    later = {"begun": now(), "start_from": start, "overrides": same}
+    (begun / "job.json").write_text(json.dumps(job | later))
     assert last_begun(store, DEMO, same).path == first.path
     assert last_begun(store, DEMO, same | {"from_step": "7"}).path == begun
 

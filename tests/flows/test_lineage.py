@@ -21,6 +21,7 @@ from flows.lineage_lines import spans
 from flows.readings import Readers
 from flows.runs import checkpoints, run_of
 from schemas.job import Heartbeat, Job
+from schemas.moment import now
 from schemas.progress import unwatched
 
 SYNTAX = "templates/demo/syntax"
@@ -193,7 +194,7 @@ def begun(home: Path, step: int, gone: list[str]) -> Job:
     )
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(job.model_dump_json())
-    beat = Heartbeat(step=3, steps=job.steps, valid_tokens=1, tokens_per_second=1.0)
+    beat = Heartbeat(step=3, steps=job.steps, valid_tokens=1, tokens_per_second=1.0, at=now())
     (folder / "heartbeat.json").write_text(beat.model_dump_json())
     return job
 

@@ -28,6 +28,7 @@ from flows.standing import Standing, _machine, standings
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.manifest import MANIFEST_NAME
+from schemas.moment import now
 from schemas.progress import unwatched
 
 DIET = "templates.demo"
@@ -77,7 +78,9 @@ class Place:
         path = done.with_name("attempt=2")
         path.mkdir()
         job = Job.model_validate_json((done / JOB).read_text())
-        (path / JOB).write_text(job.model_copy(update={"attempt": 2}).model_dump_json())
+        (path / JOB).write_text(
+            job.model_copy(update={"attempt": 2, "begun": now()}).model_dump_json()
+        )
         return path
 
     def train(self, phase: str, *, stopped: str = "budget", other: bool = False) -> None:
@@ -112,7 +115,9 @@ class Place:
             }
         )
         _write(path / REPORT, report.model_dump_json())
-        _write(path / JOB, job.model_copy(update={"attempt": number}).model_dump_json())
+        _write(
+            path / JOB, job.model_copy(update={"attempt": number, "begun": now()}).model_dump_json()
+        )
         content = f"checkpoints/{step}/"
         closed = store.publish_run(path, recipe, report.model_dump(mode="json"), content=content)
         store.mark(plan.mark_of("runs", phase), [closed])
@@ -160,7 +165,9 @@ def the_second_removed(place: Place) -> None:
 def trains(place: Place) -> None:
     run = place.begin("structure")
     (run / STATE).write_text(this_process().model_dump_json())
-    beat = Heartbeat(step=3, steps=10, valid_tokens=9, tokens_per_second=1500.0, val_bpb=1.5)
+    beat = Heartbeat(
+        step=3, steps=10, valid_tokens=9, tokens_per_second=1500.0, val_bpb=1.5, at=now()
+    )
     (run / HEARTBEAT).write_text(beat.model_dump_json())
 
 

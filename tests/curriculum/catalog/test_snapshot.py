@@ -1,9 +1,9 @@
 """A snapshot reads what is new, keeps the rest, and names what can't be read; all else answers."""
 
+import json
 import os
 import shutil
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from schemas.job import (
 )
 from schemas.manifest import read_manifest
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
+from schemas.moment import now
 
 
 def _lines(schema: pa.Schema, number: int) -> pa.Table:
@@ -160,11 +161,15 @@ def test_replaced_snapshots_are_removed_after_a_while(home: Path) -> None:
     _publish(home, "three")
     query(home, "FROM runs")
     assert first.is_dir(), "somebody may be about to read it"
-    long_ago = time.time() - 2 * snapshot.KEPT_SECONDS
-    os.utime(first, (long_ago, long_ago))
+    replaced = home / "catalog" / "replaced.json"
+    assert first.name in json.loads(replaced.read_text())
+    replaced.write_text(json.dumps({first.name: LONG_AGO}))
     _publish(home, "four")
     query(home, "FROM runs")
     assert not first.exists()
+
+
+LONG_AGO = "2001-01-01T00:00:00.000000+00:00"
 
 
 # What can't be read
@@ -323,16 +328,18 @@ def _begin(home: Path) -> Path:
     run = home / "runs" / "specialist=s" / "phase=one" / "0123456789ab" / "attempt=1"
     (run / "metrics").mkdir(parents=True)
     (run / "job.json").write_text(_job().model_dump_json())
-    beat = Heartbeat(step=4, steps=9, valid_tokens=77, tokens_per_second=2.5, val_bpb=1.25)
+    beat = Heartbeat(
+        step=4, steps=9, valid_tokens=77, tokens_per_second=2.5, val_bpb=1.25, at=now()
+    )
     (run / "heartbeat.json").write_text(beat.model_dump_json())
     pq.write_table(_lines(METRICS_SCHEMA, 4), run / "metrics" / "0000000001.parquet")
     (run / "metrics" / "0000000005.parquet").write_bytes(b"half")
     return run
 
 
-def _owner(run: Path, *, pid: int, host: str) -> None:
+def _owner(run: Path, *, pid: int, host: str, at: str = "") -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    state = RunState(host=host, pid=pid, process_started=1.0, boot_id=boot)
+    state = RunState(host=host, pid=pid, process_started=1.0, boot_id=boot, at=at or now())
     (run / "state.json").write_text(state.model_dump_json())
 
 
@@ -358,8 +365,10 @@ def test_a_run_of_another_machine_goes_on_while_its_heart_beats(home: Path) -> N
     run = _begin(home)
     _owner(run, pid=1, host="elsewhere")
     assert query(home, "SELECT state FROM runs").rows == [("running",)]
-    for name in ("state.json", "heartbeat.json"):
-        os.utime(run / name, (0, 0))
+    beat = Heartbeat.model_validate_json((run / "heartbeat.json").read_text())
+    silent = beat.model_copy(update={"at": LONG_AGO})
+    (run / "heartbeat.json").write_text(silent.model_dump_json())
+    _owner(run, pid=1, host="elsewhere", at=LONG_AGO)
     assert query(home, "SELECT state FROM runs").rows == [("interrupted",)]
 
 

@@ -19,6 +19,7 @@ from curriculum.train.follow import (
 )
 from curriculum.train.heartbeat import Heart
 from schemas.job import Heartbeat
+from schemas.moment import now
 from schemas.progress import Progress
 
 
@@ -83,7 +84,9 @@ def test_a_heartbeat_is_told_once_and_a_broken_one_is_none(world: Any, tmp_path:
     told, stalls = list[Progress](), list[str]()
     follower = Follower(world.job(), tmp_path, told.append, lambda _: None, stalls.append)
     follower.look()
-    beat = Heartbeat(step=3, steps=12, valid_tokens=99, tokens_per_second=1234.5, val_bpb=2.5)
+    beat = Heartbeat(
+        step=3, steps=12, valid_tokens=99, tokens_per_second=1234.5, val_bpb=2.5, at=now()
+    )
     (tmp_path / "heartbeat.json").write_text(beat.model_dump_json())
     follower.look()
     follower.look()

@@ -22,6 +22,7 @@ from curriculum.train.run import freeze, train
 from curriculum.train.slots import Slots
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Heartbeat, Report, TokenCounts
+from schemas.moment import now
 from schemas.progress import Progress
 
 Play = Callable[[str], None]
@@ -120,7 +121,7 @@ def hear(words: str, process: "subprocess.Popen[str]") -> None:
 def test_lines_and_steps_are_heard_as_they_come_and_the_report_is_read(
     world: Any, play: Play, tmp_path: Path
 ) -> None:
-    beat = Heartbeat(step=3, steps=12, valid_tokens=9, tokens_per_second=10.0)
+    beat = Heartbeat(step=3, steps=12, valid_tokens=9, tokens_per_second=10.0, at=now())
     (tmp_path / "report").write_text(report())
     play(
         f"echo first; echo '{beat.model_dump_json()}' > heartbeat.json; sleep 0.5; echo last\n"

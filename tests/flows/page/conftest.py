@@ -14,6 +14,7 @@ from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.document import Family
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
+from schemas.moment import now
 
 NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
 ENDS = (
@@ -233,7 +234,11 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
             report=report(number) if done else None,
         ),
         beat=Heartbeat(
-            step=12_000, steps=20_000, valid_tokens=1_100_000_000, tokens_per_second=401_000.0
+            step=12_000,
+            steps=20_000,
+            valid_tokens=1_100_000_000,
+            tokens_per_second=401_000.0,
+            at=now(),
         )
         if state == "running"
         else None,
