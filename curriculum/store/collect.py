@@ -8,6 +8,7 @@ from pathlib import Path
 import filelock
 
 from curriculum.store import leases, trash
+from curriculum.store.recipe import KEY_DIGITS
 from curriculum.store.store import WORKSPACE_NAME, Artefact, Store
 
 
@@ -58,10 +59,22 @@ def collect(store: Store, artefacts: Iterable[Artefact]) -> int:
             leases.remove_dead(store.root)
             dead = [each for each in garbage(store) if each.path in chosen]
             for each in dead:
-                trash.discard(store.root, each.path)
+                _discard(store, each)
         freed += sum(record.num_bytes for each in dead for record in each.manifest.files)
         trash.empty(store.root)
         return freed + _remove_drafts(store)
+
+
+def _discard(store: Store, artefact: Artefact) -> None:
+    """Move an artefact to the trash, and remove the folder of a run that has no attempt any more.
+
+    An empty one would hide the same run on another shelf. No trainer is about to write there: it would hold
+    a lease on the run's key.
+    """
+    trash.discard(store.root, artefact.path)
+    folder = artefact.path.parent
+    if folder.name == artefact.key[:KEY_DIGITS] and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _remove_drafts(store: Store) -> int:

@@ -47,7 +47,9 @@ class Leasable(Protocol):
         ...
 
 
-P, R, S = ParamSpec("P"), TypeVar("R"), TypeVar("S", bound=Leasable)
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Leasable)
 
 
 @contextlib.contextmanager
@@ -208,7 +210,8 @@ def _leases(root: Path) -> Iterator[tuple[Path, Lease]]:
 
 
 def _is_live(lease: Lease) -> bool:
-    if lease.host == this_process().host:
+    # Where the system doesn't tell processes apart over time, the heartbeat alone counts.
+    if lease.host == this_process().host and lease.boot_id:
         return is_alive(lease)
     return _now() - lease.heartbeat < SILENT
 

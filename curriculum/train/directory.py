@@ -10,6 +10,7 @@ import filelock
 from curriculum.store import Store
 from curriculum.store.owner import this_process
 from curriculum.train.disk import write_text
+from curriculum.train.recipe import run_recipe
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState
 from schemas.json_text import read_json
@@ -44,7 +45,8 @@ def read_report(directory: Path) -> Report:
 def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
     """Own a run's directory; the system lets go of it when this process dies.
 
-    What a killed owner left half written is removed, and so is the report of an earlier end.
+    What a killed owner left half written is removed, and so is the report of an earlier end. gc keeps what
+    it reads, also when the launcher is gone.
 
     Raises:
         JobError: while another process trains it, naming that process.
@@ -52,11 +54,13 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
     lock = _claim(store, job)
     _acquire(lock, directory / STATE, directory)
     try:
-        for draft in directory.rglob(".*.draft"):
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
-        (directory / REPORT).unlink(missing_ok=True)
-        write_text(directory / STATE, this_process().model_dump_json(indent=1))
-        yield
+        with store.leased():
+            store.use([run_recipe(job)])
+            for draft in directory.rglob(".*.draft"):
+                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+            (directory / REPORT).unlink(missing_ok=True)
+            write_text(directory / STATE, this_process().model_dump_json(indent=1))
+            yield
     finally:
         (directory / STATE).unlink(missing_ok=True)
         (directory / HEARTBEAT).unlink(missing_ok=True)

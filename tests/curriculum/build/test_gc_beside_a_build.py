@@ -4,14 +4,15 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from curriculum.build import Built
 from curriculum.build import workers as build_workers
-from curriculum.store import Artefact, Store, collect, garbage
+from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
+from schemas.progress import unwatched
 
 MakeTiny = Callable[..., Built]
 GCS = """
@@ -21,9 +22,32 @@ from curriculum.store import Store, collect, garbage
 store, dice = Store(Path(sys.argv[1])), random.Random(int(sys.argv[2]))
 print("ready", flush=True)
 while True:
-    time.sleep(dice.uniform(0, 0.1))
+    time.sleep(dice.uniform(0, 0.2))
     print(collect(store, garbage(store)), flush=True)
 """
+
+
+def recipe(number: int) -> Recipe:
+    return Recipe(stage="documents", labels=(), revision=1, config={"number": number})
+
+
+def made_while_all_are_leased(store: Store, number: int) -> tuple[Artefact, ...]:
+    """A task that looks whether the lease of the coordinator names those of all tasks."""
+
+    def fill(_: Sequence[Draft]) -> None:
+        files = [file.read_text() for file in (store.root / "leases").glob("*.json")]
+        assert any(all(recipe(each).key in text for each in range(3)) for text in files)
+
+    return tuple(store.produce([recipe(number)], fill))
+
+
+def test_the_lease_of_a_build_names_all_tasks_before_a_worker_begins_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    team = build_workers.Team(store=store, workers=2, watch=unwatched)
+    with store.leased():
+        made = team.each("documents", range(3), made_while_all_are_leased, str)
+    assert [each.made for (each,) in made] == [True] * 3
 
 
 def contents(artefacts: list[Artefact]) -> dict[str, str]:
@@ -62,7 +86,7 @@ def test_gc_at_random_moments_beside_a_build_changes_nothing(
         assert gc.stderr is not None
         assert gc.stdout.readline() == b"ready\n"
         try:
-            built = make_tiny(Store(home), workers=1 + (seed % 3 == 0))
+            built = make_tiny(Store(home), workers=1 + (seed >= 10))
         finally:
             gc.kill()
         assert gc.stderr.read() == b""

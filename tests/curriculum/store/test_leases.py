@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_looking_and_a_dry_store_write_no_lease(tmp_path: Path) -> None:
     "gone", [{"process_started": 1.0}, {"boot_id": "another boot"}, {"pid": 2**22 + 1}]
 )
 def test_the_lease_of_a_process_that_is_gone_keeps_nothing_and_is_removed(
-    tmp_path: Path, gone: dict[str, object]
+    tmp_path: Path, gone: dict[str, Any]
 ) -> None:
     store = Store(tmp_path)
     (made,) = store.produce([recipe(1)], write)

@@ -1,11 +1,15 @@
 """A rerun is a new attempt, whatever became of earlier ones."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
-from curriculum.store import collect, garbage
+from curriculum.store import Store, collect, garbage
+from curriculum.train.directory import claimed
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
+from schemas.job import Job
 
 
 def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> None:
@@ -35,3 +39,38 @@ def test_an_open_attempt_goes_on_under_its_own_number_when_earlier_ones_are_gone
     run = train(world.store, job)
     assert run.directory == folder
     assert json.loads((folder / "report.json").read_text())["attempt"] == 3
+
+
+def test_a_process_that_trains_keeps_what_it_reads_and_its_run_without_a_launcher(
+    world: Any,
+) -> None:
+    job = world.job(steps=1)
+    directory = world.store.place(run_recipe(job)) / "attempt=1"
+    directory.mkdir(parents=True)
+    there = {each.path for each in world.store.artefacts()}
+    with claimed(world.store, job, directory):
+        collect(world.store, garbage(world.store))
+        assert {each.path for each in world.store.artefacts()} == there
+    collect(world.store, garbage(world.store))
+    assert [*world.store.artefacts()] == []
+
+
+def test_a_run_whose_attempts_are_all_gone_does_not_hide_the_same_one_elsewhere(
+    world: Any,
+) -> None:
+    mine = world.job(steps=1)
+    theirs = mine.model_copy(update={"specialist": "other"})
+    first = closed(world.store, mine)
+    shutil.copytree(first.parent, second := world.store.root / run_recipe(theirs).directory)
+    world.store.mark("runs-tester-syntax", [world.store.load(first)])
+    collect(world.store, garbage(world.store))
+    assert not second.exists()
+    assert world.store.place(run_recipe(theirs)) == first.parent
+
+
+def closed(store: Store, job: Job) -> Path:
+    """A finished attempt that nobody had to train."""
+    directory = store.root / run_recipe(job).directory / "attempt=1"
+    directory.mkdir(parents=True)
+    (directory / "report.json").write_text("{}")
+    return store.publish_run(directory, run_recipe(job), {}).path
