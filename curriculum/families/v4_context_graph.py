@@ -11,7 +11,7 @@ from curriculum.graph.repository import RepositoryGraph
 from schemas.change import CommitChange
 
 FAMILY = "v4_context_graph"
-REVISION = 5
+REVISION = 6
 ORDER = Order(
     near=(
         Step("calls", outward=True),

@@ -11,7 +11,7 @@ from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
 
 FAMILY = "v5_clang_graph"
-REVISION = 5
+REVISION = 6
 ORDER = Order(
     near=(
         Step("overrides", outward=True, cost=0),

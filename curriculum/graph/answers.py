@@ -23,13 +23,11 @@ Answer = TypeVar("Answer")
 class _Kept:
     """One answer: hashed by identity."""
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    """The object itself first."""
-    is_read: bool
+    question: tuple[Any, ...]
+    """The function, and what it is called with."""
     value: Any = None
-    used: tuple["_Kept", ...] = ()
-    """Each once, in the order of their first use."""
+    used: tuple["_Kept", ...] | None = ()
+    """Each once, in the order of their first use; None for what is read."""
     valid: int = 0
     """The last step at which the value was found valid."""
     changed: int = 0
@@ -38,10 +36,10 @@ class _Kept:
 
 @dataclass(slots=True)
 class Answers:
-    """The answers of some objects, at most one of each class, at the step that was taken last."""
+    """Answers, and at which step they are valid; memory is about 0.5 KB an answer."""
 
     now: int = 1
-    kept: dict[Any, _Kept] = field(default_factory=dict)
+    kept: dict[tuple[Any, ...], _Kept] = field(default_factory=dict)
     using: dict[_Kept, None] | None = None
     """What the function that runs has used so far."""
     _used: int = 0
@@ -57,35 +55,37 @@ class Answers:
         if len(self.kept) > max(MOST_UNUSED * self._most_used, LEAST_DROPPED):
             self.kept.clear()
 
-    def make(self, function: Callable[..., Any], arguments: tuple[Any, ...], key: Any) -> _Kept:
+    def make(self, question: tuple[Any, ...], *, is_read: bool) -> _Kept:
         """Compute an answer for the first time."""
-        answer = _Kept(function, arguments, hasattr(function, "is_read"))
+        answer = _Kept(question, used=None if is_read else ())
         self._compute(answer)
         self._used += 1
-        self.kept[key] = answer
+        self.kept[question] = answer
         return answer
 
     def refresh(self, answer: _Kept) -> None:
         """Make an answer valid at this step."""
-        if answer.is_read or self._is_stale(answer):
+        if answer.used is None or self._is_stale(answer, answer.used):
             self._compute(answer)
         answer.valid = self.now
         self._used += 1
 
-    def _is_stale(self, answer: _Kept) -> bool:
+    def _is_stale(self, answer: _Kept, used: tuple[_Kept, ...]) -> bool:
         """Whether something that it used has changed; what was used after that isn't looked at."""
-        for used in answer.used:
-            if used.valid != self.now:
-                self.refresh(used)
-            if used.changed > answer.valid:
+        for each in used:
+            if each.valid != self.now:
+                self.refresh(each)
+            if each.changed > answer.valid:
                 return True
         return False
 
     def _compute(self, answer: _Kept) -> None:
+        function, *arguments = answer.question
         outer, self.using = self.using, {}
         try:
-            value = answer.function(*answer.arguments)
-            answer.used = tuple(self.using)
+            value = function(*arguments)
+            if answer.used is not None:
+                answer.used = tuple(self.using)
         finally:
             self.using = outer
         if not answer.changed or (value is not answer.value and value != answer.value):
@@ -95,7 +95,7 @@ class Answers:
 
 
 class Answering(Protocol):
-    """An object whose answers are kept."""
+    """An object whose answers are kept, hashed by identity: what changes in it is seen by `read` alone."""
 
     @property
     def answers(self) -> Answers:
@@ -109,14 +109,26 @@ def answered(
     function: Callable[[Object, *Arguments], Answer],
 ) -> Callable[[Object, *Arguments], Answer]:
     """Keep what a method returns, which must be no iterator; it is called by place only."""
+    return _kept(function, is_read=False)
 
+
+def read(
+    function: Callable[[Object, *Arguments], Answer],
+) -> Callable[[Object, *Arguments], Answer]:
+    """Keep what a method reads of an input: it is called once a step, if it is asked for."""
+    return _kept(function, is_read=True)
+
+
+def _kept(
+    function: Callable[[Object, *Arguments], Answer], *, is_read: bool
+) -> Callable[[Object, *Arguments], Answer]:
     @functools.wraps(function)
     def asked(self: Object, *arguments: *Arguments) -> Answer:
         answers = self.answers
-        key = (function, arguments)
-        answer = answers.kept.get(key)
+        question = (function, self, *arguments)
+        answer = answers.kept.get(question)
         if answer is None:
-            answer = answers.make(function, (self, *arguments), key)
+            answer = answers.make(question, is_read=is_read)
         elif answer.valid != answers.now:
             answers.refresh(answer)
         if answers.using is not None:
@@ -125,11 +137,3 @@ def answered(
         return value
 
     return asked
-
-
-def read(
-    function: Callable[[Object, *Arguments], Answer],
-) -> Callable[[Object, *Arguments], Answer]:
-    """Keep what a method reads of an input: it is called once a step, if it is asked for."""
-    function.is_read = True  # type: ignore[attr-defined]
-    return answered(function)

@@ -10,7 +10,7 @@ from curriculum.graph.names import Scope
 from curriculum.graph.scopes import Scopes
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Methods:
     """Finds methods by class and name."""
 

@@ -83,7 +83,7 @@ def _changed(
     return {name: row for name, row in {**rows, **changed}.items() if row} if changed else rows
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class KnownNames:
     """The index at the step that was taken last, by all that answers may read of it."""
 

@@ -50,7 +50,7 @@ class Target(NamedTuple):
     confidence: float
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Resolver:
     """Resolves calls."""
 

@@ -20,7 +20,7 @@ Ranks = dict[Scope, int]
 """How far away each scope is that a place sees; names in the nearest hide the others."""
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True, eq=False)
 class Scopes:
     """What names mean at places of a tree."""
 

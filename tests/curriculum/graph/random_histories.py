@@ -64,7 +64,7 @@ START: Tree = {
     "b.h": (
         '#include "a.h"',
         "struct Crate : Box { void go(); Bar kept; };",
-        "namespace n { struct Foo : Bar { void launch(); }; void step(int x); }",
+        "namespace n { struct Foo : Bar { void launch(); void step(int x); }; void step(int x); }",
     ),
     "a.cc": (
         '#include "a.h"',
@@ -142,9 +142,11 @@ def changes() -> st.SearchStrategy[Change]:
 
 
 def histories(*, most: int) -> st.SearchStrategy[list[Commit]]:
-    """Histories of `most` commits after the first, which has the same tree in all of them."""
-    made = st.tuples(st.lists(changes(), min_size=1, max_size=2), st.booleans())
-    return st.lists(made, max_size=most).map(lambda commits: list(_walked(commits)))
+    """Histories of some commits, `most` at most, after the first, which has the same tree in all of them."""
+    made = st.tuples(st.lists(changes(), min_size=1, max_size=3), st.booleans())
+    return st.lists(made, min_size=most // 2, max_size=most).map(
+        lambda commits: list(_walked(commits))
+    )
 
 
 def text_of(tree: Tree) -> dict[str, str]:

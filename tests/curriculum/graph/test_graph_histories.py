@@ -1,13 +1,16 @@
 """Whatever history led to a tree, its graph is that of the tree alone."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.families.v4_context_graph import ORDER
+from curriculum.graph import scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.snapshot import (
     CallCount,
@@ -20,10 +23,13 @@ from curriculum.graph.clang.snapshot import (
 )
 from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
+from curriculum.graph.definitions import Found, Function, functions_of
 from curriculum.graph.fragments import Costs, Fragment
 from curriculum.graph.index import facts_of
+from curriculum.graph.names import Scope
 from curriculum.graph.neighbourhood import neighbourhood
 from curriculum.graph.repository import Neighbour, NodeId, RepositoryGraph, SourceFile
+from schemas.document import EdgeKind
 from tests.curriculum.graph.random_histories import (
     START,
     Commit,
@@ -138,16 +144,25 @@ def calls_after(*trees: Tree) -> set[tuple[str, str, float]]:
         files = text_of(tree)
         graph.apply(delta_of(before, files))
         before = files
-        found = neighbours(graph)
+        neighbours(graph)
+    return {
+        (source, target, confidence)
+        for kind, source, target, confidence in edges_of(graph)
+        if kind == "calls"
+    }
+
+
+def edges_of(graph: CallGraph) -> set[tuple[EdgeKind, str, str, float]]:
+    """All edges, by names, with their confidence."""
 
     def name(node: NodeId) -> str:
         return graph.source(node.path).facts.symbols[node.number].qualified
 
     return {
-        (name(node), name(near.node), near.confidence)
-        for node, around in found.items()
+        (near.kind, name(node), name(near.node), near.confidence)
+        for node, around in neighbours(graph).items()
         for near in around
-        if near.outward and near.kind == "calls"
+        if near.outward
     }
 
 
@@ -180,8 +195,8 @@ def test_a_member_that_is_a_pointer_or_another_or_gone_changes_what_is_made(memb
     assert neighbours(graph) == neighbours(fresh(text_of(after))) != first
 
 
-@given(history=histories(most=6))
-def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[Commit]) -> None:
+def check(history: Sequence[Commit]) -> None:
+    """Hold the graph that goes through a history against fresh ones."""
     graph = CallGraph(read)
     for commit in history:
         graph.apply(commit.delta)
@@ -190,11 +205,8 @@ def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[
             assert answers(graph, graph.incomplete) == answers(expected, expected.incomplete)
 
 
-@given(history=histories(most=6), first=st.booleans(), covered=st.sampled_from(("a.cc", "b.cc")))
-def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
-    history: list[Commit], first: bool, covered: str
-) -> None:
-    snapshot = snapshot_of(fresh(text_of(START) if first else history[-1].files), covered)
+def check_resolved(history: Sequence[Commit], snapshot: Snapshot) -> None:
+    """Hold the graph of a snapshot that goes through a history against fresh ones."""
     graph = ClangGraph(CallGraph(read), snapshot)
     for commit in history:
         graph.apply(commit.delta)
@@ -202,3 +214,80 @@ def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
             expected = ClangGraph(fresh(commit.files), snapshot)
             assert answers(graph) == answers(expected)
             assert graph.coverage() == expected.coverage()
+
+
+def snapshots(history: Sequence[Commit]) -> st.SearchStrategy[Snapshot]:
+    """Snapshots of one source of the first or the last tree of a history."""
+    trees = st.sampled_from((history[0], history[-1]))
+    paths = st.sampled_from(("a.cc", "b.cc"))
+    return st.builds(lambda tree, path: snapshot_of(fresh(tree.files), path), trees, paths)
+
+
+@settings(max_examples=40)
+@given(history=histories(most=6))
+def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[Commit]) -> None:
+    check(history)
+
+
+@settings(max_examples=30)
+@given(history=histories(most=6), data=st.data())
+def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
+    history: list[Commit], data: st.DataObject
+) -> None:
+    check_resolved(history, data.draw(snapshots(history)))
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(history=histories(most=12))
+def test_the_incremental_graph_of_many_long_histories_equals_a_fresh_one(
+    history: list[Commit],
+) -> None:
+    check(history)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(history=histories(most=12), data=st.data())
+def test_the_incremental_graph_of_many_snapshots_equals_a_fresh_one(
+    history: list[Commit], data: st.DataObject
+) -> None:
+    check_resolved(history, data.draw(snapshots(history)))
+
+
+def test_random_histories_change_edges_of_every_kind() -> None:
+    """Lest the claims above hold of nothing."""
+    had, got, lost = Counter[EdgeKind](), Counter[EdgeKind](), Counter[EdgeKind]()
+
+    @settings(max_examples=40)
+    @given(history=histories(most=6))
+    def look(history: list[Commit]) -> None:
+        edges = [edges_of(fresh(commit.files)) for commit in history]
+        had.update(kind for each in edges for kind, *_ in each)
+        for before, after in pairwise(edges):
+            got.update(kind for kind, *_ in after - before)
+            lost.update(kind for kind, *_ in before - after)
+
+    look()
+    kinds: set[EdgeKind] = {"calls", "constructs", "overrides", "inherits", "uses", "member"}
+    assert had.keys() == got.keys() == lost.keys() == kinds
+    assert min(got["calls"], lost["calls"]) > 40
+
+
+def test_a_commit_groups_only_the_names_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    grouped: list[str] = []
+
+    def counting(found: Iterable[Found], known: Mapping[NodeId, Scope]) -> tuple[Function, ...]:
+        members = list(found)
+        grouped.extend(sorted({declared.name for _, declared in members}))
+        return functions_of(members, known)
+
+    monkeypatch.setattr(scopes, "functions_of", counting)
+    graph, files = CallGraph(read), text_of(START)
+    graph.apply(delta_of({}, files))
+    first = neighbours(graph)
+    assert {"launch", "step", "go", "user"} <= set(grouped)
+    grouped.clear()
+    graph.apply(delta_of(files, files | {"c.cc": "void lone() { unknown(1); }\n"}))
+    assert {node: near for node, near in neighbours(graph).items() if node in first} == first
+    assert grouped == ["lone"]
