@@ -59,9 +59,18 @@ class Slots:
         try:
             yield slot
         finally:
-            self._record(slot.number).unlink(missing_ok=True)
+            self._leave(slot, run)
+
+    def _leave(self, slot: Slot, run: str) -> None:
+        """Let go of a slot; while a process of the job has it, its record names the run to be ended."""
+        with self._guard():
             # Closed, not unlocked: as long as a process of the job lives, the slot is its.
             os.close(slot.lock)
+            if _is_locked(self._lock(slot.number)):
+                left = _unknown(self._host, run)
+                self._record(slot.number).write_text(left.model_dump_json())
+            else:
+                self._record(slot.number).unlink(missing_ok=True)
 
     def holders(self) -> list[SlotState | None]:
         """Who holds each slot; None for a free one."""
@@ -180,10 +189,10 @@ def share_of(slot: int, slots: int, devices: int) -> list[int]:
 
 def _words(holders: list[SlotState | None], ahead: int) -> str:
     listed = ", ".join(
-        f"process {each.pid} on {each.host} with {each.run}"
+        (f"process {each.pid} on {each.host} with {each.run}" if each.pid else each.run)
         + ("" if is_alive(each) else " (it is gone, what it started still ends)")
         for each in holders
-        if each is not None and each.pid
+        if each is not None and each.run
     )
     behind = f", behind {ahead} that came before" if ahead else ""
     return f"waits for a slot{behind}; held by {listed or 'another process'}"
@@ -197,9 +206,9 @@ def _read(file: Path) -> SlotState | None:
         return None
 
 
-def _unknown(host: str) -> SlotState:
-    """Of a slot that is held before, or after, its record stands."""
-    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run="")
+def _unknown(host: str, run: str = "") -> SlotState:
+    """The state of a slot that processes hold whose launcher isn't there; of a run, if that is known."""
+    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run=run)
 
 
 def _open(file: Path) -> int:

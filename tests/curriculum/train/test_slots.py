@@ -235,3 +235,31 @@ def test_a_slot_sees_its_share_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen("0/1", "4,5") == "4,5"
     assert seen("2/3", "GPU-a") == "GPU-a"
     assert seen("0/2", "") == ""
+
+
+def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
+    slots, run, heard = Slots(tmp_path / "slots", 1), tmp_path / "run", list[str]()
+    with slots.taken(str(run), silent) as slot:
+        left = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(6000)"],
+            env={**os.environ, MARK: str(run)},
+            pass_fds=(slot.lock,),
+        )
+        until(lambda: processes_of(run) == [left.pid])
+    try:
+        (holder,) = slots.holders()
+        assert holder is not None
+        assert holder.run == str(run)
+        with slots.taken("another", heard.append):
+            assert left.wait(60) == -signal.SIGKILL
+        assert heard == [
+            f"waits for a slot; held by {run} (it is gone, what it started still ends)"
+        ]
+        assert slots.holders() == [None]
+    finally:
+        left.kill()
+        left.wait()

@@ -1,0 +1,149 @@
+"""Training killed at any moment on a busy machine, and begun again: it ends, and does not hang."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.train.directory import read_report
+from curriculum.train.recipe import run_recipe
+from curriculum.train.run import freeze
+
+pytestmark = pytest.mark.timeout(900)
+
+MARK = "KILLED_AT_RANDOM"
+WITHIN_S = 400.0
+"""Of a run that takes a few seconds, on a machine where ten others work."""
+SPINNING = 8
+LAUNCH = """
+import sys
+from pathlib import Path
+from curriculum.store import Store
+from curriculum.train.launch import Launch, launched
+from curriculum.train.slots import Slots
+job = Path(sys.argv[1])
+store = Store.containing(job)
+slots = Slots(store.root / "slots", 1)
+launched(store, job, Launch(slots=slots, tell=lambda line: print(line, flush=True)))
+"""
+SHAPES: tuple[dict[str, int], ...] = ({}, {"processes": 2}, {"workers": 2})
+"""Of jobs: one process, two ranks, one with processes that load rows."""
+
+
+class Runs:
+    """Launchers of one run, and all processes that they start."""
+
+    def __init__(self, job: Path) -> None:
+        self.job, self.mark = job, uuid.uuid4().hex
+        self.said = job.with_name("said.txt")
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Launch the run; a stack is written where a process is aborted."""
+        with self.said.open("ab") as said:
+            return subprocess.Popen(
+                [sys.executable, "-c", LAUNCH, str(self.job)],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, MARK: self.mark, "PYTHONFAULTHANDLER": "1"},
+                start_new_session=True,
+            )
+
+    def alive(self) -> list[int]:
+        """The pids of what was started and still runs, the first first."""
+        found, words = [], f"{MARK}={self.mark}".encode()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if words in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+        return sorted(found)
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        while left := self.alive():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+
+    def require_end(self, process: "subprocess.Popen[bytes]") -> int:
+        """The exit code of a launcher; where it hangs, an error with the stacks of all that run."""
+        try:
+            return process.wait(WITHIN_S)
+        except subprocess.TimeoutExpired:
+            where = {pid: waits(pid) for pid in self.alive()}
+            for pid in reversed(self.alive()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGABRT)
+                time.sleep(1.0)
+            log = self.job.with_name("train.log")
+            stacks = [file.read_text(errors="replace")[-9000:] for file in (self.said, log)]
+            raise AssertionError("\n".join(["it hangs", str(where), *stacks])) from None
+
+
+def waits(pid: int) -> str:
+    """What a process is, and in what of the system it waits."""
+    with contextlib.suppress(OSError):
+        command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")[-90:]
+        return f"{command}: {Path(f'/proc/{pid}/wchan').read_text()}"
+    return "gone"
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Other work on the machine, which gives way to none of ours and takes all that is left."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(["nice", "-n", "19", *spin]) for _ in range(SPINNING)]
+    yield
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def runs(make_world: Callable[..., Any], tmp_path: Path, seed: int) -> Iterator[Runs]:
+    world = make_world(tmp_path / "workspace", slots=96)
+    job = world.job(steps=24, **SHAPES[seed % len(SHAPES)])
+    directory = world.store.root / run_recipe(job).directory / "attempt=1"
+    freeze(directory, job)
+    runs = Runs(directory / "job.json")
+    yield runs
+    runs.end()
+
+
+def kill_somebody(runs: Runs, launcher: int, dice: random.Random) -> None:
+    """Kill the launcher, one of all, the group of one of all, or all."""
+    alive = runs.alive()
+    if not alive:
+        return
+    one = dice.choice(alive)
+    with contextlib.suppress(ProcessLookupError):
+        kind = dice.randrange(4)
+        if kind == 1:
+            os.killpg(os.getpgid(one), signal.SIGKILL)
+            return
+        for pid in ([launcher], [], [one], alive)[kind]:
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [each if each < 3 else pytest.param(each, marks=pytest.mark.slow) for each in range(50)],
+)
+def test_a_run_killed_at_any_moment_and_begun_again_ends(busy: None, runs: Runs, seed: int) -> None:
+    dice = random.Random(seed)
+    process = runs.start()
+    time.sleep(dice.uniform(0.5, 20.0))
+    kill_somebody(runs, process.pid, dice)
+    runs.require_end(process)
+    assert runs.require_end(runs.start()) == 0, runs.said.read_text()
+    assert read_report(runs.job.parent).stopped == "budget"
