@@ -79,6 +79,22 @@ def plan(lengths: Int64s, row_length: int, ties: UInt64s, seed: int) -> PackPlan
     )
 
 
+def rows_needed(lengths: Int64s, row_length: int) -> int:
+    """Rows of a plan of these lengths, which isn't made: its cost is that of the distinct lengths.
+
+    >>> rows_needed(np.array([3, 5, 2, 4, 1]), 8), rows_needed(np.array([], dtype=np.int64), 8)
+    (2, 0)
+
+    Raises:
+        PackError: for a document longer than a row.
+    """
+    if len(lengths) == 0:
+        return 0
+    _refuse_misfits(lengths, row_length)
+    moves = _best_fit_decreasing(_histogram(lengths, row_length), row_length)
+    return max(each.first_row + each.rows for each in moves)
+
+
 class Move(NamedTuple):
     """Rows first_row … first_row + rows - 1 take the next documents of one length, `each` apiece."""
 

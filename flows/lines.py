@@ -73,6 +73,8 @@ class _Packed(BaseModel):
 
     rows: int
     tokens: int
+    documents: int = 0
+    """Not counted of imported rows."""
 
 
 class _Encoded(BaseModel):
@@ -87,6 +89,14 @@ class _RowsReport(BaseModel):
     domains: dict[str, _Packed]
     encode: _Encoded | None = None
     """None of imported rows, which were packed elsewhere."""
+    rows_if_mixed: int = 0
+    """Rows that the same documents take where domains share them; 0 of imported rows."""
+
+
+YIELD_NOTE = (
+    "yield: share of positions that hold a token; if mixed: had domains shared rows, which they never "
+    "do; vs padding: positions of rows with one document each ÷ positions used"
+)
 
 
 def yield_lines(built: Built) -> Iterator[Line]:
@@ -95,16 +105,23 @@ def yield_lines(built: Built) -> Iterator[Line]:
         report = _RowsReport.model_validate(each.train.manifest.report)
         rows = sum(domain.rows for domain in report.domains.values())
         tokens = sum(domain.tokens for domain in report.domains.values())
+        documents = sum(domain.documents for domain in report.domains.values())
         yield {
             "rows": each.wanted.title,
             "number": rows,
             "tokens": count(tokens),
-            "yield": percent(tokens / (rows * each.wanted.row_length)) if rows else "",
+            "yield": _full(tokens, rows * each.wanted.row_length),
+            "if mixed": _full(tokens, report.rows_if_mixed * each.wanted.row_length),
+            "vs padding": f"{documents / rows:.2f}×" if documents else "",
             **{
                 outcome: report.encode.documents.get(outcome, 0) if report.encode else ""
                 for outcome in get_args(Outcome)
             },
         }
+
+
+def _full(tokens: int, positions: int) -> str:
+    return percent(tokens / positions) if positions else ""
 
 
 def yield_words(built: Built) -> str:

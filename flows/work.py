@@ -32,7 +32,7 @@ from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.in_use import mark
-from flows.lines import branch_lines, number, report_of, run_line, yield_lines
+from flows.lines import YIELD_NOTE, branch_lines, number, report_of, run_line, yield_lines
 from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
@@ -124,6 +124,8 @@ def _tell(phase: str, built: Built) -> None:
         lines = [*listed(built)]
         if lines:
             out.print(table(lines))
+        if listed is yield_lines:
+            out.print(Text(YIELD_NOTE, MUTED))
     for said in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
         for line in said(built):
             warn(f"{phase}: {line}")

@@ -298,7 +298,14 @@ def _write(
                 "yield": packed.pack_yield,
                 "padded_yield": packed.padded_yield,
             }
-    draft.report.update({"domains": domains, "context": context.report()})
+    lengths = spooled.documents.lengths[_ours(spooled, split)]
+    draft.report.update(
+        {
+            "domains": domains,
+            "rows_if_mixed": pack.rows_needed(lengths, wanted.row_length),
+            "context": context.report(),
+        }
+    )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -324,15 +331,19 @@ class _Context:
 
 
 def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[str, pack.PackPlan]]:
-    documents = spooled.documents
-    scored = documents.with_targets()
-    ours = scored[spooled.split[scored] == SPLITS.index(split)]
+    documents, ours = spooled.documents, _ours(spooled, split)
     for code, domain in sorted(enumerate(spooled.domains), key=lambda pair: pair[1]):
         some = ours[spooled.domain[ours] == code]
         if len(some):
             ties = pack.ties(documents.tie_ids[some], PACK_SEED)
             plan = pack.plan(documents.lengths[some], row_length, ties, PACK_SEED)
             yield domain, plan.over(some)
+
+
+def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
+    """The encodings of a split that have targets."""
+    scored = spooled.documents.with_targets()
+    return scored[spooled.split[scored] == SPLITS.index(split)]
 
 
 def _unscored(spooled: _Spooled, split: Split) -> dict[str, JsonValue]:

@@ -111,6 +111,12 @@ def test_a_document_longer_than_a_row_is_refused_by_number_and_length() -> None:
         planned([7, ROW + 1])
 
 
+@given(LENGTHS, SEEDS)
+def test_rows_are_counted_as_a_plan_makes_them(lengths: list[int], seed: int) -> None:
+    found = pack.rows_needed(np.array(lengths, dtype=np.int64), ROW)
+    assert found == planned(lengths, seed).num_rows
+
+
 def test_no_documents_make_no_rows() -> None:
     plan = planned([])
     assert plan.num_rows == 0
