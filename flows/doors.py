@@ -26,6 +26,7 @@ from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.in_use import mark
 from flows.leaving_out import OPTION
+from flows.losses import require_documents
 from flows.show import warn
 from flows.spread import spread_of
 from schemas.diet import Diet
@@ -43,9 +44,17 @@ UNKNOWN = 0
 
 
 def build_phase(course: Course, phase: str, watch: Watch) -> Built:
-    """The rows of a phase's servings, and all that they are made of."""
+    """The rows of a phase's servings, and all that they are made of.
+
+    Raises:
+        CorpusError: where the corpus leaves no document of a serving; a phase that renormalises shares
+            needs one of any of its servings. A dry walk passes.
+    """
     built = build_phases(course, [phase], watch)
     if not (course.store.dry or built.missing):
+        resolved = course.phase(phase)
+        served = [variants[0] for variants in wanted_of(resolved)]
+        require_documents(built, served, all_of_them=resolved.on_shortage == "stop")
         length = f"-{course.order.row_length}" if course.order.row_length else ""
         name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
         mark(course.store, name, built.artefacts())

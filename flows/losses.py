@@ -1,12 +1,30 @@
 """What was lost between the repositories and the rows, reason by reason."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from curriculum.build import Built
+from curriculum.build import Built, Wanted
+from curriculum.corpus.select import SELECTION_NAME
 from flows.lines import Line, number
+from schemas.errors import CorpusError
+
+HELD_OUT = "held_out"
+"""Kept documents that all are on the val side."""
+_CURES: Mapping[str, str] = {
+    "too_small": "Lower quality.min_bytes in the corpus file",
+    "too_large": "Raise quality.max_bytes in the corpus file",
+    "line_length": "Raise quality.max_line_bytes in the corpus file",
+    "generated": "Set quality.generated: true in the corpus file",
+    "vendored": "Set quality.vendored: true in the corpus file",
+    "excluded": "Widen include and exclude of its repositories",
+    "versions": "Raise history.versions_per_path in the corpus file",
+    "new_file": "Read more history, or serve v2 families, which show new files",
+    HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
+}
+"""By reason; for every other there is another corpus."""
 
 
 class _Changes(BaseModel):
@@ -22,6 +40,22 @@ class _Documents(BaseModel):
     documents: int = 0
     left_out: dict[str, int] = {}
     changes: _Changes = _Changes()
+    lines: _Changes = _Changes()
+    """Of conversations."""
+    lacks: str = ""
+    """What a compiler's index would need; without one v5 has no document."""
+
+
+class _Fitted(BaseModel):
+    """What became of documents on their way into rows, by outcome."""
+
+    documents: dict[str, int]
+
+
+class _Rows(BaseModel):
+    """The part of a rows artefact's report that tells whether it was made of any document."""
+
+    encode: _Fitted
 
 
 class _Selection(BaseModel):
@@ -62,6 +96,81 @@ def loss_words(built: Built) -> str:
         f"{number(read, 'change')} read in {repositories}; "
         f"{kept:,} of {number(documents, 'document')} kept"
     )
+
+
+def require_documents(built: Built, wanted: Sequence[Wanted], *, all_of_them: bool) -> None:
+    """Pass if there are documents to train on of what is wanted: of all of it, or of some.
+
+    Raises:
+        CorpusError: for the first family without one, with the reason that left out most.
+    """
+    empty = [each for each in wanted if _is_empty(built, each)]
+    if empty and (all_of_them or len(empty) == len(wanted)):
+        raise _without_documents(built, empty[0])
+
+
+def _is_empty(built: Built, wanted: Wanted) -> bool:
+    train = built.rows_of(wanted).train
+    if wanted.imported is not None or train.planned:
+        return False
+    return not any(_Rows.model_validate(train.manifest.report).encode.documents.values())
+
+
+def _without_documents(built: Built, wanted: Wanted) -> CorpusError:
+    lost, lacks = _lost(built, wanted)
+    reason, most = next(iter(lost.most_common(1)), ("", 0))
+    said = reason.replace("_", " ")
+    cause = f"the largest reason is {said!r}: {most:,} of {lost.total():,} left out"
+    if not reason:
+        cause = "nothing in its history is of the languages that the corpus names"
+    cure = _CURES.get(reason, "Take another corpus")
+    of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
+    return CorpusError(
+        f"corpus {built.selection.manifest.labels['corpus']}",
+        f"no document to train on of {wanted.flat_family}{of}",
+        cause=lacks or cause,
+        cure=f"{cure}, or take the servings of {wanted.family} out of the diet",
+    )
+
+
+def _lost(built: Built, wanted: Wanted) -> tuple[Counter[str], str]:
+    """What was left out of a family, by reason, and what lacks where it is made of an index.
+
+    Where there are documents, those that rows don't take; else changes that gave none.
+    """
+    reports = [
+        _Documents.model_validate(each.manifest.report)
+        for each in built.documents
+        if each.manifest.labels["family"] == wanted.flat_family
+        and _is_of(wanted, each.manifest.labels["repository"])
+    ]
+    if any(each.documents for each in reports):
+        return _not_kept(built, wanted), ""
+    lost: Counter[str] = Counter()
+    for each in reports:
+        for counted in (each.changes.skipped, each.lines.skipped, each.left_out):
+            lost.update(counted)
+    return lost, next((each.lacks for each in reports if each.lacks), "")
+
+
+def _not_kept(built: Built, wanted: Wanted) -> Counter[str]:
+    """The documents of a family that the selection rejects or holds out, by reason."""
+    selection = built.selections.get(wanted.flat_family, built.selection)
+    listed = pq.read_table(
+        selection.path / SELECTION_NAME,
+        columns=["repository", "keep", "reason"],
+        filters=[("family", "=", wanted.flat_family)],
+        partitioning=None,
+    )
+    return Counter(
+        HELD_OUT if each["keep"] else each["reason"]
+        for each in listed.to_pylist()
+        if _is_of(wanted, each["repository"])
+    )
+
+
+def _is_of(wanted: Wanted, repository: str) -> bool:
+    return not wanted.repositories or repository in wanted.repositories
 
 
 def _histories(built: Built) -> dict[str, _Changes]:
