@@ -343,7 +343,8 @@ def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[s
 def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
     """The encodings of a split that have targets."""
     scored = spooled.documents.with_targets()
-    return scored[spooled.split[scored] == SPLITS.index(split)]
+    ours: npt.NDArray[np.int64] = scored[spooled.split[scored] == SPLITS.index(split)]
+    return ours
 
 
 def _unscored(spooled: _Spooled, split: Split) -> dict[str, JsonValue]:

@@ -3,6 +3,7 @@
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -104,6 +105,6 @@ def without_documents(rows: RowSet, family: str) -> RowSet:
     """The rows as they are; of one family, as if none of its documents had come that far."""
     if rows.wanted.family != family:
         return rows
-    report = {**rows.train.manifest.report, "encode": {"documents": {}}}
+    report: dict[str, Any] = {**rows.train.manifest.report, "encode": {"documents": {}}}
     manifest = rows.train.manifest.model_copy(update={"report": report})
     return replace(rows, train=replace(rows.train, manifest=manifest))
