@@ -46,12 +46,26 @@ class Tokenised:
         """Bytes of the text."""
         return int(self.part_bytes[-1])
 
+    @property
+    def units(self) -> Int32s:
+        """[parts]: the number of the unit that each part goes or stays with, counted from 0.
+
+        Neighbours of one rank are a unit. Where there are chunks, all parts of a rank are: the line that
+        names a file goes with the last chunk of its run.
+        """
+        keys = np.stack((self.ranks, self.elidable, self.other_side))
+        if self.context is None:
+            borders = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
+            first: Int32s = np.zeros(min(1, keys.shape[1]), dtype=np.int32)
+            return np.concatenate((first, np.cumsum(borders, dtype=np.int32)))
+        return np.unique(keys, axis=1, return_inverse=True)[1].astype(np.int32)
+
     def chunks_of(self, gone: Bools) -> "ChunkCounts | None":
-        """What becomes of the context chunks when the parts in `gone` [parts] go; a chunk goes whole."""
+        """The counts of context chunks when the parts in `gone` [parts] go: a chunk goes as its last part."""
         if self.context is None:
             return None
-        first = self.context[:, 0]
-        banned, elided = self.other_side[first], gone[first]
+        last = self.context[:, 1] - 1
+        banned, elided = self.other_side[last], gone[last]
         return ChunkCounts(
             kept=int((~elided).sum()),
             elided=int((elided & ~banned).sum()),

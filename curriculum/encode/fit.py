@@ -125,6 +125,7 @@ class Fitter:
         elision = self.elisions[document.language]
         gone = elided_parts(
             lengths=np.diff(document.part_tokens),
+            units=document.units,
             ranks=document.ranks,
             elidable=document.elidable,
             banned=document.other_side,
@@ -199,15 +200,16 @@ class Fitter:
 def elided_parts(
     *,
     lengths: npt.NDArray[np.integer[Any]],
+    units: Int32s,
     ranks: Int32s,
     elidable: Bools,
     banned: Bools,
     elision: int,
     room: int,
 ) -> Bools:
-    """Which parts go, as few as make the rest fit `room`: banned ones, then the highest rank first.
+    """The parts to leave out, as few as make the rest fit `room`: banned ones, then the highest rank first.
 
-    All arrays [parts]. Neighbours of one rank are one chunk and go together; of equal ranks the earlier
+    All arrays [parts]. Parts of one unit are of one rank and go together; of equal ranks the earlier unit
     goes first. What is `banned` goes however much room there is. `elision` is the tokens of the line that
     each gap costs, where neighbours that go share one gap. If no choice fits, all that may go goes; a
     text isn't elided as a whole.
@@ -215,43 +217,42 @@ def elided_parts(
     >>> lengths, ranks = np.array([9, 5, 5, 5, 9]), np.array([0, 1, 3, 2, 0], dtype=np.int32)
     >>> elidable, none = np.array([False, True, True, True, False]), np.zeros(5, dtype=np.bool_)
     >>> given = {"lengths": lengths, "elidable": elidable, "elision": 2, "room": 25}
-    >>> elided_parts(ranks=ranks, banned=none, **given).tolist()
+    >>> units = np.arange(5, dtype=np.int32)
+    >>> elided_parts(units=units, ranks=ranks, banned=none, **given).tolist()
     [False, False, True, True, False]
-    >>> elided_parts(ranks=np.array([0, 3, 3, 2, 0], dtype=np.int32), banned=none, **given).tolist()
+    >>> elided_parts(units=units, ranks=ranks, banned=np.arange(5) == 1, **given).tolist()
     [False, True, True, False, False]
-    >>> elided_parts(ranks=ranks, banned=np.arange(5) == 1, **given).tolist()
-    [False, True, True, False, False]
+    >>> ranks, units = np.array([0, 3, 1, 3, 0]), np.array([0, 1, 2, 1, 3])
+    >>> elided_parts(units=units, ranks=ranks, banned=none, **given | {"room": 27}).tolist()
+    [False, True, False, True, False]
     """
-    starts = _chunk_starts(ranks, elidable, banned)
+    count = int(units.max(initial=-1)) + 1
+    _, starts = np.unique(units, return_index=True)
     first, may = banned[starts], (elidable | banned)[starts]
-    order = np.lexsort((np.arange(len(starts)), -ranks[starts], ~first))
+    order = np.lexsort((starts, -ranks[starts], ~first))
     order = order[may[order]]
-    sizes = np.add.reduceat(lengths, starts) if len(starts) else lengths
-    left = lengths.sum() - np.cumsum(sizes[order]) + elision * _gaps(order, len(starts))
+    sizes = np.bincount(units, weights=lengths, minlength=count).astype(np.int64)
+    left = lengths.sum() - np.cumsum(sizes[order]) + elision * _gaps(order, units, count)
     fewest = max(int(first.sum()), 1)
     fitting = np.flatnonzero(left[fewest - 1 :] <= room)
-    gone = np.zeros(len(starts), dtype=np.bool_)
+    gone = np.zeros(count, dtype=np.bool_)
     gone[order[: fitting[0] + fewest if len(fitting) else len(order)]] = True
-    parts = np.repeat(gone, np.diff(np.append(starts, len(lengths))))
+    parts: Bools = gone[units]
     return banned.copy() if parts.all() else parts
 
 
-def _gaps(order: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
-    """Gaps in a row of `count` once the first, the first two … of `order` went: [0 2 1] -> [1 2 1]."""
+def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArray[np.int64]:
+    """Gaps between parts once the first, the first two … units of `order` went: [0 2 1] -> [1 2 1]."""
     turn = np.full(count, count)
     turn[order] = np.arange(len(order))
-    joined = np.maximum(turn[:-1], turn[1:])
-    joins = np.bincount(joined[joined < count], minlength=len(order))
-    gaps: npt.NDArray[np.int64] = np.cumsum(1 - joins[: len(order)])
+    turns = turn[units]
+    joined = np.maximum(turns[:-1], turns[1:])
+    parts, joins = (
+        np.bincount(each[each < count], minlength=len(order))[: len(order)]
+        for each in (turns, joined)
+    )
+    gaps: npt.NDArray[np.int64] = np.cumsum(parts - joins)
     return gaps
-
-
-def _chunk_starts(ranks: Int32s, elidable: Bools, banned: Bools) -> npt.NDArray[np.int64]:
-    """The first part of each run of parts that go or stay together: ranks [0 2 2 1] -> [0 1 3]."""
-    keys = np.stack((ranks, elidable, banned))
-    starts = np.ones(len(ranks), dtype=np.bool_)
-    starts[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    return np.flatnonzero(starts)
 
 
 def _line(

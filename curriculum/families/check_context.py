@@ -2,10 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from curriculum.families.context import BUDGET
-from schemas.document import CHUNK_FORMS, EDGE_KINDS, EDGE_LABELS, Chunk, Document, Part
+from schemas.document import (
+    CHUNK_FORMS,
+    EDGE_KINDS,
+    EDGE_LABELS,
+    Chunk,
+    Document,
+    Part,
+    Provenance,
+)
 
 Wrong = tuple[str, str]
 """A value, and the rule that it breaks."""
@@ -14,10 +23,12 @@ Wrong = tuple[str, str]
 def wrong_with_context(document: Document) -> Iterator[Wrong]:
     """What breaks a rule, in no more than one line each.
 
-    1. Chunks are in the order of the text and have every part but the headers; a chunk begins with its
-       path, and its other parts show one file, in order.
+    1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
+       order. Of a run, neighbouring chunks of one file, the first begins with the path and no other does;
+       only in the target a chunk may begin with its file, where the one before it ends.
     2. The target stands last: chunks without an edge to them, whole, which may not be left out. All
        others may, each with a rank of its own that falls towards the target, and an edge that led there.
+       The path has the rank of the last chunk of its run.
     3. No line of a file stands in two chunks.
     4. The text keeps the budget.
     5. Edges are sorted, each once, between chunks, and of known kinds, labels and confidences.
@@ -26,9 +37,12 @@ def wrong_with_context(document: Document) -> Iterator[Wrong]:
     if size > BUDGET:
         yield f"{size} bytes", f"the budget is {BUDGET}"
     yield from _wrong_order(document)
-    for chunk in document.chunks:
-        parts = document.parts[chunk.first_part : chunk.last_part]
-        yield from _wrong_chunk(document, chunk, parts)
+    data = document.text.encode()
+    for run in _runs(document):
+        for number, chunk in enumerate(run):
+            before = run[number - 1] if number else None
+            yield from _wrong_lead(document, data, chunk, before)
+            yield from _wrong_chunk(document, chunk, None if number else run[-1])
     yield from _wrong_ranks(document)
     yield from _wrong_lines(document)
     yield from _wrong_edges(document)
@@ -50,17 +64,56 @@ def _wrong_order(document: Document) -> Iterator[Wrong]:
         yield "a target before the context", "the target stands last"
 
 
-def _wrong_chunk(document: Document, chunk: Chunk, parts: tuple[Part, ...]) -> Iterator[Wrong]:
+def _runs(document: Document) -> Iterator[list[Chunk]]:
+    """Neighbouring chunks of one file on one side of the target's opening."""
+    keys = [
+        (chunk.hop > 0, [(each.path, each.blob) for each in _shown(document, chunk)][:1])
+        for chunk in document.chunks
+    ]
+    for _, group in groupby(zip(keys, document.chunks, strict=True), itemgetter(0)):
+        yield [chunk for _, chunk in group]
+
+
+def _parts(document: Document, chunk: Chunk) -> tuple[Part, ...]:
+    return document.parts[chunk.first_part : chunk.last_part]
+
+
+def _shown(document: Document, chunk: Chunk) -> list[Provenance]:
+    """The sources of a chunk's parts."""
+    return [
+        document.provenance[part.source] for part in _parts(document, chunk) if part.source >= 0
+    ]
+
+
+def _wrong_lead(
+    document: Document, data: bytes, chunk: Chunk, before: Chunk | None
+) -> Iterator[Wrong]:
     named = f"chunk {chunk.name!r} at part {chunk.first_part}"
-    if len(parts) < 2 or parts[0].source >= 0:
-        yield named, "a chunk begins with its path, and shows something"
+    parts, shown = _parts(document, chunk), _shown(document, chunk)
+    if not shown:
+        yield named, "a chunk shows something"
         return
+    lead = data[parts[0].start : parts[0].end] if parts[0].source < 0 else b""
+    if (b" File: " in lead) != (before is None):
+        yield named, "the first chunk of a run begins with its path, and no other does"
+    elif before is not None and not lead:
+        end = _shown(document, before)[-1].end
+        if chunk.hop or shown[0].start != end:
+            yield named, "only what goes on where a chunk of the target ends has nothing before it"
+
+
+def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterator[Wrong]:
+    """The faults of a chunk, where the path that it begins with has the rank of `last`, if it has a path."""
+    named = f"chunk {chunk.name!r} at part {chunk.first_part}"
+    parts = _parts(document, chunk)
+    ranks = [parts[-1].rank] * len(parts)
+    if last is not None:
+        ranks[0] = document.parts[last.last_part - 1].rank
     kind = "context" if chunk.hop else "target"
-    if {(part.kind, part.rank, part.elidable) for part in parts} != {
-        (kind, parts[0].rank, chunk.hop > 0)
-    }:
+    wanted = [(kind, rank, chunk.hop > 0) for rank in ranks]
+    if [(part.kind, part.rank, part.elidable) for part in parts] != wanted:
         yield named, f"its parts are {kind}, of one rank, and all may go or none"
-    shown = [document.provenance[part.source] for part in parts if part.source >= 0]
+    shown = _shown(document, chunk)
     if len({(each.path, each.blob) for each in shown}) != 1:
         yield named, "a chunk shows one file"
     if any(later.start <= each.end for each, later in pairwise(shown)):
@@ -78,7 +131,7 @@ def _is_cut(chunk: Chunk, num_ranges: int) -> bool:
 
 def _wrong_ranks(document: Document) -> Iterator[Wrong]:
     context = [chunk for chunk in document.chunks if chunk.hop]
-    ranks = [document.parts[chunk.first_part].rank for chunk in context]
+    ranks = [document.parts[chunk.last_part - 1].rank for chunk in context]
     if any(later >= rank for rank, later in pairwise(ranks)):
         yield f"ranks {ranks[:8]}", "each chunk has its own, which falls towards the target"
     for at, chunk in enumerate(document.chunks):

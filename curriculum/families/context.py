@@ -5,13 +5,19 @@ context     chunks, the farthest first; a crop takes whole chunks from that end
 === TARGET: the commit's subject ===
 target      chunks
 
-Each chunk is led by the path of its file, and lines that it leaves out are marked. A part that ends with
-its file has a line end, whether or not the file has one.
+Neighbouring chunks of one file are a run, under one line with the path of the file. That line has the rank
+of the last chunk of its run, so it is left out together with the whole run and never without it. In the
+context a blank line stands between two chunks of a run. The target is laid out as its files are: one line
+marks what is left out between two chunks of a file, and nothing stands between two that touch.
+A part that ends with its file has a line end, whether or not the file has one.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from curriculum.families.comments import line_mark, one_line, unspliced
 from curriculum.families.header import commit_header, subject_of
@@ -56,13 +62,13 @@ class Excerpt:
     """Sorted and disjoint; a mark goes between two of them."""
     hop: int
     marks: Sequence[Mark]
-    """Of the whole file, the outer before the inner; those that aren't shown are passed over."""
+    """Of the whole file, sorted by their start, the outer first; those that aren't shown are passed over."""
     via: Edge | None = None
     """One of the document's edges; None for a target."""
 
 
 def path_line(path: str, language: Language) -> str:
-    """What leads a chunk: an empty line, and the path of its file as a comment."""
+    """The lead of a run: an empty line, and the path of its file as a comment."""
     mark = line_mark(language)
     return "\n" + unspliced(f"{mark} File: {one_line(path)}", mark) + "\n"
 
@@ -78,7 +84,7 @@ def frame_bytes(commit: CommitChange, language: Language) -> int:
 
 
 def chunk_bytes(path: str, language: Language) -> int:
-    """What a chunk takes beside its lines: the path, and a line end where its file lacks the last."""
+    """Bytes of a run beside its chunks: the path, and a line end where its file lacks the last."""
     return len(path_line(path, language).encode()) + 1
 
 
@@ -95,11 +101,14 @@ def document(
     places = {key: at for at, (key, _) in enumerate(known)}
     writer = _Writer(commit=commit, sheet=Sheet(), chunks=[], places=places)
     writer.sheet.generate("header", commit_header(commit, main.language))
-    for number, excerpt in enumerate(context):
-        writer.add(excerpt, rank=len(context) - number)
+    nearer = len(context)
+    for _, group in groupby(context, lambda excerpt: excerpt.file.path):
+        run = list(group)
+        nearer -= len(run)
+        writer.context(run, nearer)
     writer.sheet.generate("header", _opening(commit, main.language))
-    for excerpt in targets:
-        writer.add(excerpt, rank=None)
+    for _, group in groupby(targets, lambda excerpt: excerpt.file.path):
+        writer.target(list(group))
     sheet = writer.sheet
     return Document(
         text="".join(sheet.texts),
@@ -132,14 +141,40 @@ class _Writer:
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
     """Where an edge stands, by its ends and kind."""
+    texts: dict[str, bytes] = field(default_factory=dict)
+    """By path."""
 
-    def add(self, excerpt: Excerpt, *, rank: int | None) -> None:
-        """Add a chunk; without a rank it belongs to the target."""
+    def context(self, run: Sequence[Excerpt], nearer: int) -> None:
+        """Add chunks of one file around the target, of which `nearer` chunks are nearer than all of them."""
+        file = run[0].file
+        for number, excerpt in enumerate(run):
+            first = len(self.sheet.parts)
+            rank = nearer + len(run) - number
+            if number:
+                self.sheet.generate("context", "\n", rank=rank)
+            else:
+                lead = path_line(file.path, file.language)
+                self.sheet.generate("context", lead, rank=nearer + 1)
+            self._add(excerpt, first, "context", rank)
+
+    def target(self, run: Sequence[Excerpt]) -> None:
+        """Add chunks of one file that belong to the target."""
+        file, end = run[0].file, -1
+        for excerpt in run:
+            first, start = len(self.sheet.parts), excerpt.ranges[0][0]
+            if end < 0:
+                self.sheet.generate("target", path_line(file.path, file.language))
+            elif start != end:
+                self.sheet.generate("target", gap_line(file.language))
+            self._add(excerpt, first, "target", None)
+            end = excerpt.ranges[-1][1]
+
+    def _add(self, excerpt: Excerpt, first: int, kind: PartKind, rank: int | None) -> None:
+        """Add the lines of a chunk, which begins with the part `first`."""
         sheet, file = self.sheet, excerpt.file
-        kind: PartKind = "target" if rank is None else "context"
-        first = len(sheet.parts)
-        data = file.blob.text.encode()
-        sheet.generate(kind, path_line(file.path, file.language), rank=rank)
+        if file.path not in self.texts:
+            self.texts[file.path] = file.blob.text.encode()
+        data = self.texts[file.path]
         for number, (start, end) in enumerate(excerpt.ranges):
             if number:
                 sheet.generate(kind, gap_line(file.language), rank=rank)
@@ -163,8 +198,9 @@ class _Writer:
         """Mark what lies in these bytes of a file; of nested marks the outermost."""
         offset = self.sheet.size - start
         ends: dict[SpanKind, int] = {}
-        for mark in marks:
-            if start <= mark.start and mark.end <= end and mark.start >= ends.get(mark.kind, 0):
+        first, last = (bisect_left(marks, at, key=attrgetter("start")) for at in (start, end))
+        for mark in marks[first:last]:
+            if mark.end <= end and mark.start >= ends.get(mark.kind, 0):
                 self.sheet.mark(mark.kind, [(mark.start, mark.end)], offset=offset)
                 ends[mark.kind] = mark.end
 

@@ -65,8 +65,7 @@ def _around(
     room: int,
     order: Order,
 ) -> tuple[Fragment, ...]:
-    left = room - sum(costs.of(target) for target in targets)
-    return neighbourhood(graph, [target.node for target in targets], left, order, costs)
+    return neighbourhood(graph, targets, room - costs.of_all(targets), order, costs)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,18 +80,16 @@ class _Composer:
         """`around` has the nearest first."""
         chunks = [*reversed(around), *targets]
         places = {chunk.node: at for at, chunk in enumerate(chunks)}
-        marks = {path: self._marks(path) for path in {chunk.node.path for chunk in chunks}}
-        inner = {path: self._inner(path) for path in {chunk.node.path for chunk in targets}}
-        excerpts = [
-            self._excerpt(chunk, marks[path] + (() if at < len(around) else inner[path]), places)
-            for at, chunk in enumerate(chunks)
-            for path in (chunk.node.path,)
-        ]
+        outer = {path: self._marks(path) for path in {chunk.node.path for chunk in chunks}}
+        inner = {
+            path: tuple(sorted((*outer[path], *self._inner(path)), key=_place))
+            for path in {chunk.node.path for chunk in targets}
+        }
         return context.document(
             self.commit,
             self.family,
-            excerpts[: len(around)],
-            excerpts[len(around) :],
+            [self._excerpt(chunk, outer[chunk.node.path], places) for chunk in reversed(around)],
+            [self._excerpt(chunk, inner[chunk.node.path], places) for chunk in targets],
             self._edges(chunks, places),
         )
 
@@ -160,7 +157,11 @@ def marks_of(source: SourceFile) -> tuple[Mark, ...]:
     found += [
         Mark(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
     ]
-    return tuple(sorted(set(found), key=lambda mark: (mark.start, -mark.end)))
+    return tuple(sorted(set(found), key=_place))
+
+
+def _place(mark: Mark) -> tuple[int, int]:
+    return mark.start, -mark.end
 
 
 def inner_marks_of(source: SourceFile) -> tuple[Mark, ...]:

@@ -1,16 +1,18 @@
 """Which functions a commit touched, and how they are shared out when they are too many for one document."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise, zip_longest
 
 import numpy as np
 
 from curriculum.families.changes import is_blank_change, lines_of
-from curriculum.graph.facts import FileFacts
+from curriculum.graph.facts import FileFacts, Range
 from curriculum.graph.fragments import Costs, Fragment, whole
 from curriculum.graph.line_groups import line_starts
-from curriculum.graph.line_ranges import without
+from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, without
+from curriculum.graph.names import TYPES
 from curriculum.graph.repository import NodeId, RepositoryGraph
 from schemas.change import CommitChange, FileChange, Hunk
 from schemas.corpus import Language
@@ -28,7 +30,11 @@ class Shares:
 
 
 def targets_of(commit: CommitChange, graph: RepositoryGraph) -> tuple[Fragment, ...]:
-    """Every function that a hunk touches, in the order of paths and places; no line is in two."""
+    """Every function that a hunk touches, in the order of paths and places; no line is in two.
+
+    The functions and types of an added file have all of its lines, the functions of a changed one the blank
+    lines between them.
+    """
     return tuple(
         fragment
         for change in commit.changes
@@ -73,12 +79,12 @@ def shared_out(
     """
     fitting = [each for each in targets if costs.of(each) <= room]
     too_large = len(targets) - len(fitting)
-    if _cost(fitting, costs) <= room:
+    if costs.of_all(fitting) <= room:
         return Shares(groups=(tuple(fitting),) if fitting else (), too_large=too_large)
     groups: list[tuple[Fragment, ...]] = []
     for _, each in groupby(fitting, lambda fragment: fragment.node.path):
         of_file = list(each)
-        joined = [of_file] if _cost(of_file, costs) <= room else _connected(of_file, graph)
+        joined = [of_file] if costs.of_all(of_file) <= room else _connected(of_file, graph)
         groups.extend(_filled(joined, costs, room))
     return Shares(groups=tuple(groups), too_large=too_large)
 
@@ -93,17 +99,65 @@ def is_blank(change: FileChange) -> bool:
 def _touched(change: FileChange, graph: RepositoryGraph) -> Iterator[Fragment]:
     source = graph.source(change.path)
     numbers = touched_functions(source.facts, source.file.blob.text, change.hunks)
+    found: list[Fragment] = []
     end = 0
     for fragment in (whole(graph, NodeId(change.path, number)) for number in numbers):
         (span,) = fragment.ranges
         left = without([span], [span._replace(start=0, end=end)])
         if left:
-            yield replace(fragment, ranges=left)
+            found.append(replace(fragment, ranges=left))
         end = max(end, span.end)
+    data = source.file.blob.text.encode()
+    if change.before is not None:
+        return _with_blank_lines(found, data)
+    return _tiled(sorted((*found, *_types(change.path, source.facts, found)), key=_node), len(data))
 
 
-def _cost(fragments: Sequence[Fragment], costs: Costs) -> int:
-    return sum(costs.of(each) for each in fragments)
+def _types(path: str, facts: FileFacts, functions: Sequence[Fragment]) -> Iterator[Fragment]:
+    """The types of a file that stand in none of its functions; none where there is no function."""
+    starts = [each.ranges[0].start for each in functions]
+    for number, symbol in enumerate(facts.symbols):
+        if symbol.kind in TYPES and (symbol.body is not None or symbol.kind == "alias"):
+            above = bisect_right(starts, symbol.start) - 1
+            if functions and (above < 0 or functions[above].ranges[-1].end <= symbol.start):
+                span = Range(symbol.start, symbol.end)
+                node = NodeId(path, number)
+                yield Fragment(node=node, form="whole", ranges=(span,), hop=0, via=None)
+
+
+def _tiled(definitions: Sequence[Fragment], size: int) -> Iterator[Fragment]:
+    """The fragments of a file as wide as it takes to show all of it.
+
+    Each has what stands before it, up to the end of the definition or to the first one in it; the last has
+    the rest. One that shares all its lines with the next is left out.
+    """
+    start = 0
+    for each, later in zip_longest(definitions, definitions[1:]):
+        end = min(each.ranges[-1].end, later.ranges[0].start) if later else size
+        if start < end:
+            yield replace(each, ranges=(Range(start, end),))
+            start = end
+
+
+def _with_blank_lines(fragments: Sequence[Fragment], data: bytes) -> Iterator[Fragment]:
+    """The fragments of a file with the blank lines that its functions have towards each other."""
+    spans = [each.ranges[0]._replace(end=each.ranges[-1].end) for each in fragments]
+    borders = [_borders(data, one.end, later.start) for one, later in pairwise(spans)]
+    starts = (*(span.start for span in spans[:1]), *(start for _, start in borders))
+    ends = (*(end for end, _ in borders), *(span.end for span in spans[-1:]))
+    for fragment, span in zip(fragments, map(Range, starts, ends), strict=True):
+        yield replace(fragment, ranges=(span,))
+
+
+def _borders(data: bytes, end: int, start: int) -> tuple[int, int]:
+    """The new end and start of fragments that are bytes `[end, start)` apart.
+
+    Blank lines alone belong to the lower fragment, so that the two touch.
+    """
+    above = blank_lines_after(data, end, start)
+    if above == start:
+        return end, end
+    return above, blank_lines_before(data, start, above)
 
 
 def _connected(fragments: Sequence[Fragment], graph: RepositoryGraph) -> list[list[Fragment]]:
@@ -127,18 +181,26 @@ def _filled(
 ) -> Iterator[tuple[Fragment, ...]]:
     """The groups in order, as many together as fit; one that is too large by itself is cut."""
     current: list[Fragment] = []
+    used = 0
     for group in groups:
-        if _cost(current, costs) + _cost(group, costs) > room and current:
+        if current and used + costs.of_all(group) > room:
             yield _in_order(current)
-            current = []
+            current, used = [], 0
         for fragment in group:
-            if _cost(current, costs) + costs.of(fragment) > room:
+            cost = costs.of(fragment, current[-1] if current else None)
+            if used + cost > room:
                 yield _in_order(current)
-                current = []
+                current, used = [], 0
+                cost = costs.of(fragment)
             current.append(fragment)
+            used += cost
     if current:
         yield _in_order(current)
 
 
 def _in_order(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
-    return tuple(sorted(fragments, key=lambda each: each.node))
+    return tuple(sorted(fragments, key=_node))
+
+
+def _node(fragment: Fragment) -> NodeId:
+    return fragment.node

@@ -1,7 +1,7 @@
 """The contiguous pieces of code in a document, each of which is parsed as one text."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from curriculum.graph.chunks import CodeChunk
@@ -9,6 +9,7 @@ from schemas.document import Chunk, Document, Part
 from schemas.structure import STRUCTURE_CODES
 
 _BESIDE = (STRUCTURE_CODES["comment"], STRUCTURE_CODES["preamble"])
+_BODY = STRUCTURE_CODES["func_body"]
 _SEVERAL = ("file", "target")
 """Chunks that show more than one definition, under a name that is none of theirs."""
 
@@ -18,8 +19,8 @@ class Piece(NamedTuple):
 
     start: int
     end: int
-    chunk: int
-    """The document's chunk that it shows; -1 in a document without chunks."""
+    chunks: tuple[int, ...]
+    """The document's chunks that it shows, in order; none in a document without chunks."""
     source: int
     """The source of its first part."""
 
@@ -28,30 +29,39 @@ def pieces(document: Document) -> Iterator[Piece]:
     """The pieces in order.
 
     Of a file document each run of parts of one source: as a rule the whole file. Of a context document
-    each chunk without its path line; generated lines between its parts are in the piece.
+    each chunk without the generated part that it begins with, and what begins with a part of a file goes on
+    with the piece before; generated lines between its parts are in the piece.
     """
-    for number, chunk in enumerate(document.chunks):
-        yield from _piece(document.parts[chunk.first_part : chunk.last_part], number)
-    if not document.chunks:
-        for _, parts in groupby(document.parts, key=lambda part: part.source):
-            yield from _piece(tuple(parts), -1)
+    parts, chunks = document.parts, document.chunks
+    starts = [
+        number
+        for number, chunk in enumerate(chunks)
+        if not number or parts[chunk.first_part].source < 0
+    ]
+    for first, after in pairwise((*starts, len(chunks))):
+        span = slice(chunks[first].first_part, chunks[after - 1].last_part)
+        yield from _piece(parts[span], tuple(range(first, after)))
+    if not chunks:
+        for _, group in groupby(parts, key=lambda part: part.source):
+            yield from _piece(tuple(group), ())
 
 
-def _piece(parts: tuple[Part, ...], chunk: int) -> Iterator[Piece]:
+def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[Piece]:
     sourced = [part for part in parts if part.source >= 0]
     if sourced:
-        yield Piece(sourced[0].start, sourced[-1].end, chunk, sourced[0].source)
+        yield Piece(sourced[0].start, sourced[-1].end, chunks, sourced[0].source)
 
 
 def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
     """Which of the chunks found in a piece is what the document's chunk shows; -1 where there is none.
 
     The first whose name ends the document's, which knows namespaces that the piece doesn't; else the
-    first that is code.
+    first body of a function, where it shows one; else the first that is code.
     """
     code = [i for i, each in enumerate(found) if each.kind not in _BESIDE]
     named = [i for i in code if _prefix(chunk.name, found[i].name) is not None]
-    return next(iter(named or code), -1)
+    bodies = [i for i in code if found[i].kind == _BODY and chunk.symbol == "function"]
+    return next(iter(named or bodies or code), -1)
 
 
 def renamed(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:

@@ -6,8 +6,10 @@ every code is 0, and there are no chunks.
 """
 
 import functools
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +32,7 @@ from schemas.corpus import Language
 from schemas.document import Document
 from schemas.structure import RUN_COLUMNS, STRUCTURE_CODES, Structure
 
-REVISION = 4
+REVISION = 5
 """The producer's, for keys; whoever changes a structure's bytes raises it."""
 _REMEMBERED = 10_000
 """Pieces, some 3 kB each with their structure."""
@@ -130,13 +132,20 @@ def _add_chunks(document: Document, language: Language, canvas: _Canvas) -> None
     shown_by: dict[int, int] = {}
     """The structure's chunk that shows a chunk of the document."""
     for piece in pieces(document):
-        text = _text(canvas, piece)
-        found = _structure_of(text, language)
-        chunk = document.chunks[piece.chunk]
-        main = main_chunk(found.chunks, chunk)
-        if main >= 0:
-            shown_by[piece.chunk] = len(canvas.chunks) + main
-        _add(canvas, piece, found, renamed(found.chunks, main, chunk))
+        found = _structure_of(_text(canvas, piece), language)
+        first = 0
+        named: list[CodeChunk] = []
+        for number in piece.chunks:
+            chunk = document.chunks[number]
+            end = document.parts[chunk.last_part - 1].end - piece.start
+            after = bisect_left(found.chunks, end, key=attrgetter("start"))
+            own = found.chunks[first:after]
+            main = main_chunk(own, chunk)
+            if main >= 0:
+                shown_by[number] = len(canvas.chunks) + first + main
+            named.extend(renamed(own, main, chunk))
+            first = after
+        _add(canvas, piece, found, named)
     canvas.links.extend(_links(document, shown_by))
 
 
@@ -156,9 +165,7 @@ def _text(canvas: _Canvas, piece: Piece) -> str:
     return canvas.data[piece.start : piece.end].decode()
 
 
-def _add(
-    canvas: _Canvas, piece: Piece, found: CodeStructure, chunks: tuple[CodeChunk, ...]
-) -> None:
+def _add(canvas: _Canvas, piece: Piece, found: CodeStructure, chunks: Sequence[CodeChunk]) -> None:
     for name, number in _COLUMN.items():
         canvas.levels[number, piece.start : piece.end] = getattr(found, name)
     canvas.chunks.extend(

@@ -1,7 +1,7 @@
 """Fragments of files that show definitions, no line twice, within a budget of bytes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -54,12 +54,20 @@ class Costs:
     lead: Callable[[str], int]
     """The line that names a file, by its path."""
     gap: int
-    """The line that stands between two ranges of one fragment."""
+    """The line that stands between two ranges or fragments of one file."""
 
-    def of(self, fragment: Fragment) -> int:
-        """Bytes of a fragment in a document."""
-        lines = self.lead(fragment.node.path) + size_of(fragment.ranges)
-        return lines + self.gap * (len(fragment.ranges) - 1)
+    def of(self, fragment: Fragment, beside: Fragment | None = None) -> int:
+        """Bytes of a fragment in a document, at most; `beside` another one of its file it has no lead."""
+        is_led = beside is None or beside.node.path != fragment.node.path
+        lead = self.lead(fragment.node.path) if is_led else self.gap
+        return lead + size_of(fragment.ranges) + self.gap * (len(fragment.ranges) - 1)
+
+    def of_all(self, fragments: Sequence[Fragment]) -> int:
+        """Bytes of fragments that stand in this order."""
+        return sum(
+            self.of(each, beside)
+            for beside, each in zip((None, *fragments), fragments, strict=False)
+        )
 
 
 def span_of(graph: RepositoryGraph, node: NodeId) -> Range:
@@ -95,10 +103,10 @@ class Ledger:
     """Indices of fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
 
-    def hide(self, nodes: Iterable[NodeId]) -> None:
-        """Keep the lines of these definitions out of all fragments."""
-        for node in nodes:
-            self._hidden[node.path].add([span_of(self.graph, node)])
+    def hide(self, fragments: Iterable[Fragment]) -> None:
+        """Keep the lines of these fragments out of all others."""
+        for each in fragments:
+            self._hidden[each.node.path].add(each.ranges)
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
         """How a node can be shown as things stand, the fullest first; none where its lines are shown.
@@ -122,7 +130,7 @@ class Ledger:
         path = fragment.node.path
         is_skeleton = self._is_skeleton(fragment.node)
         smaller = {} if is_skeleton else self._smaller(path, fragment.ranges)
-        cost = self.costs.of(fragment) + sum(
+        cost = self.costs.of(fragment, self.fragments[-1] if self.fragments else None) + sum(
             self.costs.of(each) - self.costs.of(self.fragments[at]) for at, each in smaller.items()
         )
         if self.used + cost > self.budget or not all(each.ranges for each in smaller.values()):

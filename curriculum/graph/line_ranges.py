@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from curriculum.graph.facts import Range, Symbol
 
+BLANK = b" \t\r\n\f\v"
+"""White space, as bytes.isspace has it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lines:
@@ -87,6 +90,30 @@ def size_of(ranges: Iterable[Range]) -> int:
 def with_text(data: bytes, ranges: Iterable[Range]) -> tuple[Range, ...]:
     """The ranges that hold more than white space."""
     return tuple(each for each in ranges if not data[each.start : each.end].isspace())
+
+
+def blank_lines_after(data: bytes, end: int, most: int) -> int:
+    r"""The end of the blank lines that follow a line end at `end`, `most` at the latest.
+
+    >>> blank_lines_after(b"a;\n\n \n b;\n", 3, 10)
+    6
+    """
+    at = end
+    while at < most and data[at] in BLANK:
+        at += 1
+    return at if at == most else data.rfind(b"\n", end, at) + 1 or end
+
+
+def blank_lines_before(data: bytes, start: int, least: int) -> int:
+    r"""The start of the blank lines that end at the line start `start`, `least` at the earliest.
+
+    >>> blank_lines_before(b"a;\n\n \n b;\n", 6, 0)
+    3
+    """
+    at = start
+    while at > least and data[at - 1] in BLANK:
+        at -= 1
+    return at if at == least else data.find(b"\n", at, start) + 1 or start
 
 
 def inner_lines(data: bytes, body: Range) -> Range:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Form, Fragment, Ledger, Link
 from curriculum.graph.included import Includes, folders_between
-from curriculum.graph.repository import NodeId, RepositoryGraph
+from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 from schemas.document import EdgeKind
 
 DISTANT = 3
@@ -68,7 +68,7 @@ class _Place(NamedTuple):
 
 def neighbourhood(
     graph: RepositoryGraph,
-    targets: Sequence[NodeId],
+    targets: Sequence[Fragment],
     budget: int,
     order: Order,
     costs: Costs,
@@ -81,7 +81,7 @@ def neighbourhood(
     ledger = Ledger(graph=graph, costs=costs, budget=budget)
     ledger.hide(targets)
     search = _Search(graph=graph, order=order, ledger=ledger)
-    search.run(sorted(targets))
+    search.run(sorted(targets, key=lambda each: each.node))
     return tuple(ledger.fragments)
 
 
@@ -94,11 +94,15 @@ class _Search:
     _seen: set[NodeId] = field(default_factory=set)
     _spent: Counter[tuple[EdgeKind, bool]] = field(default_factory=Counter)
 
-    def run(self, targets: Sequence[NodeId]) -> None:
-        self._seen.update(targets)
-        for node in targets:
-            self._look_around(node, self.order.near, distance=0, hop=1)
-        self._look_at_files(targets)
+    def run(self, targets: Sequence[Fragment]) -> None:
+        nodes = [each.node for each in targets]
+        self._seen.update(nodes)
+        for node in nodes:
+            if symbol(self.graph, node).kind == "function":
+                self._look_around(node, self.order.near, distance=0, hop=1)
+            else:
+                self._look_around(node, self.order.far, distance=1, hop=1)
+        self._look_at_files(nodes)
         misses = 0
         while self._waiting and misses < MISSES:
             place = heappop(self._waiting)

@@ -293,6 +293,7 @@ def test_as_few_parts_go_as_a_patient_loop_would_take(
     lengths = np.diff(own.part_tokens)
     found = elided_parts(
         lengths=lengths,
+        units=own.units,
         ranks=own.ranks,
         elidable=own.elidable,
         banned=own.other_side,

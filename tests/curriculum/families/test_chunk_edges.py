@@ -74,10 +74,17 @@ def test_names_are_qualified_as_the_document_knows_them() -> None:
 
 
 def test_a_name_that_the_piece_doesn_t_tell_is_given_to_its_first_code() -> None:
-    asked = chunk("lattice::operator*")
+    asked = chunk("lattice::Table", "class")
     assert main_chunk(FOUND, asked) == 1
     names = [each.name for each in renamed(FOUND, 1, asked)]
-    assert names == ["", "lattice::operator*", "Matrix::at", ""]
+    assert names == ["", "lattice::Table", "Matrix::at", ""]
+
+
+def test_a_function_that_the_piece_names_otherwise_is_its_first_body() -> None:
+    asked = chunk("lattice::operator*")
+    assert main_chunk(FOUND, asked) == 2
+    names = [each.name for each in renamed(FOUND, 2, asked)]
+    assert names == ["", "Matrix", "lattice::operator*", ""]
 
 
 def test_the_path_of_a_file_names_no_chunk() -> None:

@@ -3,17 +3,22 @@
 from collections.abc import Callable, Mapping
 from itertools import groupby, pairwise
 
+import numpy as np
 import pytest
 
 from curriculum.corpus.sample import unpack_samples
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
+from curriculum.encode import Tokenised, elided_parts
 from curriculum.families.check import check_document
 from curriculum.families.check_structure import check_structure
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.index import facts_of
+from curriculum.graph.structure import code_structure
+from curriculum.tokens import Spans
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
@@ -120,7 +125,6 @@ def runs(document: Document) -> list[tuple[str, str]]:
     return [place for place, _ in groupby(places)]
 
 
-@pytest.mark.xfail(strict=True, reason="each chunk has a header of its own")
 def test_each_run_of_chunks_of_one_file_has_one_header(samples: list[Document]) -> None:
     assert len(samples) > 30
     for document in samples:
@@ -129,7 +133,6 @@ def test_each_run_of_chunks_of_one_file_has_one_header(samples: list[Document]) 
         assert all(one != later for one, later in pairwise(named))
 
 
-@pytest.mark.xfail(strict=True, reason="each function of the target has a header of its own")
 def test_functions_of_the_target_stand_with_their_own_blank_lines(make_change: MakeChange) -> None:
     before = "int a() { return 0; }\n\n\nint b() { return 0; }\nint c() { return 0; }\n"
     document = document_of(
@@ -138,7 +141,6 @@ def test_functions_of_the_target_stand_with_their_own_blank_lines(make_change: M
     assert target_text(document) == "\n// File: a.cc\n" + before.replace("return 0", "return 1")
 
 
-@pytest.mark.xfail(strict=True, reason="each function of the target has a header of its own")
 def test_one_line_stands_for_what_the_target_leaves_out_of_a_file(make_change: MakeChange) -> None:
     before = "int a() { return 0; }\n\n\nint kept;\n\nint b() { return 0; }\n"
     document = document_of(
@@ -148,12 +150,12 @@ def test_one_line_stands_for_what_the_target_leaves_out_of_a_file(make_change: M
     assert target_text(document) == "\n// File: a.cc\n" + after
 
 
-@pytest.mark.xfail(strict=True, reason="an added file is shown by its functions alone")
 def test_a_wholly_added_file_stands_whole(make_change: MakeChange) -> None:
     document = document_of(make_change, {}, {"held.cc": HELD})
     assert target_text(document) == "\n// File: held.cc\n" + HELD
     names = [chunk.name for chunk in document.chunks if not chunk.hop]
     assert names == [
+        "held::Counter",
         "held::Counter::add",
         "held::Counter::total",
         "held::Counter::step",
@@ -161,14 +163,63 @@ def test_a_wholly_added_file_stands_whole(make_change: MakeChange) -> None:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="each function of an added file is parsed by itself")
 def test_the_structure_of_a_wholly_added_file_is_that_of_the_file(make_change: MakeChange) -> None:
     document = document_of(make_change, {}, {"held.cc": HELD})
     structure = enrich(document)
     check_structure(document, structure)
     data = document.text.encode()
     found = [(chunk.name, data[chunk.start : chunk.end].decode()) for chunk in structure.chunks]
-    assert ("held::Counter::total", "int total() const { return total_; }") in found
-    assert sum(name == "held::Counter" for name, _ in found) == 3
+    own = code_structure(HELD, "cpp", facts_of(HELD, "cpp")).chunks
+    assert found == [(each.name, HELD[each.start : each.end]) for each in own]
     calls = {(found[edge.source][0], found[edge.target][0]) for edge in structure.call_edges}
     assert ("held::Counter::step", "held::one") in calls
+
+
+def fitted(document: Document, room: int) -> list[bool]:
+    """Whether each part is left out where a text has room for so many bytes."""
+    borders = np.array([0, *(part.end for part in document.parts)], dtype=np.int32)
+    none, nothing = np.zeros(0, dtype=np.int32), np.zeros(len(document.parts), dtype=np.bool_)
+    chunks = [(each.first_part, each.last_part) for each in document.chunks if each.hop]
+    own = Tokenised(
+        row=0,
+        document_id="",
+        flat_id="",
+        language=document.language,
+        ids=np.zeros(borders[-1], dtype=np.int32),
+        part_bytes=borders,
+        part_tokens=borders,
+        part_kinds=np.zeros(len(document.parts), dtype=np.int32),
+        ranks=np.array([part.rank for part in document.parts], dtype=np.int32),
+        elidable=np.array([part.elidable for part in document.parts]),
+        spans=Spans(kinds=none, starts=none, ends=none),
+        other_side=nothing,
+        context=np.array(chunks, dtype=np.int32).reshape(-1, 2),
+    )
+    gone = elided_parts(
+        lengths=np.diff(borders),
+        units=own.units,
+        ranks=own.ranks,
+        elidable=own.elidable,
+        banned=nothing,
+        elision=6,
+        room=room,
+    )
+    return [bool(each) for each in gone]
+
+
+def test_a_header_stays_as_long_as_a_chunk_of_its_run_does(samples: list[Document]) -> None:
+    seen = 0
+    for document in samples:
+        data = document.text.encode()
+        for share in range(1, 10):
+            gone = fitted(document, len(data) * share // 10)
+            stays: dict[int, bool] = {}
+            header = -1
+            for number, part in enumerate(document.parts):
+                if b" File: " in data[part.start : part.end] and part.source < 0:
+                    header = number
+                elif part.source >= 0:
+                    stays[header] = stays.get(header, False) or not gone[number]
+                    seen += gone[number] and stays[header]
+            assert all(stays[number] != gone[number] for number in stays)
+    assert not seen, "the chunks of a run go from its beginning"

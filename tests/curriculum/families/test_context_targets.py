@@ -150,7 +150,7 @@ def test_targets_that_fit_are_one_group():
 
 def test_targets_over_the_budget_are_divided_by_file():
     targets = fragments("a", [90]) + fragments("b", [40, 40])
-    shares = shared_out(targets, Joined([]), COSTS, 199)
+    shares = shared_out(targets, Joined([]), COSTS, 196)
     assert numbers(shares) == [[("a", 0)], [("b", 0), ("b", 1)]]
 
 
@@ -182,4 +182,4 @@ def test_every_function_that_fits_is_in_one_group_and_every_group_fits(sizes, pa
     shown = [each.node for group in shares.groups for each in group]
     assert sorted(shown) == [each.node for each in targets if COSTS.of(each) <= room]
     assert len(shown) + shares.too_large == len(targets)
-    assert all(0 < sum(map(COSTS.of, group)) <= room for group in shares.groups)
+    assert all(0 < COSTS.of_all(group) <= room for group in shares.groups)

@@ -15,6 +15,7 @@ from curriculum.families.context import BUDGET
 from curriculum.families.rendered import Rendered
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.names import TYPES
 from schemas.change import CommitChange, FileChange, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
@@ -96,13 +97,15 @@ def test_each_target_is_a_function_that_a_hunk_touched(samples):
     seen = 0
     for commit, document in all_documents(samples):
         touched = {each.path: hunk_bytes(each) for each in commit.changes if each.after}
+        texts = {each.path: each.after.text for each in commit.changes if each.after}
         for number, chunk in enumerate(document.chunks):
             if chunk.hop == 0:
                 if document.language == "cmake":
                     continue
                 ((_, path, start, end),) = parts_of(document, number)
                 assert any(low < end and start <= high for low, high in touched[path])
-                assert chunk.symbol == "function"
+                is_added = touched[path] == [(0, len(texts[path].encode()))]
+                assert chunk.symbol == "function" or (is_added and chunk.symbol in TYPES)
                 seen += 1
     assert seen > 100
 
@@ -192,8 +195,10 @@ def test_a_crop_from_the_far_end_takes_whole_chunks(samples):
         borders = [document.parts[chunk.first_part].start for chunk in document.chunks]
         assert all(one < later for one, later in pairwise(borders))
         elidable = [part for part in document.parts if part.elidable]
-        ranks = [part.rank for part in elidable]
+        lasts = [document.parts[each.last_part - 1] for each in document.chunks if each.hop]
+        ranks = [part.rank for part in lasts]
         assert ranks == sorted(ranks, reverse=True)
+        assert {part.rank for part in elidable} == set(ranks)
         cropped += len(elidable)
     assert cropped > 1000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.facts import FileFacts, Range, Symbol
-from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment
+from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
 from curriculum.graph.line_ranges import joined, without
 from curriculum.graph.neighbourhood import Order, Step, neighbourhood
 from curriculum.graph.repository import Neighbour, NodeId, SourceFile
@@ -100,7 +100,7 @@ def function(name: str, size: int = 20) -> str:
 
 
 def around(graph: Toy, *names: str, budget: int = 100_000, order: Order = ORDER) -> list[Fragment]:
-    targets = [graph.named[name] for name in names]
+    targets = [whole(graph, graph.named[name]) for name in names]
     return list(neighbourhood(graph, targets, budget, order, COSTS))
 
 
@@ -282,7 +282,7 @@ def test_fragments_keep_the_budget_and_show_no_line_twice_and_none_of_a_target(g
     targets = data.draw(st.lists(st.sampled_from(sorted(names)), min_size=1, unique=True))
     found = around(graph, *targets, budget=budget)
     assert found == around(graph, *targets, budget=budget)
-    assert sum(map(COSTS.of, found)) <= budget
+    assert COSTS.of_all(found) <= budget
     shown: dict[str, list[Range]] = {}
     for name in targets:
         node = graph.named[name]
