@@ -10,7 +10,7 @@ from curriculum.families.doc_comments import comment_above
 from curriculum.families.rendered import Count, Reason, Rendered
 from curriculum.graph.facts import Range
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
-from curriculum.graph.neighbourhood import Order, neighbourhood
+from curriculum.graph.neighbourhood import Neighbourhood, Order, neighbourhood
 from curriculum.graph.outline import innermost, outline
 from curriculum.graph.repository import NodeId, RepositoryGraph, SourceFile
 from schemas.change import CommitChange
@@ -32,14 +32,18 @@ def graph_documents(
     costs = Costs(lead=lambda path: _lead(graph, path), gap=GAP)
     room = BUDGET - context.frame_bytes(commit, graph.source(targets[0].node.path).file.language)
     shares = shared_out(targets, graph, costs, room)
+    composer = _Composer(commit=commit, graph=graph, family=family)
+    around = [_around(graph, group, costs, room, order) for group in shares.groups]
     documents = [
-        _Composer(commit=commit, graph=graph, family=family).document(
-            group, _around(graph, group, costs, room, order)
-        )
-        for group in shares.groups
+        composer.document(group, near.fragments)
+        for group, near in zip(shares.groups, around, strict=True)
     ]
-    divided = len(documents) if len(documents) > 1 else 0
-    left_out: dict[Reason, int] = {"divided": divided, "function_too_large": shares.too_large}
+    left_out: dict[Reason, int] = {
+        "divided": len(documents) if len(documents) > 1 else 0,
+        "function_too_large": shares.too_large,
+        "repeated_definitions": sum(near.repeated_definitions for near in around),
+        "repeated_bytes": sum(near.repeated_bytes for near in around),
+    }
     return _rendered(family, documents, left_out)
 
 
@@ -64,7 +68,7 @@ def _around(
     costs: Costs,
     room: int,
     order: Order,
-) -> tuple[Fragment, ...]:
+) -> Neighbourhood:
     return neighbourhood(graph, targets, room - costs.of_all(targets), order, costs)
 
 

@@ -19,6 +19,8 @@ Reason = Literal[
     "new_file",
     "no_build_target",
     "no_function",
+    "repeated_bytes",
+    "repeated_definitions",
     "unchanged",
 ]
 """Why a family gave no document, or (…_left_out) less than all of one.
@@ -39,13 +41,16 @@ names_unresolved
 new_file        there is no version before, so nothing changed
 no_build_target a commit touches CMake files, and no commands of a build target
 no_function     a commit touches no function
+repeated_bytes  bytes of the repeated definitions
+repeated_definitions
+                a definition around a target has the text of a nearer one, or of the target
 unchanged       the text is the same: a pure rename, or other line ends
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Count:
-    """How often something was left out: documents, functions, hunks or lines, as the reason says."""
+    """How often something was left out: documents, functions, hunks, lines or bytes, as the reason says."""
 
     family: str
     reason: Reason

@@ -1,7 +1,7 @@
 """Fragments of files that show definitions, no line twice, within a budget of bytes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -102,11 +102,14 @@ class Ledger:
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Indices of fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
+    _wordings: set[bytes] = field(default_factory=set)
+    """Of all fragments: what they show, and the whole definitions that they show."""
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
         """Keep the lines of these fragments out of all others."""
         for each in fragments:
             self._hidden[each.node.path].add(each.ranges)
+            self._wordings.update(self._worded(each.node, each.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
         """How a node can be shown as things stand, the fullest first; none where its lines are shown.
@@ -125,6 +128,20 @@ class Ledger:
         full = [Form("whole", (span,))] if in_full or saved <= SMALL_BODY else []
         return [*full, Form("signature", signature)] if saved else full
 
+    def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
+        """Whether a definition, or these lines of it, equals one that is shown or kept out already."""
+        return not self._wordings.isdisjoint(self._worded(node, ranges))
+
+    def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:
+        """The text of some lines, and of the whole definition or file, without the blanks around them."""
+        text = self._text(node.path)
+        yield b"".join(text[start:end] for start, end in ranges).strip()
+        whole = text
+        if node.number != WHOLE_FILE:
+            span = span_of(self.graph, node)
+            whole = text[span.start : span.end]
+        yield whole.strip()
+
     def take(self, fragment: Fragment) -> bool:
         """Show a fragment if the budget allows it and no skeleton would be left without a line."""
         path = fragment.node.path
@@ -142,6 +159,7 @@ class Ledger:
         else:
             self._alone[path].add(fragment.ranges)
         self._shown[path].add(fragment.ranges)
+        self._wordings.update(self._worded(fragment.node, fragment.ranges))
         self.fragments.append(fragment)
         self.used += cost
         return True

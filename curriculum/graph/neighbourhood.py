@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Form, Fragment, Ledger, Link
 from curriculum.graph.included import Includes, folders_between
+from curriculum.graph.line_ranges import size_of
 from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 from schemas.document import EdgeKind
 
@@ -50,6 +51,16 @@ class Order:
     """From anything else."""
 
 
+class Neighbourhood(NamedTuple):
+    """Fragments around some functions, nearest first, and what they don't repeat."""
+
+    fragments: tuple[Fragment, ...]
+    repeated_definitions: int
+    """Definitions that were left out because a nearer one, or the target, has the same text."""
+    repeated_bytes: int
+    """The bytes that these would have taken."""
+
+
 class _Place(NamedTuple):
     """A node that waits for its turn; the smallest is next."""
 
@@ -72,17 +83,23 @@ def neighbourhood(
     budget: int,
     order: Order,
     costs: Costs,
-) -> tuple[Fragment, ...]:
+) -> Neighbourhood:
     """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
 
     A function is shown whole, or by its signature where it is distant or too long; a class or file as a
-    skeleton. Takes time for the edges of what is taken and the facts of its files.
+    skeleton. Of definitions with the same text the first that the search reaches is shown, which of those
+    that are equally far is the one with the nearest path; none is if the target has that text.
+    Takes time for the edges of what is taken and the facts of its files.
     """
     ledger = Ledger(graph=graph, costs=costs, budget=budget)
     ledger.hide(targets)
     search = _Search(graph=graph, order=order, ledger=ledger)
     search.run(sorted(targets, key=lambda each: each.node))
-    return tuple(ledger.fragments)
+    return Neighbourhood(
+        fragments=tuple(ledger.fragments),
+        repeated_definitions=len(search.repeated),
+        repeated_bytes=sum(search.repeated),
+    )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -90,6 +107,8 @@ class _Search:
     graph: RepositoryGraph
     order: Order
     ledger: Ledger
+    repeated: list[int] = field(default_factory=list)
+    """Bytes of each definition that was left out because its text is shown."""
     _waiting: list[_Place] = field(default_factory=list)
     _seen: set[NodeId] = field(default_factory=set)
     _spent: Counter[tuple[EdgeKind, bool]] = field(default_factory=Counter)
@@ -110,7 +129,9 @@ class _Search:
                 continue
             self._seen.add(place.node)
             forms = self.ledger.forms(place.node, in_full=place.hop < DISTANT)
-            if any(self._take(place, form) for form in forms):
+            if forms and self.ledger.is_repeated(place.node, forms[0].ranges):
+                self.repeated.append(size_of(forms[0].ranges))
+            elif any(self._take(place, form) for form in forms):
                 misses = 0
                 self._expand(place)
             else:

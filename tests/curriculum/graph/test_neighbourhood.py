@@ -101,7 +101,7 @@ def function(name: str, size: int = 20) -> str:
 
 def around(graph: Toy, *names: str, budget: int = 100_000, order: Order = ORDER) -> list[Fragment]:
     targets = [whole(graph, graph.named[name]) for name in names]
-    return list(neighbourhood(graph, targets, budget, order, COSTS))
+    return list(neighbourhood(graph, targets, budget, order, COSTS).fragments)
 
 
 def names_of(graph: Toy, fragments: Sequence[Fragment]) -> list[str]:
