@@ -181,7 +181,13 @@ def answers(check: Callable[[Demo], Lines]) -> Callable[[Demo], Lines]:
     return check
 
 
-@answers
+def answers_by_branch(check: Callable[[Demo], Lines]) -> Callable[[Demo], Lines]:
+    """Do so for a question whose lines begin with their branch; the demo has one."""
+    CHECKS[check.__name__] = lambda world: [("demo", *line) for line in check(world)]
+    return check
+
+
+@answers_by_branch
 def eaten_by_family(world: Demo) -> Lines:
     rows: Counter[tuple[str, str]] = Counter()
     tokens: Counter[tuple[str, str]] = Counter()
@@ -195,7 +201,7 @@ def eaten_by_family(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def eaten_by_licence(world: Demo) -> Lines:
     documents, commits, tokens = defaultdict(set), defaultdict(set), Counter[str]()
     for visit in world.visits:
@@ -215,7 +221,7 @@ def _by_repository(world: Demo) -> Counter[str]:
     return tokens
 
 
-@answers
+@answers_by_branch
 def eaten_by_repository(world: Demo) -> Lines:
     tokens, so_far, lines = _by_repository(world), 0, []
     for repository, count in tokens.most_common():
@@ -239,7 +245,7 @@ def duplicates(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def seen_most_often(world: Demo) -> Lines:
     times, phases = defaultdict(set), defaultdict(set)
     for visit in world.visits:
@@ -410,7 +416,7 @@ def what_is_stale(world: Demo) -> Lines:
     return []
 
 
-@answers
+@answers_by_branch
 def licences_of_checkpoint(world: Demo) -> Lines:
     documents, commits, repositories = defaultdict(set), defaultdict(set), defaultdict(set)
     for visit in world.visits:
@@ -426,7 +432,7 @@ def licences_of_checkpoint(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def commits_by_phase(world: Demo) -> Lines:
     known: set[str] = set()
     lines = []
@@ -445,7 +451,7 @@ def commits_by_phase(world: Demo) -> Lines:
     return lines
 
 
-@answers
+@answers_by_branch
 def planned_against_realised(world: Demo) -> Lines:
     mixture = world.mixture("syntax")
     realised: Counter[tuple[str, str]] = Counter()
@@ -461,7 +467,7 @@ def planned_against_realised(world: Demo) -> Lines:
     return lines
 
 
-@answers
+@answers_by_branch
 def tokens_left(world: Demo) -> Lines:
     seen = {visit.row["pack_id"] for visit in world.visits}
     groups = defaultdict(list)
@@ -475,7 +481,7 @@ def tokens_left(world: Demo) -> Lines:
     return lines
 
 
-@answers
+@answers_by_branch
 def epochs_by_serving(world: Demo) -> Lines:
     taken: Counter[tuple[str, str]] = Counter()
     for visit in world.visits:
@@ -493,7 +499,7 @@ def epochs_by_serving(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def files_seen_most(world: Demo) -> Lines:
     held: dict[str, Counter[str]] = defaultdict(Counter)
     read: Counter[str] = Counter()
@@ -559,7 +565,7 @@ def who_saw_the_commit(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def what_a_step_read(world: Demo) -> Lines:
     return [
         (
@@ -574,7 +580,7 @@ def what_a_step_read(world: Demo) -> Lines:
     ]
 
 
-@answers
+@answers_by_branch
 def seen_again(world: Demo) -> Lines:
     known: set[str] = set()
     rows, again = Counter[str](), Counter[str]()

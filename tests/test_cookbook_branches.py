@@ -35,7 +35,6 @@ def _lines_of(
     return sorted(str(line) for line in answer.fetchall() if line[at] == branch)
 
 
-@pytest.mark.xfail(strict=True, reason="lines of several branches are summed, or stand unlabelled")
 @pytest.mark.parametrize("recipe", ABOUT_TEMPLATES, ids=lambda each: str(each.name))
 def test_the_lines_of_a_branch_are_those_where_it_is_alone(
     recipe: Question, catalogs: Mapping[str, duckdb.DuckDBPyConnection]

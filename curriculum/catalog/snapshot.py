@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
+from curriculum.catalog.diets import diets
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.seen import FOLDER, Identity, Seen, prune
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
@@ -84,6 +85,7 @@ def take(home: Path) -> Snapshot:
         **kept.tables,
         **open_tables(home, found.open_runs),
         **closed_gates(home),
+        **diets(home, home / FOLDER),
         "problems": problems,
     }
     return Snapshot(

@@ -85,8 +85,9 @@ OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
     "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
     "closed_gates": _schema("run content specialist branch phase kind why cure"),
+    "diets": _schema("specialist branch phase"),
 }
-"""Of runs that aren't closed, and of gates that are: read anew each time."""
+"""Of runs that aren't closed, of gates that are, and of diets: read anew each time."""
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:

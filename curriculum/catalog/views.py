@@ -18,7 +18,7 @@ from curriculum.catalog.data import KINDS
 from curriculum.catalog.snapshot import KEPT, Snapshot
 from curriculum.catalog.tables import OPEN_TABLES
 
-FIRST = ("tables", "places", "views")
+FIRST = ("tables", "places", "views", "names")
 """Subjects that others build on; the rest follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,
@@ -33,7 +33,7 @@ _END = re.compile(r";[ \t]*(?:\n|$)")
 _NAME = re.compile(r"^(CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.MULTILINE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _REMARK = re.compile(r"--[^\n]*")
-_READ = re.compile(r"\b(?:FROM|JOIN) +(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
+_READ = re.compile(r"\b(?:FROM|JOIN) +\(?(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
 _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
 
 

@@ -1,6 +1,6 @@
 -- Under which licences stands what templates ate?
--- Documents, commits and tokens by licence; a text that stands under two of them counts under both.
-SELECT coalesce(licence, 'none found') AS licence, count(DISTINCT document_id) AS documents,
+-- Documents, commits and tokens by branch and licence; a text that stands under two of them counts under both.
+SELECT branch, coalesce(licence, 'none found') AS licence, count(DISTINCT document_id) AS documents,
        count(DISTINCT "commit") AS commits, sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
 FROM (
     SELECT *, row_number() OVER (
@@ -9,4 +9,4 @@ FROM (
     WHERE specialist = 'templates'
 )
 GROUP BY ALL
-ORDER BY tokens DESC, licence
+ORDER BY branch NULLS FIRST, tokens DESC, licence

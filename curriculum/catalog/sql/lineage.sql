@@ -36,17 +36,6 @@ SELECT i.key AS rows_key, d.document_id, d.language, d.licence, d.repository, d.
 FROM documents d JOIN inputs i ON i.input_key = d.documents_key
 WHERE i.stage = 'rows';
 
-CREATE VIEW internal.walks AS
-SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, r.current, r.created,
-       concat_ws('/', r.specialist, r.branch, r.phase) AS name,
-       concat_ws('/', r.specialist, r.phase) AS short_name,
-       coalesce(r.steps, 0) AS steps, r.plan_key AS mixture_key,
-       coalesce(r.slots_per_step, m.tokens_per_step // m.slot_length) AS slots_per_step,
-       r.parent_run, r.parent_step
-FROM main.runs r
-LEFT JOIN (SELECT DISTINCT key, tokens_per_step, slot_length FROM internal.mixtures) m
-    ON m.key = r.plan_key;
-
 CREATE VIEW steps AS
 SELECT w.run, w.run_key, w.attempt, w.specialist, w.branch, w.phase,
        m.slot // w.slots_per_step + 1 AS step,
@@ -88,114 +77,117 @@ COMMENT ON VIEW ancestry IS
     'the runs that a run goes on from, itself included (back = 0), and the step until which each was gone through';
 
 CREATE MACRO run_named(of_run) AS TABLE
-SELECT w.run, w.run_key, w.attempt
-FROM internal.walks w
-LEFT JOIN internal.places p ON p.path = w.run
-WHERE of_run IN (w.name, w.short_name, w.run, concat_ws('/', p.specialist, p.branch, p.phase))
-   OR (length(of_run) >= 6 AND starts_with(w.run_key, lower(of_run)))
-ORDER BY w.current DESC, w.created DESC NULLS FIRST, w.attempt DESC
-LIMIT 1;
+SELECT __a.__run AS run, __a.__run_key AS run_key, __a.__attempt AS attempt
+FROM internal.run_asked(of_run, NULL) __a
+WHERE internal.stands(__a.__run IS NOT NULL, __a.__fault)
+ORDER BY __a.__branch NULLS FIRST;
 COMMENT ON MACRO TABLE run_named IS
-    'the run that is meant by templates/syntax, templates/demo/syntax, its path or the first digits of its key: the newest in use';
+    'the run that is meant by templates/syntax, templates/wide/syntax, its path or the first digits of its key: the newest in use; by templates/*/syntax that of each branch';
 
 CREATE MACRO consumed(of_run, at_step) AS TABLE
-SELECT l.* FROM lineage l
-WHERE l.run IN (SELECT n.run FROM run_named(of_run) n) AND l.step = at_step
-ORDER BY l.position, l.doc, l."commit";
+SELECT __l.*
+FROM internal.run_asked(of_run, at_step) __a
+LEFT JOIN main.lineage __l ON __l.run = __a.__run AND __l.step = __a.__step
+WHERE internal.stands(__l.run IS NOT NULL, __a.__fault)
+ORDER BY __l.branch NULLS FIRST, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed IS
     'what one step of a run read: rows, documents, commits and licences';
 
 CREATE MACRO consumers(of_commit) AS TABLE
-SELECT l.specialist, l.branch, l.phase, l.run, l.run_key, l.attempt, l.step,
-       count(DISTINCT l.position) AS rows, count(DISTINCT l.document_id) AS documents,
-       sum(l.tokens)::BIGINT AS tokens
-FROM lineage l
-WHERE starts_with(l."commit", lower(of_commit))
+SELECT __l.specialist, __l.branch, __l.phase, __l.run, __l.run_key, __l.attempt, __l.step,
+       count(DISTINCT __l.position) AS rows, count(DISTINCT __l.document_id) AS documents,
+       sum(__l.tokens)::BIGINT AS tokens
+FROM (SELECT lower(of_commit) AS __commit) __a
+JOIN main.lineage __l ON starts_with(__l."commit", __a.__commit)
 GROUP BY ALL
-ORDER BY l.specialist, l.branch, l.phase, l.run_key, l.attempt, l.step;
+ORDER BY __l.specialist, __l.branch, __l.phase, __l.run_key, __l.attempt, __l.step;
 COMMENT ON MACRO TABLE consumers IS
     'every step of every run that read something of a commit, by the first digits of its id';
 
 CREATE MACRO consumers_of_document(of_document) AS TABLE
-SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
-       count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
-       sum(r.token_end - r.token_start)::BIGINT AS tokens
-FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
-WHERE starts_with(r.document_id, lower(of_document))
+SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
+       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
+FROM (SELECT lower(of_document) AS __document) __a
+JOIN main.row_documents __r ON starts_with(__r.document_id, __a.__document)
+JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
 GROUP BY ALL
-ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_document IS
     'every step of every run that read a document, by the first digits of its id';
 
 CREATE MACRO consumers_of_row(of_pack) AS TABLE
-SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
-       count(DISTINCT s.position) AS rows, count(DISTINCT r.document_id) AS documents,
-       sum(r.token_end - r.token_start)::BIGINT AS tokens
-FROM steps s JOIN row_documents r ON r.pack_id = s.pack_id AND r.rows_key = s.rows_key
-WHERE s.pack_id = of_pack AND r.pack_id = of_pack
+SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
+       sum(__r.token_end - __r.token_start)::BIGINT AS tokens
+FROM (SELECT of_pack AS __pack) __a
+JOIN main.steps __s ON __s.pack_id = __a.__pack
+JOIN main.row_documents __r ON __r.pack_id = __a.__pack AND __r.rows_key = __s.rows_key
 GROUP BY ALL
-ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_row IS 'every step of every run that read a row, by its pack_id';
 
+CREATE VIEW internal.row_pieces AS
+SELECT u.pack_id, u.rows_key, u.doc, u.pieces, u.document_ids[u.doc + 1] AS document_id,
+       coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) - u.doc_starts[u.doc + 1] AS tokens
+FROM (
+    SELECT pack_id, rows_key, pieces, document_ids, doc_starts, valid_token_count,
+           unnest(range(num_docs)) AS doc
+    FROM rows
+) u;
+
 CREATE MACRO consumers_of_file(of_path) AS TABLE
-WITH wanted AS (
-    SELECT d.rows_key, d.document_id, d.is_about,
-           [part for part in d.parts if list_contains(d.sources, part.source)] AS parts
+SELECT __s.specialist, __s.branch, __s.phase, __s.run, __s.run_key, __s.attempt, __s.step,
+       count(DISTINCT __s.position) AS rows, count(DISTINCT __r.document_id) AS documents,
+       sum(__r.tokens)::BIGINT AS tokens
+FROM (
+    SELECT __i.key AS rows_key, __e.document_id, __e.is_about,
+           [__part for __part in __e.parts if list_contains(__e.sources, __part.source)] AS parts
     FROM (
-        SELECT i.key AS rows_key, e.document_id, e.parts, e.sources,
-               of_path IN (e.lineage, substr(e.lineage, length(e.repository) + 2)) AS is_about
-        FROM (
-            SELECT documents_key, document_id, repository, lineage, parts,
-                   [nth for nth in range(len(provenance)) if of_path IN (
-                        provenance[nth + 1].path,
-                        provenance[nth + 1].repository || ':' || provenance[nth + 1].path,
-                        provenance[nth + 1].lineage)] AS sources
-            FROM documents
-        ) e
-        JOIN inputs i ON i.input_key = e.documents_key
-        WHERE i.stage = 'rows'
-    ) d
-    WHERE d.is_about OR len(d.sources) > 0
-), held AS (
-    SELECT r.pack_id, r.rows_key, r.document_id, r.tokens
-    FROM (
-        SELECT u.*, u.document_ids[u.doc + 1] AS document_id,
-               coalesce(u.doc_starts[u.doc + 2], u.valid_token_count) - u.doc_starts[u.doc + 1] AS tokens
-        FROM (SELECT pack_id, rows_key, pieces, document_ids, doc_starts, valid_token_count,
-                     unnest(range(num_docs)) AS doc FROM rows) u
-    ) r
-    JOIN wanted w ON w.rows_key = r.rows_key AND w.document_id = r.document_id
-    WHERE w.is_about OR len([piece for piece in r.pieces
-        if piece.doc = r.doc AND piece.kind = 0 AND len([part for part in w.parts
-            if part."start" < piece.byte_end AND part."end" > piece.byte_start]) > 0]) > 0
-)
-SELECT s.specialist, s.branch, s.phase, s.run, s.run_key, s.attempt, s.step,
-       count(DISTINCT s.position) AS rows, count(DISTINCT h.document_id) AS documents,
-       sum(h.tokens)::BIGINT AS tokens
-FROM steps s JOIN held h ON h.pack_id = s.pack_id AND h.rows_key = s.rows_key
+        SELECT __d.documents_key, __d.document_id, __d.parts,
+               __a.__path IN (__d.lineage, substr(__d.lineage, length(__d.repository) + 2)) AS is_about,
+               [__nth for __nth in range(len(__d.provenance)) if __a.__path IN (
+                    __d.provenance[__nth + 1].path,
+                    __d.provenance[__nth + 1].repository || ':' || __d.provenance[__nth + 1].path,
+                    __d.provenance[__nth + 1].lineage)] AS sources
+        FROM (SELECT of_path AS __path) __a CROSS JOIN main.documents __d
+    ) __e
+    JOIN main.inputs __i ON __i.input_key = __e.documents_key AND __i.stage = 'rows'
+    WHERE __e.is_about OR len(__e.sources) > 0
+) __w
+JOIN internal.row_pieces __r ON __r.rows_key = __w.rows_key AND __r.document_id = __w.document_id
+JOIN main.steps __s ON __s.pack_id = __r.pack_id AND __s.rows_key = __r.rows_key
+WHERE __w.is_about OR len([__piece for __piece in __r.pieces
+    if __piece.doc = __r.doc AND __piece.kind = 0 AND len([__part for __part in __w.parts
+        if __part."start" < __piece.byte_end AND __part."end" > __piece.byte_start]) > 0]) > 0
 GROUP BY ALL
-ORDER BY s.specialist, s.branch, s.phase, s.run_key, s.attempt, s.step;
+ORDER BY __s.specialist, __s.branch, __s.phase, __s.run_key, __s.attempt, __s.step;
 COMMENT ON MACRO TABLE consumers_of_file IS
     'every step of every run that read a document about a file, or one with a piece of it as context; the file as its path, repository:path or lineage';
 
 CREATE MACRO seen_before(of_run, at_step) AS TABLE
-SELECT a.back, s.run, s.run_key, s.attempt, s.specialist, s.branch, s.phase, s.step, s.position,
-       s.pack_id, s.rows_key, s.row_length, s.valid_tokens, s.repetition
-FROM ancestry a JOIN steps s ON s.run = a.before
-WHERE a.run IN (SELECT n.run FROM run_named(of_run) n)
-  AND s.step <= CASE a.back WHEN 0 THEN at_step - 1 ELSE a.until_step END
-ORDER BY a.back DESC, s.position;
+SELECT __a.__branch AS model_branch, __y.back, __s.run, __s.run_key, __s.attempt, __s.specialist,
+       __s.branch, __s.phase, __s.step, __s.position, __s.pack_id, __s.rows_key, __s.row_length,
+       __s.valid_tokens, __s.repetition
+FROM internal.run_asked(of_run, at_step) __a
+LEFT JOIN (main.ancestry __y JOIN main.steps __s ON __s.run = __y.before)
+    ON __y.run = __a.__run
+    AND __s.step <= CASE __y.back WHEN 0 THEN __a.__step - 1 ELSE __y.until_step END
+WHERE internal.stands(__s.run IS NOT NULL, __a.__fault)
+ORDER BY __a.__branch NULLS FIRST, __y.back DESC, __s.position;
 COMMENT ON MACRO TABLE seen_before IS
-    'the rows that a model had read when a step of a run began, in that run and in those that it goes on from; back: how many runs ago';
+    'the rows that a model had read when a step of a run began, in that run and in those that it goes on from; model_branch: of the run that is asked for; back: how many runs ago';
 
 CREATE MACRO consumed_until(of_run, last_step) AS TABLE
-SELECT a.back, l.*
-FROM ancestry a JOIN lineage l ON l.run = a.before
-WHERE a.run IN (SELECT n.run FROM run_named(of_run) n)
-  AND l.step <= CASE a.back WHEN 0 THEN last_step ELSE a.until_step END
-ORDER BY a.back DESC, l.position, l.doc, l."commit";
+SELECT __a.__branch AS model_branch, __y.back, __l.*
+FROM internal.run_asked(of_run, last_step) __a
+LEFT JOIN (main.ancestry __y JOIN main.lineage __l ON __l.run = __y.before)
+    ON __y.run = __a.__run
+    AND __l.step <= CASE __y.back WHEN 0 THEN __a.__step ELSE __y.until_step END
+WHERE internal.stands(__l.run IS NOT NULL, __a.__fault)
+ORDER BY __a.__branch NULLS FIRST, __y.back DESC, __l.position, __l.doc, __l."commit";
 COMMENT ON MACRO TABLE consumed_until IS
-    'all that a model read until a step of a run, that step and the runs before included; back: how many runs ago';
+    'all that a model read until a step of a run, that step and the runs before included; model_branch: of the run that is asked for; back: how many runs ago';
 
 CREATE VIEW checkpoints AS
 SELECT r.path AS run, r.key AS run_key, r.attempt, r.specialist, r.branch, r.phase, c.step, c.path
@@ -210,11 +202,13 @@ JOIN runs r ON r.path = c.run;
 COMMENT ON VIEW checkpoints IS 'the checkpoints of finished runs, by run and step';
 
 CREATE MACRO checkpoints_after(of_run, of_step) AS TABLE
-SELECT c.*
-FROM checkpoints c JOIN ancestry a ON a.run = c.run
-WHERE a.before IN (SELECT n.run FROM run_named(of_run) n)
-  AND CASE a.back WHEN 0 THEN c.step ELSE a.until_step END >= of_step
-ORDER BY a.back, c.specialist, c.branch, c.phase, c.step;
+SELECT __c.*
+FROM internal.run_asked(of_run, of_step) __a
+LEFT JOIN (main.ancestry __y JOIN main.checkpoints __c ON __c.run = __y.run)
+    ON __y.before = __a.__run
+    AND CASE __y.back WHEN 0 THEN __c.step ELSE __y.until_step END >= __a.__step
+WHERE internal.stands(__c.run IS NOT NULL, __a.__fault)
+ORDER BY __y.back, __c.specialist, __c.branch, __c.phase, __c.step;
 COMMENT ON MACRO TABLE checkpoints_after IS
     'the checkpoints whose models went through a step of a run, of that run and of all that go on from it';
 
@@ -236,16 +230,17 @@ FROM (
 GROUP BY ALL;
 
 CREATE MACRO provenance(of_pack) AS TABLE
-SELECT r.pack_id, r.doc, r.token_start, r.token_end, r.document_id, s.licence, s.source,
-       s.repository, s."commit", s.path, s.blob, s.byte_start, s.byte_end,
-       coalesce(b.num_bytes, 0)::BIGINT AS bytes_in_row
-FROM row_documents r
-JOIN inputs i ON i.key = r.rows_key
-JOIN document_sources s ON s.documents_key = i.input_key AND s.document_id = r.document_id
-LEFT JOIN internal.bytes_in_rows b
-    ON b.pack_id = r.pack_id AND b.doc = r.doc
-    AND b.documents_key = s.documents_key AND b.source = s.source
-WHERE r.pack_id = of_pack
-ORDER BY r.doc, s.repository, s.source;
+SELECT __r.pack_id, __r.doc, __r.token_start, __r.token_end, __r.document_id, __s.licence, __s.source,
+       __s.repository, __s."commit", __s.path, __s.blob, __s.byte_start, __s.byte_end,
+       coalesce(__b.num_bytes, 0)::BIGINT AS bytes_in_row
+FROM (SELECT of_pack AS __pack) __a
+JOIN main.row_documents __r ON __r.pack_id = __a.__pack
+JOIN main.inputs __i ON __i.key = __r.rows_key
+JOIN main.document_sources __s
+    ON __s.documents_key = __i.input_key AND __s.document_id = __r.document_id
+LEFT JOIN internal.bytes_in_rows __b
+    ON __b.pack_id = __r.pack_id AND __b.doc = __r.doc
+    AND __b.documents_key = __s.documents_key AND __b.source = __s.source
+ORDER BY __r.doc, __s.repository, __s.source;
 COMMENT ON MACRO TABLE provenance IS
     'where the documents of a row came from, down to bytes of a blob; bytes_in_row are those that stand in the row as they are';

@@ -1,8 +1,5 @@
 -- What a diet asked for, what the plan holds and what a run took of it.
 
-CREATE MACRO internal.is_way(given, a_specialist, a_branch) AS
-    given IN (a_specialist, concat_ws('/', a_specialist, a_branch));
-
 CREATE VIEW internal.realised AS
 SELECT t.place, s.stratum, count(*) AS rows, sum(s.valid_tokens)::BIGINT AS tokens
 FROM (
@@ -33,38 +30,44 @@ LEFT JOIN internal.realised r ON r.place = p.place AND r.stratum = s.stratum
 WHERE p.stage = 'mixtures';
 
 CREATE MACRO mixture(of_specialist, of_phase) AS TABLE
-SELECT p.specialist, p.branch, p.phase, p.serving, p.stratum, p.family, p.objective, p.domain,
-       p.row_length, p.share, p.served, p.rows, p.rows_tokens, p.drawn, p.tokens, p.repetition
-FROM internal.planned p
-WHERE internal.is_way(of_specialist, p.specialist, p.branch) AND p.phase = of_phase
-ORDER BY p.branch, p.stratum;
+SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+       __p.row_length, __p.share, __p.served, __p.rows, __p.rows_tokens, __p.drawn, __p.tokens, __p.repetition
+FROM internal.phase_asked(of_specialist, of_phase) __a
+LEFT JOIN internal.planned __p
+    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
+ORDER BY __p.branch NULLS FIRST, __p.stratum;
 COMMENT ON MACRO TABLE mixture IS
-    'what the plan in use of a specialist''s phase takes of each serving in each domain; the specialist as templates or templates/demo';
+    'what the plan in use of a specialist''s phase takes of each serving in each domain; the specialist as templates, templates/wide, or templates/* for all its branches';
 
 CREATE MACRO planned_vs_realised(of_specialist, of_phase) AS TABLE
-SELECT p.specialist, p.branch, p.phase, p.serving, p.stratum, p.family, p.objective, p.domain,
-       p.row_length, p.share, p.served, p.tokens AS planned_tokens, p.realised_tokens,
-       p.tokens / sum(p.tokens) OVER (PARTITION BY p.mixture_key, p.specialist, p.branch) AS planned_share,
-       p.realised_tokens / nullif(sum(p.realised_tokens) OVER (PARTITION BY p.mixture_key, p.specialist, p.branch), 0)
+SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+       __p.row_length, __p.share, __p.served, __p.tokens AS planned_tokens, __p.realised_tokens,
+       __p.tokens / sum(__p.tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist, __p.branch) AS planned_share,
+       __p.realised_tokens / nullif(sum(__p.realised_tokens) OVER (PARTITION BY __p.mixture_key, __p.specialist, __p.branch), 0)
            AS realised_share,
-       realised_share - p.served AS drift
-FROM internal.planned p
-WHERE internal.is_way(of_specialist, p.specialist, p.branch) AND p.phase = of_phase
-ORDER BY p.branch, p.stratum;
+       realised_share - __p.served AS drift
+FROM internal.phase_asked(of_specialist, of_phase) __a
+LEFT JOIN internal.planned __p
+    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
+ORDER BY __p.branch NULLS FIRST, __p.stratum;
 COMMENT ON MACRO TABLE planned_vs_realised IS
     'shares as the diet says, as the plan in use holds and as the steps taken so far took; drift = realised share − share served';
 
 CREATE MACRO epochs(of_specialist, of_phase) AS TABLE
-SELECT p.specialist, p.branch, p.phase, p.serving, p.stratum, p.family, p.objective, p.domain,
-       p.row_length, p.rows, p.rows_tokens,
-       p.drawn_before / p.rows AS before,
-       p.repetition AS planned,
-       coalesce(p.realised_rows * p.repetition / nullif(p.drawn, 0), 0) AS realised,
-       p.max_repetition,
-       greatest(0, p.rows - p.drawn_before - p.drawn) AS rows_never_seen
-FROM internal.planned p
-WHERE internal.is_way(of_specialist, p.specialist, p.branch) AND p.phase = of_phase
-ORDER BY p.branch, p.stratum;
+SELECT __p.specialist, __p.branch, __p.phase, __p.serving, __p.stratum, __p.family, __p.objective, __p.domain,
+       __p.row_length, __p.rows, __p.rows_tokens,
+       __p.drawn_before / __p.rows AS before,
+       __p.repetition AS planned,
+       coalesce(__p.realised_rows * __p.repetition / nullif(__p.drawn, 0), 0) AS realised,
+       __p.max_repetition,
+       greatest(0, __p.rows - __p.drawn_before - __p.drawn) AS rows_never_seen
+FROM internal.phase_asked(of_specialist, of_phase) __a
+LEFT JOIN internal.planned __p
+    ON internal.is_way(__a.__specialist, __p.specialist, __p.branch) AND __p.phase = __a.__phase
+WHERE internal.stands(__p.phase IS NOT NULL, __a.__fault)
+ORDER BY __p.branch NULLS FIRST, __p.stratum;
 COMMENT ON MACRO TABLE epochs IS
     'passes over the rows of each serving in each domain: before this phase, in its plan, in the steps taken so far, and the most that the diet allows';
 
@@ -74,25 +77,30 @@ FROM main.inputs i JOIN main.documents d ON d.documents_key = i.input_key
 GROUP BY ALL;
 
 CREATE MACRO source_repetition(of_run) AS TABLE
-WITH visits AS (
-    SELECT s.pack_id, s.rows_key, count(*) AS times
-    FROM ancestry a JOIN steps s ON s.run = a.before
-    WHERE a.run IN (SELECT n.run FROM run_named(of_run) n) AND s.step <= a.until_step
+WITH __asked AS (
+    FROM internal.run_asked(of_run, NULL) __a
+), __visits AS (
+    SELECT __a.__run AS run, __s.pack_id, __s.rows_key, count(*) AS times
+    FROM __asked __a
+    JOIN main.ancestry __y ON __y.run = __a.__run
+    JOIN main.steps __s ON __s.run = __y.before AND __s.step <= __y.until_step
     GROUP BY ALL
-), held AS (
-    SELECT r.rows_key, l.lineage, sum(r.token_end - r.token_start) AS tokens,
-           sum((r.token_end - r.token_start) * coalesce(v.times, 0)) AS seen
-    FROM row_documents r
-    JOIN (SELECT DISTINCT v.rows_key FROM visits v) k ON k.rows_key = r.rows_key
-    JOIN internal.lineages_of_rows l
-        ON l.rows_key = r.rows_key AND l.document_id = r.document_id
-    LEFT JOIN visits v ON v.pack_id = r.pack_id AND v.rows_key = r.rows_key
+), __held AS (
+    SELECT __k.run, __r.rows_key, __l.lineage, sum(__r.token_end - __r.token_start) AS tokens,
+           sum((__r.token_end - __r.token_start) * coalesce(__v.times, 0)) AS seen
+    FROM (SELECT DISTINCT __v.run, __v.rows_key FROM __visits __v) __k
+    JOIN main.row_documents __r ON __r.rows_key = __k.rows_key
+    JOIN internal.lineages_of_rows __l
+        ON __l.rows_key = __r.rows_key AND __l.document_id = __r.document_id
+    LEFT JOIN __visits __v
+        ON __v.run = __k.run AND __v.pack_id = __r.pack_id AND __v.rows_key = __r.rows_key
     GROUP BY ALL
 )
-SELECT h.lineage, max(h.tokens)::BIGINT AS distinct_tokens, sum(h.seen)::BIGINT AS tokens_seen,
-       sum(h.seen) / max(h.tokens) AS repetition
-FROM held h
-GROUP BY h.lineage
-ORDER BY repetition DESC, h.lineage;
+SELECT __a.__branch AS branch, __h.lineage, max(__h.tokens)::BIGINT AS distinct_tokens,
+       sum(__h.seen)::BIGINT AS tokens_seen, sum(__h.seen) / max(__h.tokens) AS repetition
+FROM __asked __a LEFT JOIN __held __h ON __h.run = __a.__run
+WHERE internal.stands(__h.lineage IS NOT NULL, __a.__fault)
+GROUP BY __a.__branch, __h.lineage
+ORDER BY __a.__branch NULLS FIRST, repetition DESC, __h.lineage;
 COMMENT ON MACRO TABLE source_repetition IS
     'tokens that a run and those before it read of each source file, and how often that is all there is of it';

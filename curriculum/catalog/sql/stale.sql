@@ -36,25 +36,25 @@ JOIN internal.marked b ON b.stage = 'runs' AND b.phase = p.phase
 WHERE r.stage = 'runs' AND p.phase <> r.phase AND b.content <> i.input_content;
 
 CREATE MACRO stale() AS TABLE
-WITH RECURSIVE links AS (
-    SELECT r.place, 'mixtures' AS before_stage, r.place AS before_place, 'its mixture is stale' AS why
-    FROM internal.marked r WHERE r.stage = 'runs'
+WITH RECURSIVE __links AS (
+    SELECT __r.place, 'mixtures' AS before_stage, __r.place AS before_place, 'its mixture is stale' AS why
+    FROM internal.marked __r WHERE __r.stage = 'runs'
     UNION ALL
-    SELECT r.place, 'runs', left(r.place, length(r.place) - length(r.phase)) || p.phase,
-           'it goes on from ' || p.phase || ', which is stale'
-    FROM internal.marked r
-    JOIN internal.ingredients i ON i.key = r.key AND i.name = 'previous'
-    JOIN (SELECT DISTINCT key, phase FROM main.artefacts WHERE stage = 'runs') p
-    ON p.key = i.input_key
-    WHERE r.stage = 'runs' AND p.phase <> r.phase
-), known AS (
-    SELECT o.stage, o.place, o.why, 0 AS far FROM internal.outdated o
+    SELECT __r.place, 'runs', left(__r.place, length(__r.place) - length(__r.phase)) || __p.phase,
+           'it goes on from ' || __p.phase || ', which is stale'
+    FROM internal.marked __r
+    JOIN internal.ingredients __i ON __i.key = __r.key AND __i.name = 'previous'
+    JOIN (SELECT DISTINCT __a.key, __a.phase FROM main.artefacts __a WHERE __a.stage = 'runs') __p
+    ON __p.key = __i.input_key
+    WHERE __r.stage = 'runs' AND __p.phase <> __r.phase
+), __known AS (
+    SELECT __o.stage, __o.place, __o.why, 0 AS far FROM internal.outdated __o
     UNION ALL
-    SELECT 'runs', l.place, l.why, k.far + 1
-    FROM known k JOIN links l ON l.before_stage = k.stage AND l.before_place = k.place
+    SELECT 'runs', __l.place, __l.why, __k.far + 1
+    FROM __known __k JOIN __links __l ON __l.before_stage = __k.stage AND __l.before_place = __k.place
 )
-SELECT m.stage, m.specialist, m.branch, m.phase, m.key, m.path, arg_min(k.why, k.far) AS why
-FROM known k JOIN internal.marked m ON m.stage = k.stage AND m.place = k.place
+SELECT __m.stage, __m.specialist, __m.branch, __m.phase, __m.key, __m.path, arg_min(__k.why, __k.far) AS why
+FROM __known __k JOIN internal.marked __m ON __m.stage = __k.stage AND __m.place = __k.place
 GROUP BY ALL
 ORDER BY ALL;
 COMMENT ON MACRO TABLE stale IS

@@ -244,12 +244,16 @@ def _overlap(parts: Sequence[dict[str, int]], pieces: Sequence[dict[str, int]]) 
     )
 
 
-def test_a_run_is_meant_by_its_name_short_or_whole_and_by_its_key(world: Demo) -> None:
+def test_a_run_is_meant_by_its_name_and_by_its_key(world: Demo) -> None:
     (job,) = (each for each in world.jobs if each.phase == "syntax")
-    for name in ("templates/syntax", "templates/demo/syntax", job.run_key[:8], job.run_key):
+    for name in ("templates/*/syntax", "templates/demo/syntax", job.run_key[:8], job.run_key):
         assert world.ask("SELECT run_key, attempt FROM run_named(?)", name) == [(job.run_key, 1)]
-    assert world.ask("FROM run_named(?)", "templates/nonesuch") == []
-    assert world.ask("FROM run_named(?)", job.run_key[:3]) == []
+    assert world.ask("FROM run_named(?)", "templates/syntax") == [], (
+        "there is none without a branch"
+    )
+    for name in ("templates/nonesuch", job.run_key[:3]):
+        with pytest.raises(duckdb.InvalidInputException, match=f"'{name.split('/')[-1]}'"):
+            world.ask("FROM run_named(?)", name)
 
 
 def test_a_checkpoint_holds_a_step_from_that_step_on_and_in_all_that_goes_on_from_it(
@@ -257,7 +261,9 @@ def test_a_checkpoint_holds_a_step_from_that_step_on_and_in_all_that_goes_on_fro
 ) -> None:
     (at,) = (number for number, each in enumerate(world.jobs) if each.phase == "file_graph")
     found = world.ask(
-        "SELECT phase, step FROM checkpoints_after(?, ?)", "templates/file_graph", world.steps[at]
+        "SELECT phase, step FROM checkpoints_after(?, ?)",
+        "templates/demo/file_graph",
+        world.steps[at],
     )
     assert {phase for phase, _ in found} == {
         "file_graph",

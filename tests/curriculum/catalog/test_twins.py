@@ -125,7 +125,7 @@ def test_a_metric_and_a_planned_row_stand_once(catalog: duckdb.DuckDBPyConnectio
 
 
 def test_a_step_read_its_rows_once_whoever_is_alike(catalog: duckdb.DuckDBPyConnection) -> None:
-    for run in ("templates/syntax", "twin/syntax"):
+    for run in ("templates/demo/syntax", "twin/demo/syntax"):
         rows, lines = _one(
             catalog,
             "SELECT count(DISTINCT position), count(DISTINCT (position, doc)) "
@@ -162,7 +162,7 @@ def test_planned_shares_sum_to_one_for_each(catalog: duckdb.DuckDBPyConnection) 
         planned, realised = _one(
             catalog,
             "SELECT sum(planned_share), sum(realised_share) "
-            f"FROM planned_vs_realised('{specialist}', 'syntax')",
+            f"FROM planned_vs_realised('{specialist}/demo', 'syntax')",
         )
         assert planned == pytest.approx(1)
         assert realised == pytest.approx(1)
