@@ -3,7 +3,7 @@
 demand says what each stratum owes, schedule puts its slots and rows in order, plan writes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -13,10 +13,11 @@ from curriculum.diets.demand import Stratum, Taken, demand, without_rows
 from curriculum.diets.left_out import counted, of_keys, passed_until
 from curriculum.diets.plan import Planner, Totals, within, write_plan
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.diets.sources import Draw, source_repetition, warning
+from curriculum.diets.sources import READ, Draw, source_repetition, warning
 from curriculum.diets.supply import read_supply
 from curriculum.store import Artefact, Draft, Recipe, Store, in_lease
 from curriculum.store.recipe import digest
+from curriculum.store.verify import check_pages, verify_footers
 from schemas.diet import Diet
 from schemas.errors import MixtureError
 from schemas.mixture import (
@@ -43,7 +44,7 @@ def mix(
     tokens_per_step: int,
     previous: Sequence[Artefact] = (),
     continued: Continued | None = None,
-    documents: pl.LazyFrame | None = None,
+    documents: Callable[[], pl.LazyFrame] | None = None,
 ) -> Artefact:
     """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
 
@@ -52,8 +53,8 @@ def mix(
     `continued` has the rest of its phase's budget, and what was seen says that value alone. The plan
     covers at least its valid tokens, to the end of a step of `tokens_per_step` row positions; the report
     says how many whole steps lie within the budget. Rows that the phase goes without have no place in it;
-    the others come in the order in which they would have come. `documents` (document_id, lineage)
-    adds the source repetition to the report.
+    the others come in the order in which they would have come. `documents`, which scans (document_id,
+    lineage), adds the source repetition to the report; it is called where a plan is made.
 
     Raises:
         MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
@@ -78,7 +79,7 @@ def mix(
         report = _write(draft, diet, phase, rows, tokens_per_step, seen)
         report = report.model_copy(update={"continued": continued})
         if documents is not None:
-            report = _with_sources(report, store, diet, rows, seen, documents)
+            report = _with_sources(report, store, diet, rows, seen, documents())
         draft.report.update(report.model_dump(mode="json"))
 
     (mixture,) = store.produce([made_of], write)
@@ -122,7 +123,10 @@ def recipe(
             **({"without": [len(without), digest([*without])]} if without else {}),
         },
         inputs=tuple(
-            artefact.as_input(f"rows {at}, variant {number}" if number else f"rows {at}")
+            # They are large: what is read of them is verified page by page.
+            artefact.as_input(
+                f"rows {at}, variant {number}" if number else f"rows {at}", verified=True
+            )
             for at, variants in enumerate(rows)
             for number, artefact in enumerate(variants)
         ),
@@ -135,7 +139,7 @@ def recipe(
 
 def report_of(mixture: Artefact) -> MixtureReport:
     """What a mixture counted."""
-    return MixtureReport.model_validate(mixture.manifest.report)
+    return mixture.reported(MixtureReport)
 
 
 def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
@@ -194,6 +198,8 @@ def _write(
     tokens_per_step: int,
     seen: Sequence[RowsTaken],
 ) -> MixtureReport:
+    for artefact in (each for variants in rows for each in variants):
+        verify_footers(artefact.path, artefact.manifest.files)
     supplies = [
         [read_supply(each.files(), key=each.key, without=phase.without) for each in variants]
         for variants in rows
@@ -288,6 +294,11 @@ def _with_sources(
     there = {artefact.key: artefact for variants in rows for artefact in variants}
     if not {each.rows_key for each in drawn} <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
+    for artefact in (
+        there[key] for key in sorted({each.rows_key for each in drawn} & there.keys())
+    ):
+        verify_footers(artefact.path, artefact.manifest.files)
+        check_pages(artefact.files(), READ)
     draws = [
         Draw(
             key=each.rows_key,

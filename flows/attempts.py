@@ -104,7 +104,7 @@ def _progress(begun: Begun, owner: RunState) -> str:
 def _read(kind: type[Model], file: Path) -> Model | None:
     """What a file says, if it is there and whole: its writer may be at it."""
     try:
-        return kind.model_validate_json(file.read_text())
+        return kind.model_validate_json(file.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 

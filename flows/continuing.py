@@ -7,6 +7,7 @@ from pathlib import Path
 from curriculum.diets.left_out import read_left_out
 from curriculum.mix import report_of, seen_until
 from curriculum.store import Store
+from curriculum.train.directory import read_job
 from flows.runs import JOB, STEP, Begun, begun_in, checkpoints, run_of
 from schemas.errors import JobError
 from schemas.job import Job
@@ -24,7 +25,7 @@ class Middle:
     @staticmethod
     def at(checkpoint: Path) -> "Middle":
         """The one in a directory runs/…/attempt=1/checkpoints/step=N."""
-        job = Job.model_validate_json((checkpoint.parents[1] / JOB).read_text())
+        job = read_job(checkpoint.parents[1] / JOB)
         return Middle(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
 
 
@@ -114,6 +115,7 @@ def _seen(store: Store, middle: Middle) -> tuple[tuple[RowsTaken, ...], int]:
     """The rows of all steps, and the valid tokens of those in the phase of the checkpoint."""
     mixture = store.load((store.root / middle.job.plan).parent)
     report = report_of(mixture)
+    store.verify_once([mixture.path])
     slots = middle.step * middle.job.tokens_per_step // report.slot_length
     seen, tokens = seen_until(mixture, slots=slots)
     if report.continued is not None:

@@ -8,9 +8,10 @@ from typing import Any, Literal
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import HEARTBEAT
+from curriculum.train.directory import read_report
+from curriculum.train.follow import read_heartbeat
 from flows.attempts import Line, attempt
-from flows.lines import REPORT_NAME, percent
+from flows.lines import percent
 from flows.look.find import store_of
 from flows.meant import named
 from flows.runs import Begun, Succession, begun_in, run_of
@@ -193,16 +194,13 @@ def shared(compared: Sequence[Side]) -> list[Shared]:
 
 def _side(store: Store, title: str, run: Begun) -> Side:
     is_closed = (run.path / MANIFEST_NAME).is_file()
-    report, beat = run.path / REPORT_NAME, run.path / HEARTBEAT
     open_ = None if is_closed else attempt(store, run, Line.of(store))
     return Side(
         title=title,
         begun=run,
-        report=Report.model_validate_json(report.read_text()) if is_closed else None,
+        report=read_report(run.path) if is_closed else None,
         state=f"{open_.state}: {open_.why}" if open_ else "",
-        beat=Heartbeat.model_validate_json(beat.read_text())
-        if not is_closed and beat.is_file()
-        else None,
+        beat=None if is_closed else read_heartbeat(run.path),
         mixture=_mixture(store, run.job),
         tools=store.load(run.path).manifest.tools if is_closed else {},
     )

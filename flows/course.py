@@ -17,7 +17,7 @@ from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.repositories import with_repositories
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.writers import chosen
 from flows.continuing import Middle, back_to, last_begun, middle_of
@@ -135,7 +135,7 @@ class Course:
         file = self.store.root / "current" / f"{name}.txt"
         if not file.is_file():
             return None
-        return self.store.load(self.store.root / file.read_text().splitlines()[0])
+        return self.store.load(self.store.root / read_mark(file)[0])
 
     def keep(self, stage: str, phase: ResolvedPhase, artefact: Artefact) -> None:
         """Make an artefact the current one of a stage of a phase."""

@@ -12,7 +12,7 @@ from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
 from curriculum.interop.order import Ordered
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from flows.lines import count
 from flows.show import MUTED, out
 from schemas.errors import StoreError
@@ -118,7 +118,7 @@ def _named(store: Store, what: str) -> Iterator[Artefact]:
         first = "/".join([diet.specialist, *([diet.branch] if diet.branch else [])])
     name = "/".join([first, *rest])
     for file in sorted((store.root / "current").glob("mixtures-*.txt")):
-        for line in file.read_text().splitlines():
+        for line in read_mark(file):
             labels = [part.partition("=")[2] for part in line.split("/") if "=" in part]
             if name in ("/".join(labels), "/".join((labels[0], labels[-1]))):
                 yield store.load(store.root / line)

@@ -15,7 +15,7 @@ from curriculum.interop.foreign_parquet import check_facts
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.controls import DocumentTokens
 from flows.in_use import mark
@@ -72,7 +72,7 @@ def _mark_of(name: str | None, rows: Artefact) -> str:
 def _live_before(store: Store, name: str | None, rows: Artefact) -> str | None:
     """The first digits of what stood under the name; None where nothing else did."""
     file = store.root / "current" / f"{_mark_of(name, rows)}.txt"
-    lines = file.read_text().splitlines() if file.is_file() else ()
+    lines = read_mark(file) if file.is_file() else ()
     keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
     return next((key for key in keys if key != rows.key[:KEY_DIGITS]), None)
 

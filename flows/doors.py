@@ -116,7 +116,7 @@ def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefac
         tokens_per_step=tokens_per_step(course),
         previous=[each for each in previous if each],
         continued=continued(course.store, middle) if middle else None,
-        documents=None if course.store.dry else _lineages(built),
+        documents=None if course.store.dry else lambda: _lineages(course.store, built),
     )
     course.keep("mixtures", resolved, mixture)
     watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
@@ -382,16 +382,16 @@ def workers_of(course: Course) -> int:
     return course.order.workers or len(os.sched_getaffinity(0))
 
 
-def _lineages(built: Built) -> pl.LazyFrame:
+def _lineages(store: Store, built: Built) -> pl.LazyFrame:
     """The lineage of each document that is kept; structure is kept where its base is."""
     selected = [built.selection, *built.selections.values()]
-    kept = [pl.scan_parquet(each.path / "selection.parquet").filter("keep") for each in selected]
     enriched = [
-        pl.scan_parquet(each.files())
-        for each in built.documents
-        if each.manifest.labels["family"] == ENRICHED_FAMILY
+        each for each in built.documents if each.manifest.labels["family"] == ENRICHED_FAMILY
     ]
-    return pl.concat([each.select("document_id", "lineage") for each in (*kept, *enriched)])
+    store.verify_once(each.path for each in (*selected, *enriched) if not each.made)
+    kept = [pl.scan_parquet(each.path / "selection.parquet").filter("keep") for each in selected]
+    others = [pl.scan_parquet(each.files()) for each in enriched]
+    return pl.concat([each.select("document_id", "lineage") for each in (*kept, *others)])
 
 
 def _smallest(specs: Phases) -> int:

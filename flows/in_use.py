@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from schemas.manifest import MANIFEST_NAME
 
 
@@ -18,6 +18,6 @@ def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
 def marked(store: Store, stage: str) -> list[Artefact]:
     """The artefacts of a stage that are marked as current, in the order in which they were published."""
     files = (store.root / "current").glob(f"{stage}-*.txt")
-    lines = {line for file in files for line in file.read_text().splitlines()}
+    lines = {line for file in files for line in read_mark(file)}
     there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
     return sorted(map(store.load, there), key=lambda each: (each.manifest.created, each.path))

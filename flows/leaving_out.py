@@ -9,6 +9,7 @@ import polars as pl
 
 from curriculum.diets.left_out import of_keys
 from curriculum.store import Artefact
+from curriculum.store.verify import check_pages, verify_file, verify_footers
 from schemas.errors import DietError, MixtureError
 
 OPTION = "--without-rows"
@@ -39,6 +40,9 @@ class LeavingOut:
         built = [each for each in rows if not each.planned]
         if not self or not built:
             return named
+        for each in built:
+            verify_footers(each.path, each.manifest.files)
+            check_pages(each.files(), ["pack_id", "document_ids"])
         # Rows of one phase differ in their columns: some carry structure.
         there = pl.concat(
             pl.scan_parquet(each.files()).select("pack_id", "document_ids") for each in built
@@ -56,12 +60,15 @@ class LeavingOut:
 
     def _holding(self, rows: pl.LazyFrame, documents: Sequence[Artefact]) -> pl.Series:
         """The rows that hold one of the documents, or one of the repositories'."""
-        files = [
-            file
+        named_by = [
+            each
             for each in documents
             if each.manifest.labels.get("repository") in self.repositories
-            for file in each.files()
         ]
+        for each in named_by:
+            for record in each.manifest.files:
+                verify_file(each.path, record)
+        files = [file for each in named_by for file in each.files()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
         theirs = [pl.scan_parquet(file).select(document_ids="document_id") for file in files]
         return (

@@ -12,6 +12,7 @@ from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.directory import read_report
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
@@ -21,7 +22,7 @@ Line = Mapping[str, str | int]
 
 def report_of(run: Artefact) -> Report:
     """What a closed run left."""
-    return Report.model_validate_json((run.path / REPORT_NAME).read_text())
+    return read_report(run.path)
 
 
 def percent(share: float) -> str:

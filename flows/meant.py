@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from schemas.errors import StoreError
 
 Way = tuple[str, str | None]
@@ -62,7 +62,7 @@ def current(store: Store, stage: str) -> list[Artefact]:
     marked = {
         store.root / line
         for file in (store.root / "current").glob(f"{stage}-*.txt")
-        for line in file.read_text().splitlines()
+        for line in read_mark(file)
     }
     by_phase: dict[tuple[Way, str], Artefact] = {}
     there = sorted(

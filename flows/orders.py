@@ -20,14 +20,13 @@ from flows.leaving_out import LeavingOut
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import StoreError
-from schemas.json_text import read_json
+from schemas.json_text import Sealed, read_json
 from schemas.phase import PhaseSpec
-from schemas.text import Strict
 
 FOLDER, DOMAINS = "orders", ".domains.yaml"
 
 
-class FrozenOrder(Strict):
+class FrozenOrder(Sealed):
     """What the names of an order stood for."""
 
     order: Order

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.directory import read_job, read_report
 from flows.in_use import marked
-from flows.lines import REPORT_NAME
 from flows.meant import named
 from schemas.errors import JobError
-from schemas.job import CheckpointRef, Job, Report
+from schemas.job import CheckpointRef, Job
 from schemas.manifest import MANIFEST_NAME
 
 JOB, CHECKPOINTS, STEP = "job.json", "checkpoints", "step="
@@ -30,7 +30,7 @@ class Begun:
     @staticmethod
     def at(path: Path) -> "Begun":
         """The one in a directory runs/…/attempt=1."""
-        return Begun(path=path, job=Job.model_validate_json((path / JOB).read_text()))
+        return Begun(path=path, job=read_job(path / JOB))
 
     @property
     def names(self) -> set[str]:
@@ -120,9 +120,8 @@ def checkpoint_of(home: Path, what: str) -> Path:
         return path
     store = Store.containing(path) if path.exists() else Store(home, dry=True)
     run = run_of(store, what, name="the model")
-    report = run.path / REPORT_NAME
     if (run.path / MANIFEST_NAME).is_file():
-        return store.root / Report.model_validate_json(report.read_text()).checkpoint
+        return store.root / read_report(run.path).checkpoint
     there = dict(checkpoints(run.path))
     if not there:
         raise JobError(what, cause="it has no checkpoint", cure="Let it go on until it has one")

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.directory import read_job
 from flows.lines import count, report_of
 from flows.runs import JOB
-from schemas.job import Job
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
 MINUTE, HOUR = 60, 3600
@@ -88,7 +88,7 @@ def _speed_of(run: Artefact) -> Speed | None:
     report = report_of(run)
     if not report.tokens.valid or not report.seconds:
         return None
-    job = Job.model_validate_json((run.path / JOB).read_text())
+    job = read_job(run.path / JOB)
     return Speed(
         run=run.key,
         model=job.model.name,

@@ -127,7 +127,7 @@ def _kind_of(failed: JobError) -> EventKind | None:
         if isinstance(failed, kind):
             return event
     try:
-        left = Report.model_validate_json((Path(failed.name) / REPORT).read_text())
+        left = Report.model_validate_json((Path(failed.name) / REPORT).read_bytes())
     except (OSError, ValidationError):
         return None
     return "crashed" if left.stopped == "failed" else None

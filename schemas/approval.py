@@ -1,9 +1,9 @@
 """What a person said of a finished run that its diet doesn't let pass without one."""
 
-from schemas.text import Strict
+from schemas.json_text import Sealed
 
 
-class Approval(Strict):
+class Approval(Sealed):
     """approvals/<run key12>-<attempt>.json: it holds for these weights, not for another attempt."""
 
     run_key: str

@@ -6,9 +6,9 @@ import pyarrow as pa
 
 from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION
+from schemas.json_text import Versioned
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
-from schemas.text import Strict
 
 RECORD_NAME = "export.json"
 BESIDE_NAME = "rows.parquet"
@@ -16,10 +16,9 @@ Made = Literal["rows", "mixtures", "tokens"]
 TokenFormat = Literal["megatron", "flat"]
 
 
-class ExportRecord(Strict):
+class ExportRecord(Versioned):
     """export.json: of what tokens were written, and what must lie beside it."""
 
-    schema_version: str = SCHEMA_VERSION
     format: TokenFormat
     stage: Made
     """Of the artefact that was written."""

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from schemas.text import Strict
+from schemas.json_text import Sealed
 
 
-class ClosedGate(Strict):
+class ClosedGate(Sealed):
     """gates/<run key12>-<attempt>.json: gone when a walk finds it open, or somebody approves."""
 
     kind: Literal["holds", "waits"]

@@ -11,6 +11,7 @@ from pydantic import Field
 from schemas.arrow import required
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION
+from schemas.json_text import Sealed
 from schemas.text import Strict
 
 Stopped = Literal["gate", "budget", "failed", "cancelled"]
@@ -126,10 +127,9 @@ class CheckpointRef(Strict):
     path: str
 
 
-class Job(Strict):
+class Job(Sealed):
     """All that a trainer needs; frozen in job.json before the first step."""
 
-    schema_version: str = SCHEMA_VERSION
     specialist: str
     branch: str | None
     phase: str
@@ -223,7 +223,7 @@ class MaskingCost(Strict):
     """Of forward and backward over those positions: CPU seconds on a CPU."""
 
 
-class Report(Strict):
+class Report(Sealed):
     """report.json: what a run leaves, and what the flow reads of it."""
 
     specialist: str
@@ -262,7 +262,7 @@ class Report(Strict):
     """When, in UTC; empty in reports of other trainers that don't say so."""
 
 
-class Heartbeat(Strict):
+class Heartbeat(Sealed):
     """heartbeat.json of an open run: how far it is; rewritten at most once a second, so a sign of life."""
 
     step: int
@@ -275,7 +275,7 @@ class Heartbeat(Strict):
     """When it was written, in UTC."""
 
 
-class RunState(Strict):
+class RunState(Sealed):
     """state.json of an open run: its owner. A pid alone is not enough, pids come again."""
 
     host: str
@@ -286,7 +286,7 @@ class RunState(Strict):
     """When it was written, in UTC."""
 
 
-class SlurmJob(Strict):
+class SlurmJob(Sealed):
     """sbatch.json of an open run that Slurm trains."""
 
     id: str

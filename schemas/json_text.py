@@ -1,26 +1,125 @@
-"""A JSON file of ours becomes a frozen model, or an error that names the file and its first fault."""
+"""JSON files of ours: each becomes a frozen model, or an error that names the file and its first fault.
 
+A versioned file says which schema_version wrote it. Readers take any minor of their own major: fields that
+are missing get their defaults, and unknown ones are left out; another major is refused. A sealed file carries
+a digest of all its fields, those of newer versions included, so that damage is refused too.
+"""
+
+import hashlib
+import json
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import PydanticCustomError
 
+from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
+from schemas.text import Strict
 
 Model = TypeVar("Model", bound=BaseModel)
+DIGEST = "digest"
+MAJOR = SCHEMA_VERSION.partition(".")[0]
+
+
+def digest(value: JsonValue) -> str:
+    """sha256 of the canonical JSON of a value: sorted keys, no spaces, UTF-8; 64 hex digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def version_fault(version: str) -> str | None:
+    """Why a file of a schema_version can't be read; None for any minor of this major.
+
+    >>> version_fault(f"{MAJOR}.99"), version_fault("0.9")
+    (None, 'schema_version 0.9; this version reads 1.x')
+    """
+    if version.partition(".")[0] == MAJOR:
+        return None
+    return f"schema_version {version}; this version reads {MAJOR}.x"
+
+
+def of_version(model: type[Model], content: JsonValue, version: str) -> Model:
+    """Validate what a file of a readable version says; of another minor, unknown fields are left out."""
+    return model.model_validate(content, extra=None if version == SCHEMA_VERSION else "ignore")
+
+
+class Versioned(Strict):
+    """A JSON file that says which version wrote it."""
+
+    schema_version: str = SCHEMA_VERSION
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Validate a file's text, which any minor of this major wrote."""
+        try:
+            content = json.loads(json_data)
+        except ValueError:
+            content = None
+        if not isinstance(content, dict):
+            return super().model_validate_json(json_data, **options)
+        version = str(content.get("schema_version", SCHEMA_VERSION))
+        fault = version_fault(version) or cls.damage(content)
+        if fault is not None:
+            raise _invalid(cls, fault)
+        return of_version(cls, content, version)
+
+    @classmethod
+    def damage(cls, content: dict[str, JsonValue]) -> str | None:
+        """Why a file isn't what was written, as far as that can be seen; the seal is taken off."""
+        return None
+
+
+class Sealed(Versioned):
+    """A JSON file that carries a digest of itself, which is no field of the model."""
+
+    def model_dump_json(self, **options: Any) -> str:
+        """The file's text, sealed."""
+        content = json.loads(super().model_dump_json(**options))
+        indent = options.get("indent")
+        compact = (",", ":") if indent is None else None
+        sealed = content | {DIGEST: digest(content)}
+        return json.dumps(sealed, ensure_ascii=False, indent=indent, separators=compact)
+
+    @classmethod
+    def damage(cls, content: dict[str, JsonValue]) -> str | None:
+        """Compare the digest with the rest."""
+        said, found = content.pop(DIGEST, None), digest(content)
+        if said == found:
+            return None
+        return f"digest {found[:12]} where {str(said)[:12]} was written: it was changed since"
+
+
+def _invalid(model: type[BaseModel], fault: str) -> ValidationError:
+    # A fault may hold braces, which a template would take for names.
+    error = PydanticCustomError("file", "{fault}", {"fault": fault})
+    return ValidationError.from_exception_data(
+        model.__name__, [{"type": error, "loc": (), "input": None}]
+    )
 
 
 def read_json(
-    model: type[Model], file: Path, *, error: type[CurriculumError], cause: str, cure: str
+    model: type[Model],
+    file: Path,
+    *,
+    error: type[CurriculumError],
+    cause: str,
+    cure: str,
+    version: str | None = None,
 ) -> Model:
-    """What a file says that a version of ours wrote.
+    """What a file says that a version of ours wrote; `version` is that of a file that doesn't carry its own.
 
     Raises:
         CurriculumError: of the given kind, for a file that says something else.
     """
+    content = file.read_bytes()
     try:
-        return model.model_validate_json(file.read_bytes())
+        if version is None:
+            return model.model_validate_json(content)
+        return of_version(model, json.loads(content), version)
     except ValidationError as broken:
         first = broken.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the file"
         raise error(str(file), f"{place}: {first['msg']}", cause=cause, cure=cure) from None
+    except ValueError as broken:
+        raise error(str(file), f"the file: {broken}", cause=cause, cure=cure) from None

@@ -1,9 +1,11 @@
 """The manifest: what publishes a directory, and says what it was made from and what it is."""
 
-from pydantic import JsonValue, ValidationError
+from pathlib import Path
 
-from schemas.document import SCHEMA_VERSION
+from pydantic import JsonValue
+
 from schemas.errors import SchemaError
+from schemas.json_text import Sealed, read_json
 from schemas.text import Strict
 
 MANIFEST_NAME = "manifest.json"
@@ -25,12 +27,13 @@ class FileRecord(Strict):
     num_bytes: int
     in_content: bool = True
     """Whether the artefact's content counts it; a run's log and clock are kept, but aren't what it is."""
+    footer: str | None = None
+    """sha256 of a Parquet file's footer; with checksums of pages it makes a part of the file sure."""
 
 
-class Manifest(Strict):
+class Manifest(Sealed):
     """Everything that is known of one artefact; written last, so that no reader sees half of one."""
 
-    schema_version: str = SCHEMA_VERSION
     stage: str
     labels: dict[str, str]
     """family=…, repository=…: where it lies; never part of the key."""
@@ -47,28 +50,16 @@ class Manifest(Strict):
     """UTC, ISO 8601."""
 
 
-def read_manifest(text: str, *, file: str) -> Manifest:
-    """The manifest in `text`; a file of another major version is refused by name.
+def read_manifest(file: Path) -> Manifest:
+    """The manifest in a file; one of another major version, or changed since it was written, is refused.
 
     Raises:
-        SchemaError: for broken JSON, unknown fields or another major version.
+        SchemaError: naming the file.
     """
-    try:
-        manifest = Manifest.model_validate_json(text)
-    except ValidationError as broken:
-        first = broken.errors(include_url=False)[0]
-        raise SchemaError(
-            file,
-            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
-            cause="the manifest is damaged or was written by another version",
-            cure="Delete the artefact's directory and build it again",
-        ) from None
-    major = manifest.schema_version.partition(".")[0]
-    if major != SCHEMA_VERSION.partition(".")[0]:
-        raise SchemaError(
-            file,
-            f"schema_version {manifest.schema_version}",
-            cause=f"this version reads {SCHEMA_VERSION.partition('.')[0]}.x",
-            cure="Use the version that wrote it, or build the artefact again",
-        )
-    return manifest
+    return read_json(
+        Manifest,
+        file,
+        error=SchemaError,
+        cause="the manifest is damaged or was written by another version",
+        cure=f"Delete {file.parent} and build again",
+    )

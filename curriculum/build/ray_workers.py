@@ -78,7 +78,7 @@ def make_elsewhere(
     Raises:
         WorkerError: where the node sees another folder under that path.
     """
-    store = Store(root)
+    store = Store(root, trusts=True)
     if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
         raise WorkerError(
             f"node {platform.node()}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from curriculum.build import processes, ray_workers
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Recipe, Store
 from schemas.errors import DietError
 from schemas.progress import Progress, Watch
 
@@ -87,12 +87,16 @@ class Team:
             return []
         if self.store.dry:
             return [make(self.store, task) for task in tasks]
-        planned = self._planned(make, tasks)
+        planned, asked = self._planned(make, tasks)
         missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
         ours = [at for at in missing if self.owns(at) and _can_be_made(planned[at])]
         there = len(tasks) - len(missing)
         self._tell(stage, "", there, len(tasks))
         if ours:
+            if self._hands_out(len(ours)):
+                # Once here, and not by each of the workers that read it.
+                recipes = (recipe for at in ours for recipe in asked[at])
+                self.store.verify_inputs(recipes, threads=self.workers)
             with closing(self._make(make, [tasks[at] for at in ours], name)) as results:
                 for done, (number, made) in enumerate(results, start=there + 1):
                     at = ours[number]
@@ -101,17 +105,28 @@ class Team:
                     self._tell(stage, name(tasks[at]), done, len(tasks))
         theirs = sorted({*missing} - {*ours})
         # Others may have made them meanwhile: then this shard goes on further.
-        for at, made in zip(theirs, self._planned(make, [tasks[at] for at in theirs]), strict=True):
+        now, _ = self._planned(make, [tasks[at] for at in theirs])
+        for at, made in zip(theirs, now, strict=True):
             planned[at] = made
         return planned
 
-    def _planned(self, make: "Make[Task]", tasks: Sequence[Task]) -> list[tuple[Artefact, ...]]:
-        """What is there of each task and what is missing, all of it named in this process's lease."""
+    def _planned(
+        self, make: "Make[Task]", tasks: Sequence[Task]
+    ) -> tuple[list[tuple[Artefact, ...]], list[Sequence[Recipe]]]:
+        """Look up what is there of each task, and the recipes of what is missing.
+
+        All of it is named in this process's lease.
+        """
         while True:
             dry = Store(self.store.root, dry=True)
-            planned = [make(dry, task) for task in tasks]
+            planned, missing = [], list[Sequence[Recipe]]()
+            for task in tasks:
+                before = len(dry.steps)
+                planned.append(make(dry, task))
+                steps = dry.steps[before:]
+                missing.append([each.recipe for each in steps if each.outcome == "planned"])
             if self.store.keep(each for made in planned for each in made):
-                return planned
+                return planned, missing
 
     def owns(self, at: int) -> bool:
         """Whether the task at an index of a stage is ours."""
@@ -131,10 +146,14 @@ class Team:
             work = functools.partial(ray_workers.make_elsewhere, make, self.store.root, who)
             size = self.spread.at_once or len(tasks)
             return ray_workers.each(work, tasks, address=self.spread.ray, size=size, name=name)
-        if self.workers == 1 or len(tasks) == 1:
+        if not self._hands_out(len(tasks)):
             return ((at, make(self.store, task)) for at, task in enumerate(tasks))
         work = functools.partial(_make_in_worker, make, self.store.root)
         return processes.each(work, tasks, size=self.workers, name=name)
+
+    def _hands_out(self, tasks: int) -> bool:
+        """Whether other processes than this one make so many tasks."""
+        return self.spread.ray is not None or (self.workers > 1 and tasks > 1)
 
     def _tell(self, stage: str, item: str, done: int, total: int) -> None:
         self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
@@ -145,4 +164,4 @@ def _can_be_made(planned: Sequence[Artefact]) -> bool:
 
 
 def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:
-    return make(Store(root), task)
+    return make(Store(root, trusts=True), task)

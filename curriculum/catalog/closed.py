@@ -16,7 +16,7 @@ def closed_gates(home: Path) -> dict[str, pa.Table]:
     lines: list[Line] = []
     for file in sorted((home / FOLDER).glob("*.json")):
         try:
-            lines.append(ClosedGate.model_validate_json(file.read_text()).model_dump())
+            lines.append(ClosedGate.model_validate_json(file.read_bytes()).model_dump())
         except (OSError, ValidationError):
             continue  # Somebody approves just now, or another version wrote it: the next walk does.
     return {"closed_gates": pa.Table.from_pylist(lines, schema=OPEN_TABLES["closed_gates"])}

@@ -52,7 +52,7 @@ def _metrics(run: Path, path: str) -> list[pa.Table]:
 def _runs(run: Path) -> bool:
     """Whether a process trains it: looked up on its own machine, on others by the moment of its last beat."""
     try:
-        owner = RunState.model_validate_json((run / STATE_NAME).read_text())
+        owner = RunState.model_validate_json((run / STATE_NAME).read_bytes())
     except (OSError, ValidationError):
         return False
     if owner.host == socket.gethostname() and _BOOT.is_file():

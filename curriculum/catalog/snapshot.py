@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
@@ -26,8 +27,11 @@ from curriculum.catalog.seen import FOLDER, Identity, Seen, prune
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
 from curriculum.store import published as artefact_at
+from curriculum.store import read_mark
 from curriculum.store.store import WORKSPACE_NAME
+from curriculum.store.verify import sha256_of
 from schemas.errors import CurriculumError
+from schemas.json_text import Sealed
 from schemas.manifest import MANIFEST_NAME
 
 VERSION = 5
@@ -49,6 +53,13 @@ _OWN: dict[str, pa.Schema] = {
 }
 """What a snapshot needs beside TABLES: the manifests that were read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
+DIGESTS = "digests.json"
+
+
+class KeptDigests(Sealed):
+    """digests.json beside the kept tables: the sha256 of each file, by its table's name."""
+
+    tables: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,9 +122,8 @@ class _Kept:
 
     @property
     def stands(self) -> bool:
-        """Whether all tables are there; a loss of power may have left empty ones."""
-        files = [self.folder / f"{name}.parquet" for name in KEPT]
-        return all(file.is_file() and file.stat().st_size for file in files)
+        """Whether all tables are there as they were written."""
+        return _whole(self.folder)
 
     @property
     def mended(self) -> bool:
@@ -146,6 +156,8 @@ class _Kept:
             draft.mkdir(parents=True)
             for name, table in tables.items():
                 pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
+            digests = {name: sha256_of(draft / f"{name}.parquet") for name in tables}
+            (draft / DIGESTS).write_text(KeptDigests(tables=digests).model_dump_json())
             if not self.stands:
                 shutil.rmtree(self.folder, ignore_errors=True)
             draft.rename(self.folder)
@@ -158,12 +170,18 @@ class _Kept:
             prune(self.folder.parent, keep=self.digest)
 
 
+def _whole(folder: Path) -> bool:
+    """Whether a folder's tables are all there and are those that were written; else they are made anew."""
+    try:
+        digests = KeptDigests.model_validate_json((folder / DIGESTS).read_bytes()).tables
+        return digests == {name: sha256_of(folder / f"{name}.parquet") for name in KEPT}
+    except (OSError, ValidationError):
+        return False
+
+
 def _marked(home: Path) -> dict[str, list[str]]:
     """The paths that each current/*.txt lists as live."""
-    return {
-        file.name: file.read_text().splitlines()
-        for file in sorted((home / "current").glob("*.txt"))
-    }
+    return {file.name: read_mark(file) for file in sorted((home / "current").glob("*.txt"))}
 
 
 def _manifests(seen: Seen, published: Iterable[Sighting]) -> dict[str, str]:
@@ -177,7 +195,7 @@ def _manifests(seen: Seen, published: Iterable[Sighting]) -> dict[str, str]:
 def _sha256(file: Path) -> str:
     """The digest of a file; empty where it can't be read."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return sha256_of(file)
     except OSError:
         return ""
 
@@ -225,13 +243,16 @@ def _made(
 
 def _before(folder: Path) -> dict[str, pa.Table]:
     """The tables of an earlier snapshot; empty ones where there are none that can be read."""
+    empty = {name: schema.empty_table() for name, schema in KEPT.items()}
     try:
+        if not _whole(folder):
+            return empty
         tables = {name: pq.read_table(folder / f"{name}.parquet") for name in KEPT}
         if all(tables[name].schema.equals(schema) for name, schema in KEPT.items()):
             return tables
     except (OSError, pa.ArrowException):
         pass  # None yet, or removed, damaged or of another version: all manifests are read.
-    return {name: schema.empty_table() for name, schema in KEPT.items()}
+    return empty
 
 
 def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:

@@ -134,7 +134,7 @@ def _reported_by(artefact: Artefact) -> Lines:
     if artefact.manifest.stage == "runs":
         return _of_run(artefact)
     if artefact.manifest.stage == "mixtures":
-        return _of_mixture(MixtureReport.model_validate(artefact.manifest.report))
+        return _of_mixture(artefact.reported(MixtureReport))
     return {}
 
 
@@ -160,7 +160,7 @@ def _artefact(artefact: Artefact) -> Line:
 
 
 def _of_run(artefact: Artefact) -> Lines:
-    report = Report.model_validate_json((artefact.path / REPORT_NAME).read_text())
+    report = Report.model_validate_json((artefact.path / REPORT_NAME).read_bytes())
     branch = artefact.manifest.labels.get("branch")
     line = _reported(report)
     line |= {"branch": branch, "state": "finished", "created": artefact.manifest.created}
@@ -234,7 +234,7 @@ def _parent(job: Job) -> Line:
 def _job(run: Path) -> Job | None:
     """A run's job; None where it was made by a version that wrote others."""
     try:
-        return Job.model_validate_json((run / JOB_NAME).read_text())
+        return Job.model_validate_json((run / JOB_NAME).read_bytes())
     except (OSError, ValidationError):
         return None
 
@@ -325,7 +325,7 @@ def open_run(directory: Path, path: str, *, state: str) -> Line | None:
         **_asked(job),
     }
     try:
-        beat = Heartbeat.model_validate_json((directory / HEARTBEAT_NAME).read_text())
+        beat = Heartbeat.model_validate_json((directory / HEARTBEAT_NAME).read_bytes())
     except (OSError, ValidationError):
         return line
     return line | {

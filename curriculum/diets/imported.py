@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.corpus import is_name
 from schemas.diet import Diet, DietPhase, Objective, Serving
@@ -177,7 +177,7 @@ def _named(store: Store) -> Iterator[tuple[tuple[str, str], str]]:
     for file in sorted((store.root / "current").glob(f"{IMPORT}-*.txt")):
         name, _, split = file.stem.removeprefix(f"{IMPORT}-").rpartition("-")
         if name and split in (TRAIN, VAL):
-            for line in file.read_text().splitlines():
+            for line in read_mark(file):
                 if line.startswith("rows/") and (store.root / line).is_dir():
                     yield (name, split), line
 

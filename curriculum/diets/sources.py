@@ -8,6 +8,9 @@ import polars as pl
 
 from schemas.mixture import SourceRepetition
 
+READ = ("domain", "document_ids", "doc_starts", "valid_token_count")
+"""The columns of rows that are read."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draw:

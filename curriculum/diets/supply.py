@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from curriculum.store.verify import read_pages
 from schemas.errors import SchemaError
 
 KEY_DIGITS = 12
@@ -92,7 +93,8 @@ def _indices(packs: Collection[str], key: str) -> npt.NDArray[np.int64]:
 def _read_shard(
     file: Path, key: str, names: dict[str, int]
 ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    frame = pl.read_parquet(file, columns=["pack_id", "domain", "valid_token_count"])
+    table = read_pages(file, ["pack_id", "domain", "valid_token_count"])
+    frame = pl.DataFrame(pl.from_arrow(table))
     for name in frame["domain"].unique(maintain_order=True):
         names.setdefault(name, len(names))
     prefix = f"{key[:KEY_DIGITS]}-"

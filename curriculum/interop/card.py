@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import JsonValue
 
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS, digest
 from schemas.errors import CurriculumError
 
@@ -167,7 +167,7 @@ def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
 def _live(store: Store) -> tuple[list[Artefact], list[str]]:
     """What builds and imports left last, and the paths of what can't be read any more."""
     files = [file for glob in LIVE for file in sorted((store.root / "current").glob(glob))]
-    lines = dict.fromkeys(line for file in files for line in file.read_text().splitlines())
+    lines = dict.fromkeys(line for file in files for line in read_mark(file))
     live: list[Artefact] = []
     broken: list[str] = []
     for line in lines:

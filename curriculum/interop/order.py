@@ -81,7 +81,7 @@ class Ordered:
         """
         if artefact.manifest.stage == "rows":
             return Ordered(artefact=artefact, sources=(Rows.of(artefact),))
-        report = MixtureReport.model_validate(artefact.manifest.report)
+        report = artefact.reported(MixtureReport)
         return Ordered(
             artefact=artefact,
             sources=tuple(map(Rows.of, _rows_of(store, artefact.manifest))),

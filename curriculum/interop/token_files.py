@@ -15,7 +15,6 @@ import numpy.typing as npt
 from curriculum.interop import megatron
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
-from schemas.document import SCHEMA_VERSION
 from schemas.errors import SchemaError
 from schemas.exchange import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
 from schemas.json_text import read_json
@@ -144,21 +143,13 @@ def _record(ids_file: Path, form: TokenFormat, tokenizer: Tokenizer) -> ExportRe
 
 
 def _read_record(file: Path) -> ExportRecord:
-    record = read_json(
+    return read_json(
         ExportRecord,
         file,
         error=SchemaError,
         cause="it was changed, or written by another version",
         cure=COPY,
     )
-    if record.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
-        raise SchemaError(
-            str(file),
-            f"schema_version {record.schema_version}",
-            cause=f"this version reads {SCHEMA_VERSION.partition('.')[0]}.x",
-            cure="Use the version that wrote it, or export again",
-        )
-    return record
 
 
 def _flat(

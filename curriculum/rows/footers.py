@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum.store.verify import reading_pages
+
 Int32s = npt.NDArray[np.int32]
 OPEN_FILES = 128
 FOOTER_BYTES = 3 << 27
@@ -62,16 +64,21 @@ class GroupFile:
     """None where the file is open, and where the bytes of its groups aren't found: then all is parsed."""
 
     def read(self, group: int, columns: list[str]) -> pa.Table:
-        """Some columns of a row group, each in one chunk."""
-        if self._open is not None:
-            return _read(self._open, group, columns)
-        with pa.OSFile(str(self.path), "r") as file:
-            if self._cut is None:
-                return _read(pq.ParquetFile(file), group, columns)
-            metadata = self._cut.one(file, group)
-            rows = int(self.first_rows[group + 1] - self.first_rows[group])
-            assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
-            return _read(pq.ParquetFile(file, metadata=metadata), 0, columns)
+        """Some columns of a row group, each in one chunk.
+
+        Raises:
+            StoreError: naming the file, for a page that isn't what was written.
+        """
+        with reading_pages(self.path):
+            if self._open is not None:
+                return _read(self._open, group, columns)
+            with pa.OSFile(str(self.path), "r") as file:
+                if self._cut is None:
+                    return _read(_checked(file), group, columns)
+                metadata = self._cut.one(file, group)
+                rows = int(self.first_rows[group + 1] - self.first_rows[group])
+                assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
+                return _read(_checked(file, metadata), 0, columns)
 
 
 class Footers:
@@ -83,7 +90,7 @@ class Footers:
 
     def of(self, path: Path) -> tuple[GroupFile, pa.Schema]:
         """A file, which stays open if there is room for it, and its schema."""
-        file = pq.ParquetFile(path)
+        file = opened(path)
         whole = file.metadata
         rows = [whole.row_group(each).num_rows for each in range(whole.num_row_groups)]
         size = _EXPANDS * whole.serialized_size
@@ -100,6 +107,23 @@ class Footers:
         else:
             file.close()
         return found, schema
+
+
+def opened(path: Path) -> pq.ParquetFile:
+    """Open a file whose page checksums are verified as it is read, where it has some.
+
+    Raises:
+        StoreError: naming the file, where its footer can't be read.
+    """
+    with reading_pages(path):
+        return _checked(path)
+
+
+def _checked(
+    source: Path | pa.NativeFile, metadata: pq.FileMetaData | None = None
+) -> pq.ParquetFile:
+    """A file whose page checksums are verified as it is read."""
+    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
 
 
 def _read(file: pq.ParquetFile, group: int, columns: list[str]) -> pa.Table:

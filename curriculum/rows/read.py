@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum import boundaries
-from curriculum.rows.footers import Footers, GroupFile
+from curriculum.rows.footers import Footers, GroupFile, opened
 from curriculum.rows.targets import target_ids
-from schemas.document import SCHEMA_VERSION
+from curriculum.store.verify import reading_pages
 from schemas.errors import SchemaError
+from schemas.json_text import version_fault
 from schemas.packed_row import RowFormat
 
 Int32s = npt.NDArray[np.int32]
@@ -224,11 +225,16 @@ def read_rows(
     have them derived, which is faster than reading them.
     """
     for path in files:
-        file = pq.ParquetFile(path)
+        file = opened(path)
         layout = row_format or format_of(file.schema_arrow, path.name)
         stored = stored_columns(file.schema_arrow, columns, path.name)
         rows = max(1, BATCH_TOKENS // layout.row_length)
-        for batch in file.iter_batches(rows, columns=stored, use_threads=False):
+        batches = file.iter_batches(rows, columns=stored, use_threads=False)
+        while True:
+            with reading_pages(path):
+                batch = next(batches, None)
+            if batch is None:
+                break
             yield RowBatch(row_format=layout, table=pa.Table.from_batches([batch]))
 
 
@@ -254,11 +260,10 @@ def format_of(schema: pa.Schema, name: str) -> RowFormat:
     """
     metadata = schema.metadata or {}
     version = metadata.get(b"schema_version", b"").decode()
-    if version and version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+    if version and (fault := version_fault(version)):
         raise SchemaError(
             name,
-            f"schema_version {version}",
-            cause=f"this version reads {SCHEMA_VERSION.partition('.')[0]}.x",
+            cause=fault,
             cure="Use the version that wrote it, or build the rows again",
         )
     try:

@@ -7,6 +7,7 @@ leases.py    the keys that running processes use
 owner.py     which process that is, and whether it still runs
 collect.py   what nothing refers to any more, and its removal
 trash.py     where it goes first
+verify.py    files against what was published
 merge.py     what other workspaces made
 room.py      errors of the operating system, such as a full disk
 """
@@ -18,6 +19,7 @@ from curriculum.store.merge import merge
 from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.room import no_room, refusal
 from curriculum.store.store import Artefact, Draft, Step, Store, published
+from curriculum.store.verify import read_mark
 
 __all__ = [
     "Artefact",
@@ -37,5 +39,6 @@ __all__ = [
     "merge",
     "no_room",
     "published",
+    "read_mark",
     "refusal",
 ]

@@ -10,6 +10,7 @@ import filelock
 from curriculum.store import leases, trash
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.store.store import WORKSPACE_NAME, Artefact, Store
+from curriculum.store.verify import read_mark
 
 
 def garbage(store: Store) -> list[Artefact]:
@@ -26,9 +27,7 @@ def garbage(store: Store) -> list[Artefact]:
     # Leases before pins: a build that ends in between has written its pins.
     used = leases.leased_keys(store.root)
     marked = (
-        line
-        for file in sorted((store.root / "current").glob("*.txt"))
-        for line in file.read_text().splitlines()
+        line for file in sorted((store.root / "current").glob("*.txt")) for line in read_mark(file)
     )
     open_ends = [by_path[line] for line in marked if line in by_path]
     open_ends += [each for each in artefacts if each.key in used]

@@ -1,24 +1,17 @@
 """What an artefact is made from, and the key that follows from it."""
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pydantic import JsonValue
 
-from schemas.document import SCHEMA_VERSION
+from schemas.json_text import MAJOR
+from schemas.json_text import digest as digest
 
 KEY_DIGITS = 12
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-def digest(value: JsonValue) -> str:
-    """sha256 of the canonical JSON of a value: sorted keys, no spaces, UTF-8; 64 hex digits."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +21,8 @@ class Input:
     name: str
     key: str
     content: str
+    unverified: Path | None = field(default=None, compare=False)
+    """The artefact's directory, where its files must be verified before they are read; no part of the key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +84,7 @@ def key_of(
         {
             "stage": stage,
             "revision": revision,
-            "schema": SCHEMA_VERSION.partition(".")[0],
+            "schema": MAJOR,
             "config": dict(config),
             "inputs": listed,
             "tools": dict(tools),

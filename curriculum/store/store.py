@@ -7,23 +7,25 @@ What a process looks up inside `leased` is in its lease first, so that gc keeps 
 
 import contextlib
 import datetime
-import hashlib
 import itertools
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import filelock
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from curriculum.store import leases
 from curriculum.store.recipe import Input, Recipe, digest, key_of
 from curriculum.store.room import refusal
+from curriculum.store.verify import damaged, footer_of, marks_text, sha256_of, verify_file
 from schemas.errors import StoreError
+from schemas.json_text import Sealed, of_version, read_json
 from schemas.manifest import (
     MANIFEST_NAME,
     FileRecord,
@@ -31,8 +33,8 @@ from schemas.manifest import (
     Manifest,
     read_manifest,
 )
-from schemas.text import Strict
 
+Model = TypeVar("Model", bound=BaseModel)
 WORKSPACE_NAME = "workspace.json"
 _DRAFT = ".draft"
 """How the names of files end that aren't whole yet; a killed writer may leave one."""
@@ -40,7 +42,7 @@ PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
 
-class WorkspaceFile(Strict):
+class WorkspaceFile(Sealed):
     """workspace.json: lets several workspaces share one server."""
 
     uuid: str
@@ -79,9 +81,19 @@ class Artefact:
         """What its producer counted under a name; a KeyError where it counted no such thing."""
         return self.manifest.report[name]
 
-    def as_input(self, name: str) -> Input:
-        """This artefact in the role `name` of another's recipe."""
-        return Input(name=name, key=self.key, content=self.content)
+    def reported(self, model: type[Model]) -> Model:
+        """What its producer counted, as a model; fields of a newer minor version are left out."""
+        return of_version(model, self.manifest.report, self.manifest.schema_version)
+
+    def as_input(self, name: str, *, verified: bool = False) -> Input:
+        """This artefact in the role `name` of another's recipe.
+
+        Its files are verified whole before the other is made, unless they were hashed just now as it was
+        published, or its reader verifies what it reads.
+        """
+        done = verified or self.made or self.planned
+        path = None if done else self.path
+        return Input(name=name, key=self.key, content=self.content, unverified=path)
 
     def files(self, suffix: str = ".parquet") -> list[Path]:
         """Its files with a suffix, in name order."""
@@ -114,11 +126,16 @@ class Store:
 
     A `dry` store makes nothing: `produce` answers with planned artefacts, so that the same walk that
     builds also tells what it would build. It reads each artefact once, and keeps what it saw.
+
+    Inputs are verified before something is made of them, each once; a store that `trusts` leaves that to
+    whoever hands out the work.
     """
 
-    def __init__(self, root: Path, *, dry: bool = False) -> None:
+    def __init__(self, root: Path, *, dry: bool = False, trusts: bool = False) -> None:
         self.root = root.absolute()
         self.dry = dry
+        self.trusts = trusts
+        self._verified: set[Path] = set()
         self.steps: list[Step] = []
         self._seen: dict[Path, Artefact] = {}
 
@@ -138,7 +155,13 @@ class Store:
 
     def workspace(self) -> WorkspaceFile:
         """Who this workspace is; its first writer made it."""
-        return WorkspaceFile.model_validate_json((self.root / WORKSPACE_NAME).read_text())
+        return read_json(
+            WorkspaceFile,
+            self.root / WORKSPACE_NAME,
+            error=StoreError,
+            cause="it was changed since it was written, or another version wrote it",
+            cure="Restore it, or delete it: the next build writes one with another uuid",
+        )
 
     def place(self, recipe: Recipe) -> Path:
         """The directory of a recipe: where it stands, on its own shelf before another, or will stand."""
@@ -213,7 +236,7 @@ class Store:
             part = path / record.name
             if not part.is_file() or part.stat().st_size != record.num_bytes:
                 found = part.stat().st_size if part.is_file() else "no"
-                raise _damaged(part, f"{found} bytes where {record.num_bytes} were published")
+                raise damaged(part, f"{found} bytes where {record.num_bytes} were published")
         return artefact
 
     def verify(self, artefact: Artefact) -> None:
@@ -223,8 +246,31 @@ class Store:
             StoreError: naming the first file that differs.
         """
         for record in artefact.manifest.files:
-            if _sha256(artefact.path / record.name) != record.sha256:
-                raise _damaged(artefact.path / record.name, "its bytes aren't those published")
+            verify_file(artefact.path, record)
+
+    def verify_once(self, paths: Iterable[Path], *, threads: int = 1) -> None:
+        """Verify the artefacts at these paths that this store hasn't verified yet.
+
+        Raises:
+            StoreError: naming a file that differs.
+        """
+        fresh = sorted({*paths} - self._verified)
+        if self.trusts or not fresh:
+            return
+        files = [(path, record) for path in fresh for record in self.load(path).manifest.files]
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in pool.map(verify_file, *zip(*files, strict=True)) if files else ():
+                pass
+        self._verified.update(fresh)
+
+    def verify_inputs(self, recipes: Iterable[Recipe], *, threads: int = 1) -> None:
+        """Verify what recipes are made from, as far as this store hasn't yet.
+
+        Raises:
+            StoreError: naming a file that differs.
+        """
+        inputs = (each.unverified for recipe in recipes for each in recipe.inputs)
+        self.verify_once((path for path in inputs if path is not None), threads=threads)
 
     def artefacts(self, stage: str | None = None) -> Iterator[Artefact]:
         """All published artefacts, of one stage or of every, in path order.
@@ -284,7 +330,7 @@ class Store:
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
-        _write_whole(file, "".join(f"{line}\n" for line in lines))
+        _write_whole(file, marks_text(lines))
         return file
 
     @contextlib.contextmanager
@@ -321,6 +367,7 @@ class Store:
             drafts = [self._draft(recipe) for recipe in missing if self.find(recipe) is None]
             try:
                 if drafts:
+                    self.verify_inputs(draft.recipe for draft in drafts)
                     make(drafts)
                 for draft in drafts:
                     self._publish(draft)
@@ -392,7 +439,7 @@ def published(path: Path) -> Artefact:
     file = path / MANIFEST_NAME
     if not file.is_file():
         raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
-    manifest = read_manifest(file.read_text(), file=str(file))
+    manifest = read_manifest(file)
     key = key_of(
         stage=manifest.stage,
         revision=manifest.revision,
@@ -401,7 +448,7 @@ def published(path: Path) -> Artefact:
         tools=manifest.tools,
     )
     if key != manifest.key or _content_of(manifest.files) != manifest.content:
-        raise _damaged(file, "the manifest was changed after it was published")
+        raise damaged(file, "the manifest was changed after it was published")
     return Artefact(path=path, manifest=manifest)
 
 
@@ -415,9 +462,10 @@ def _manifest(draft: Draft, *, content: str = "") -> Manifest:
     files = tuple(
         FileRecord(
             name=name,
-            sha256=_sha256(draft.path / name),
+            sha256=sha256_of(draft.path / name),
             num_bytes=(draft.path / name).stat().st_size,
             in_content=name.startswith(content),
+            footer=footer_of(draft.path / name) if name.endswith(".parquet") else None,
         )
         for name in names
     )
@@ -481,17 +529,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _damaged(path: Path, found: str) -> StoreError:
-    return StoreError(
-        str(path),
-        found,
-        cause="the artefact isn't what its manifest says",
-        cure=f"Delete {path.parent} and build again",
-    )

@@ -7,7 +7,6 @@ for the same values. Each phase ends in it. What several ranks write on their wa
 the two files of tensors, each rank its own part (sharded.py). Any number of ranks reads either form.
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -21,13 +20,15 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from curriculum.store.recipe import digest
+from curriculum.store.verify import sha256_of
 from curriculum.train.disk import flush, write_text
 from curriculum.train.learner import Learner, generators, is_moment, tensors, whole
 from curriculum.train.metrics import say
 from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
+from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME, FileRecord
-from schemas.text import Strict
+from schemas.text import Model, Strict
 
 KEPT = 2
 WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
@@ -36,7 +37,7 @@ _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
 """How safetensors tells an error of the operating system."""
 
 
-class CheckpointManifest(Strict):
+class CheckpointManifest(Sealed):
     """What a complete checkpoint holds."""
 
     step: int
@@ -169,9 +170,9 @@ def damage(checkpoint: Path) -> str | None:
     if not file.is_file():
         return "it has no manifest"
     try:
-        manifest = CheckpointManifest.model_validate_json(file.read_text())
+        manifest = CheckpointManifest.model_validate_json(file.read_bytes())
     except ValidationError:
-        return "its manifest can't be read"
+        return "its manifest can't be read, or was changed"
     for record in manifest.files:
         path = checkpoint / record.name
         if not path.is_file() or _record(checkpoint, path) != record:
@@ -181,13 +182,13 @@ def damage(checkpoint: Path) -> str | None:
 
 def content_of(checkpoint: Path) -> str:
     """What a checkpoint is: a digest of its files; 64 hex digits."""
-    manifest = CheckpointManifest.model_validate_json((checkpoint / MANIFEST_NAME).read_text())
+    manifest = _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
     return digest([[record.name, record.sha256] for record in manifest.files])
 
 
 def read_state(checkpoint: Path) -> TrainerState:
     """How far the run had come at a checkpoint."""
-    return TrainerState.model_validate_json((checkpoint / "state.json").read_text())
+    return _of(TrainerState, checkpoint, "state.json")
 
 
 def read_spec(checkpoint: Path) -> ModelSpec:
@@ -202,7 +203,31 @@ def read_spec(checkpoint: Path) -> ModelSpec:
             cause="another trainer left this checkpoint, of a model that ours doesn't know",
             cure="Read it with that trainer",
         )
-    return ModelSpec.model_validate_json((checkpoint / "model.json").read_text())
+    return _of(ModelSpec, checkpoint, "model.json")
+
+
+def _of(model: type[Model], checkpoint: Path, name: str) -> Model:
+    """A file of a checkpoint, verified against its manifest, which says what version wrote it."""
+    manifest = _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
+    record = next((each for each in manifest.files if each.name == name), None)
+    if record != _record(checkpoint, checkpoint / name):
+        raise JobError(
+            str(checkpoint / name),
+            cause="it isn't what was written: the checkpoint is damaged",
+            cure="Train that phase again",
+        )
+    return _read(model, checkpoint / name, version=manifest.schema_version)
+
+
+def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
+    return read_json(
+        model,
+        file,
+        error=JobError,
+        cause="the checkpoint is damaged, or another version wrote it",
+        cure="Train that phase again",
+        version=version,
+    )
 
 
 def _numbered(folder: Path) -> list[Path]:
@@ -216,7 +241,5 @@ def _numbered(folder: Path) -> list[Path]:
 
 
 def _record(folder: Path, path: Path) -> FileRecord:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     name = path.relative_to(folder).as_posix()
-    return FileRecord(name=name, sha256=sha256, num_bytes=path.stat().st_size)
+    return FileRecord(name=name, sha256=sha256_of(path), num_bytes=path.stat().st_size)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
+from pydantic import ValidationError
 
 from curriculum.store import Store
 from curriculum.store.owner import this_process
@@ -31,14 +32,27 @@ def read_job(path: Path) -> Job:
         Job,
         path,
         error=JobError,
-        cause="this is no job of this version",
-        cure="Make the job again",
+        cause="this is no job of this version, or it was changed since it was written",
+        cure=f"Delete {path.absolute().parent} and train the phase again",
     )
 
 
 def read_report(directory: Path) -> Report:
-    """The report that a run left."""
-    return Report.model_validate_json((directory / REPORT).read_text())
+    """The report that a run left.
+
+    Raises:
+        JobError: for a file that isn't there, or isn't what was written.
+    """
+    file = directory / REPORT
+    if not file.is_file():
+        raise JobError(str(file), cause="there is no such file", cure="Train the phase again")
+    return read_json(
+        Report,
+        file,
+        error=JobError,
+        cause="this is no report of this version, or it was changed since it was written",
+        cure=f"Delete {directory} and train the phase again",
+    )
 
 
 @contextlib.contextmanager
@@ -96,6 +110,14 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
         lock.release()
 
 
+def read_state(file: Path) -> RunState | None:
+    """The process that a state.json names; None where there is none, or it was damaged."""
+    try:
+        return RunState.model_validate_json(file.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
 def _locks(store: Store) -> Path:
     folder = store.root / ".locks"
     folder.mkdir(exist_ok=True)
@@ -110,7 +132,7 @@ def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:
     try:
         lock.acquire()
     except filelock.Timeout:
-        there = RunState.model_validate_json(owner.read_text()) if owner.is_file() else None
+        there = read_state(owner)
         raise JobError(
             str(directory),
             f"process {there.pid} on {there.host}" if there else "another process",

@@ -107,7 +107,7 @@ class Pulse:
 def read_heartbeat(directory: Path) -> Heartbeat | None:
     """The last heartbeat of an open run, if it left one."""
     try:
-        return Heartbeat.model_validate_json((directory / HEARTBEAT).read_text())
+        return Heartbeat.model_validate_json((directory / HEARTBEAT).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 

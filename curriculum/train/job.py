@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
+from curriculum.store.verify import read_pages, verify_footers
 from curriculum.train.attach import reads_structure
 from curriculum.train.directory import JOB, read_job, read_report
 from curriculum.train.machine import Machine
@@ -172,8 +173,9 @@ def rows_source(rows: Artefact, workspace: Path) -> RowsSource:
 
 def _strata(validation: Validation, workspace: Path) -> list[EvaluationStratum]:
     tokens: dict[str, int] = {}
+    verify_footers(validation.rows.path, validation.rows.manifest.files)
     for file in validation.rows.files():
-        table = pq.read_table(file, columns=["domain", "valid_token_count"], partitioning=None)
+        table = read_pages(file, ["domain", "valid_token_count"])
         for row in table.to_pylist():
             tokens[row["domain"]] = tokens.get(row["domain"], 0) + row["valid_token_count"]
     weights = {
@@ -231,7 +233,7 @@ def _rows(ingredients: Ingredients) -> tuple[RowsSource, ...]:
 
 
 def _mixture(plan: Artefact) -> MixtureReport:
-    report = MixtureReport.model_validate(plan.manifest.report)
+    report = plan.reported(MixtureReport)
     if not report.steps:
         raise JobError(
             "token_budget",

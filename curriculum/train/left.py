@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from curriculum.train import checkpoint
-from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT
+from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT, read_report
 from curriculum.train.masking_cost import LEAST
 from schemas.errors import JobError
 from schemas.job import METRICS_SCHEMA, Job, Report
@@ -37,12 +37,7 @@ def _read(file: Path) -> Report:
         raise JobError(
             str(file), cause="the trainer ended well and left no report", cure=f"{_WRITE}"
         )
-    try:
-        return Report.model_validate_json(file.read_text())
-    except ValidationError as broken:
-        first = broken.errors(include_url=False)[0]
-        name = ".".join(map(str, first["loc"])) or "the file"
-        raise _wrong(file, name, first["msg"], "this is no report of this version") from None
+    return read_report(file.parent)
 
 
 def _require_an_end(file: Path, job: Job, report: Report) -> None:

@@ -25,6 +25,7 @@ from curriculum.train.metrics import say
 from curriculum.train.precision import mixed
 from schemas.errors import JobError
 from schemas.job import Job, MaskingCost
+from schemas.json_text import Sealed, read_json
 
 FROM_LENGTH = 16_384
 """Rows as long as this are measured whether or not the diet requires it; by a CPU no longer ones, of which
@@ -40,6 +41,12 @@ Loss = Callable[[Decoder, Tensor, Batch], Tensor]
 """Of the stream x_BTD of a batch."""
 
 
+class KeptCost(Sealed):
+    """masking_cost.json of a run's directory."""
+
+    cost: MaskingCost
+
+
 def measured_once(
     job: Job, workspace: Path, directory: Path, device: torch.device
 ) -> MaskingCost | None:
@@ -53,12 +60,18 @@ def measured_once(
         return None
     file = directory / FILE
     if file.is_file():
-        return MaskingCost.model_validate_json(file.read_text())
+        return read_json(
+            KeptCost,
+            file,
+            error=JobError,
+            cause="it was changed since it was written, or another version wrote it",
+            cure="Delete it: it is measured again",
+        ).cost
     cost = _of_job(job, workspace, device)
     say(_line(cost))
     if required:
         require_cheap(cost)
-    write_text(file, cost.model_dump_json(indent=1))
+    write_text(file, KeptCost(cost=cost).model_dump_json(indent=1))
     return cost
 
 

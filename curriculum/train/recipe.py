@@ -5,7 +5,7 @@ import runpy
 from functools import cache
 from pathlib import Path
 
-from curriculum.store import Artefact, Input, Recipe, Store
+from curriculum.store import Artefact, Input, Recipe, Store, read_mark
 from curriculum.store.trash import discarded
 from schemas.job import Job
 from schemas.manifest import MANIFEST_NAME
@@ -84,7 +84,7 @@ def last_number(store: Store, folder: Path) -> int:
     pinned = (
         Path(line)
         for file in (store.root / "current").glob("*.txt")
-        for line in file.read_text().splitlines()
+        for line in read_mark(file)
         if line.startswith(f"{place}/{_ATTEMPT}")
     )
     known = [*attempts(folder), *discarded(store.root, f"{place}/{_ATTEMPT}*"), *pinned]

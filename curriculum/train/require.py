@@ -6,9 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from curriculum.rows.read import load_format
+from curriculum.store import published
+from curriculum.store.verify import verify_file, verify_footers
+from curriculum.train.checkpoint import read_spec
 from schemas.errors import JobError, SchemaError
 from schemas.job import Job, ModelSpec, RowsSource
 from schemas.manifest import MANIFEST_NAME
@@ -27,6 +29,7 @@ def require_fitting(job: Job, workspace: Path) -> None:
         JobError: naming the part that doesn't fit, its value, and what to do.
     """
     _require_sizes(job)
+    _require_published(job, workspace)
     _require_tokenizer(job, workspace)
     held_out = [each.rows for evaluation in job.evaluations for each in evaluation.strata]
     for rows in {each.path: each for each in (*job.rows, *held_out)}.values():
@@ -54,6 +57,21 @@ def _require_sizes(job: Job) -> None:
             cause=f"a step takes whole slots of {slot} positions",
             cure=f"Give a multiple, such as {-(-job.tokens_per_step // slot) * slot}",
         )
+
+
+def _require_published(job: Job, workspace: Path) -> None:
+    """Verify tokenizer and plan whole, and the footers of all rows: their pages are verified when read.
+
+    What is missing is named by whoever looks for it next.
+    """
+    for file in (workspace / job.tokenizer.path / "token_bytes.parquet", workspace / job.plan):
+        if file.is_file():
+            for record in published(file.parent).manifest.files:
+                verify_file(file.parent, record)
+    held_out = [each.rows for evaluation in job.evaluations for each in evaluation.strata]
+    for path in sorted({workspace / rows.path for rows in (*job.rows, *held_out)}):
+        if path.is_dir():
+            verify_footers(path, published(path).manifest.files)
 
 
 def _require_tokenizer(job: Job, workspace: Path) -> None:
@@ -115,24 +133,7 @@ def _require_checkpoint(job: Job, workspace: Path) -> ModelSpec | None:
         )
     if job.trainer is not None:
         return None
-    file = path / "model.json"
-    if not file.is_file():
-        raise JobError(
-            "start_from",
-            path,
-            cause="another trainer left this checkpoint, of a model that ours doesn't know",
-            cure="Go on with that trainer, or train all phases with one",
-        )
-    try:
-        there = ModelSpec.model_validate_json(file.read_text())
-    except ValidationError as broken:
-        first = broken.errors(include_url=False)[0]
-        raise JobError(
-            str(file),
-            f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}",
-            cause="this is no model of this version",
-            cure="Train the phases before again",
-        ) from None
+    there = read_spec(path)
     differing = _differing(job.model, there)
     if differing:
         raise JobError(

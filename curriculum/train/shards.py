@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from curriculum.model.structure import RowStructure
 from curriculum.rows.read import GroupCache, RowBatch, RowReader
+from curriculum.store.verify import read_pages
 from schemas.errors import SchemaError
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
@@ -75,7 +76,7 @@ class Shards:
 
     def domains(self, shard: int) -> list[str]:
         """The domain of every row of a shard, in order."""
-        values = pq.read_table(self.files[shard], columns=["domain"], partitioning=None)["domain"]
+        values = read_pages(self.files[shard], ["domain"])["domain"]
         return [str(value) for value in values.to_pylist()]
 
 

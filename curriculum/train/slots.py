@@ -201,7 +201,7 @@ def _words(holders: list[SlotState | None], ahead: int) -> str:
 def _read(file: Path) -> SlotState | None:
     """What a file says, if it is there and whole."""
     try:
-        return SlotState.model_validate_json(file.read_text())
+        return SlotState.model_validate_json(file.read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 

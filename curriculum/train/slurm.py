@@ -17,6 +17,7 @@ from curriculum.train.exits import CANCELLED, MEMORY
 from curriculum.train.sbatch import NAME
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob
+from schemas.json_text import read_json
 
 SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
 POLL_SECONDS = 5.0
@@ -110,7 +111,14 @@ def known(directory: Path) -> Handed | None:
     """The job that an earlier launcher handed in for a run, if Slurm or the run's directory knows of it."""
     file = directory / SUBMITTED
     if file.is_file():
-        return Handed(SlurmJob.model_validate_json(file.read_text()).id, directory)
+        job = read_json(
+            SlurmJob,
+            file,
+            error=JobError,
+            cause="it was changed since it was written, or another version wrote it",
+            cure="Look for the job with squeue --me --format '%i %k', cancel it, and delete the file",
+        )
+        return Handed(job.id, directory)
     # It may have been killed between sbatch's answer and the file.
     done = _run(["squeue", "--noheader", "--me", "--format", "%i %k"])
     for line in done.stdout.splitlines():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from curriculum.build.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
+from curriculum.train.directory import read_job
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
 from flows.lines import report_of
@@ -18,7 +19,6 @@ from flows.look.vocabulary import controls, documents_of
 from flows.look.weights import tensors
 from flows.look.wish import Wish
 from flows.runs import JOB, Begun, checkpoints
-from schemas.job import Job
 
 LINED = ("rows", "mixtures", "selections", "runs")
 
@@ -110,8 +110,8 @@ def _open_run(store: Store, begun: Begun) -> dict[str, object]:
 
 def _checkpoint(path: Path) -> dict[str, object]:
     spec = spec_at(path)
-    job = Job.model_validate_json((path.parents[1] / JOB).read_text())
-    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_text())
+    job = read_job(path.parents[1] / JOB)
+    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_bytes())
     return {
         "path": str(path),
         "manifest": files.model_dump(mode="json"),

@@ -93,7 +93,7 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
 def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]:
     """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
     job, saved = Begun.at(path.parents[1]).job, saved_at(path)
-    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_text()).files
+    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_bytes()).files
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{safe(way)} · step {saved.step:,}", "bold")

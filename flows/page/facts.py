@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 from curriculum.corpus.skips import Unreadable
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.store import Artefact
+from curriculum.store import Artefact, read_mark
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import HEARTBEAT, JOB, REPORT
+from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
 from flows import approvals
 from flows.course import Course
 from flows.lines import report_of
@@ -289,7 +289,7 @@ def _earlier(
         )
         for file in files
         if file.parent != goes_on and (run is None or file.parent != run.path)
-        for report in [Report.model_validate_json(file.read_text())]
+        for report in [read_report(file.parent)]
     ]
     yield from sorted(found, key=lambda each: (each.ended, each.key, each.number))
 
@@ -297,7 +297,7 @@ def _earlier(
 def _beat(run: Path) -> Heartbeat | None:
     """The heartbeat of an open attempt; None before its first, and while it is being written."""
     try:
-        return Heartbeat.model_validate_json((run / HEARTBEAT).read_text())
+        return Heartbeat.model_validate_json((run / HEARTBEAT).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
 
@@ -325,7 +325,7 @@ def _marked(plan: Course, phase: ResolvedPhase) -> Iterator[Artefact]:
     """What the builds of a phase left last, of whatever corpus and row length."""
     folder = plan.store.root / "current"
     for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
-        for line in file.read_text().splitlines():
+        for line in read_mark(file):
             yield plan.store.load(plan.store.root / line)
 
 

@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from curriculum.families.write import write_documents
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
+from curriculum.store.verify import sha256_of
 from schemas.document import Document, Part, Provenance
 from schemas.job import (
     CheckpointRef,
@@ -33,8 +34,10 @@ from schemas.job import (
     TokenCounts,
     TokenizerRef,
 )
+from schemas.manifest import FileRecord
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from tests.sealing import sealed
 
 LENGTH = 8
 """Tokens of a row."""
@@ -296,9 +299,12 @@ def _checkpoint(folder: Path, ordered: Job, figures: Sequence[Figure]) -> None:
     (folder / "state.json").write_text(
         f'{{"step": 1, "slot": 2, "tokens": {counts.model_dump_json()}, "figures": [{listed}]}}'
     )
-    size = (folder / "model.safetensors").stat().st_size
-    record = f'{{"name": "model.safetensors", "sha256": "", "num_bytes": {size}}}'
-    (folder / "manifest.json").write_text(f'{{"step": 1, "files": [{record}]}}')
+    files = [
+        FileRecord(name=each.name, sha256=sha256_of(each), num_bytes=each.stat().st_size)
+        for each in sorted(folder.iterdir())
+    ]
+    content = {"step": 1, "files": [each.model_dump() for each in files]}
+    (folder / "manifest.json").write_text(sealed(content))
 
 
 def starting(run_key: str) -> CheckpointRef:

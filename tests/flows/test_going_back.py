@@ -20,6 +20,7 @@ from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.moment import now
 from schemas.progress import unwatched
+from tests.sealing import sealed
 
 DEMO = ("templates", "demo")
 
@@ -96,7 +97,7 @@ def test_the_command_that_went_back_finds_the_run_that_it_began(home: Path) -> N
     }
     job = json.loads((first.path / "job.json").read_text())
     later = {"begun": now(), "start_from": start, "overrides": same}
-    (begun / "job.json").write_text(json.dumps(job | later))
+    (begun / "job.json").write_text(sealed(job | later))
     assert last_begun(store, DEMO, same).path == first.path
     assert last_begun(store, DEMO, same | {"from_step": "7"}).path == begun
 

@@ -87,7 +87,7 @@ def _well(home: Path, phase: str, *, budget: int = 5) -> None:
         {**dict.fromkeys(numbers, 1), "budget": budget, "strata": ()}
     )
     (file,) = (home / "mixtures" / "specialist=s" / f"phase={phase}").glob("*/manifest.json")
-    manifest = read_manifest(file.read_text(), file=str(file))
+    manifest = read_manifest(file)
     file.write_text(
         manifest.model_copy(update={"report": report.model_dump(mode="json")}).model_dump_json()
     )
@@ -206,7 +206,7 @@ def _edited(file: Path) -> None:
         (_garble, "no Parquet file"),
         (Path.unlink, "isn't there any more"),
         (_newer, "schema_version 2.0"),
-        (_edited, "changed after it was published"),
+        (_edited, "it was changed since"),
     ],
     ids=["truncated", "garbled", "missing", "newer", "edited"],
 )

@@ -12,6 +12,8 @@ import pytest
 
 from curriculum.catalog import open_catalog
 from curriculum.store import Store, garbage
+from curriculum.store.verify import marks_text, read_mark
+from tests.sealing import sealed
 
 PHASE = "specialist=templates/branch=demo/phase=syntax"
 TWIN = "specialist=twin/branch=demo/phase=syntax"
@@ -27,7 +29,7 @@ def _edit(file: Path, changes: Mapping[str, Any]) -> None:
     for name, value in changes.items():
         content[name] = {**content[name], **value} if isinstance(value, dict) else value
     file.unlink()
-    file.write_text(json.dumps(content))
+    file.write_text(sealed(content))
 
 
 def _of_another(run: Path, changes: Mapping[str, Any]) -> None:
@@ -59,7 +61,7 @@ def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         for manifest in parts:
             _edit(manifest, {"labels": {"specialist": "twin"}})
         (home / "current" / f"{stage}-twin-demo-syntax.txt").write_text(
-            f"{parts[0].parent.relative_to(home)}\n"
+            marks_text([str(parts[0].parent.relative_to(home))])
         )
     twin = home / "runs" / TWIN / run.name / "attempt=1"
     _of_another(twin, {"specialist": "twin"})
@@ -67,9 +69,9 @@ def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(run / "attempt=1", again, copy_function=_link)
     _of_another(again, {"attempt": 2})
     (mark,) = (home / "current").glob("runs-templates*syntax.txt")
-    path = mark.read_text().replace("attempt=1", "attempt=2")
+    paths = [each.replace("attempt=1", "attempt=2") for each in read_mark(mark)]
     mark.unlink()
-    mark.write_text(path)
+    mark.write_text(marks_text(paths))
     return home
 
 

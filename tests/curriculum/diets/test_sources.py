@@ -63,9 +63,15 @@ def test_a_mixture_reports_its_sources_with_those_of_the_phases_before(
     table = documents(**{f"own{at}": f"file{at}" for at in range(10)})
     asked = phase(serving(), tokens=8000)
     later = phase(serving(family="v2_simple"), tokens=8000, name="edits")
-    first = mix(store, diet, asked, [[first_rows]], tokens_per_step=1024, documents=table)
+    first = mix(store, diet, asked, [[first_rows]], tokens_per_step=1024, documents=lambda: table)
     second = mix(
-        store, diet, later, [[second_rows]], tokens_per_step=1024, previous=[first], documents=table
+        store,
+        diet,
+        later,
+        [[second_rows]],
+        tokens_per_step=1024,
+        previous=[first],
+        documents=lambda: table,
     )
     alone, both = report_of(first).sources, report_of(second).sources
     assert alone

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from curriculum.store import Draft, Input, Recipe, Store, collect, explain, garbage
+from curriculum.store.verify import read_mark
 from schemas.document import SCHEMA_VERSION
-from schemas.errors import SchemaError, StoreError
+from schemas.errors import CurriculumError, SchemaError, StoreError
 
 PATIENCE_S = 240.0
 """For processes that start where cores are shared."""
@@ -188,7 +189,7 @@ def test_a_damaged_artefact_is_named(tmp_path: Path, damage: str) -> None:
     else:
         content["files"][0]["sha256"] = "0" * 64
         manifest.write_text(json.dumps(content))
-    with pytest.raises(StoreError, match=r"Delete .* and build again"):
+    with pytest.raises(CurriculumError, match=r"Delete .* and build again"):
         Store(tmp_path).find(recipe())
 
 
@@ -270,7 +271,7 @@ def test_a_killed_mark_leaves_the_one_before(
         patched.setattr(Path, "replace", _killed)
         with pytest.raises(KeyboardInterrupt):
             store.mark("runs-templates", [second])
-    assert file.read_text() == f"{first.path.relative_to(tmp_path)}\n"
+    assert read_mark(file) == [str(first.path.relative_to(tmp_path))]
     assert [each.key for each in garbage(store)] == [second.key]
 
 

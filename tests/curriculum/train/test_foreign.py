@@ -31,6 +31,7 @@ from curriculum.train.run import freeze, train
 from schemas.diet import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef
+from tests.sealing import sealed
 
 HERE = Path(__file__).parent
 Hold = Callable[[str], None]
@@ -301,7 +302,7 @@ def test_what_a_trainer_did_not_leave_is_named(world: Any, change: str, said: st
     report = json.loads(file.read_text())
     exec(change, {"home": home, "file": file, "report": report, "shutil": shutil, "pq": pq})
     if file.exists():
-        file.write_text(json.dumps(report))
+        file.write_text(sealed(report))
     with pytest.raises(JobError, match=said):
         require_whole_run(read_job(home / "job.json"), world.store.root, home)
 

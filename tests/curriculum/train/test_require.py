@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curriculum.store.verify import sha256_of
+from curriculum.train.checkpoint import CheckpointManifest
 from curriculum.train.launch import Launch, launched
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.recipe import run_recipe
@@ -17,7 +19,9 @@ from curriculum.train.require import require_fitting
 from curriculum.train.run import freeze
 from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job
+from schemas.manifest import FileRecord
 from schemas.structure import STRUCTURE_COLUMNS
+from tests.sealing import republish
 
 
 def refused(world: Any, said: str, **changes: Any) -> None:
@@ -26,8 +30,10 @@ def refused(world: Any, said: str, **changes: Any) -> None:
 
 
 def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a published file, and what its manifest says of it."""
     table = pq.read_table(file, partitioning=None)
     pq.write_table(change(table), file, row_group_size=3)
+    republish(file.parent)
 
 
 def with_column(name: str, values: Callable[[pa.Table], Any]) -> Callable[[pa.Table], pa.Table]:
@@ -47,10 +53,21 @@ def metadata(**changes: str) -> Callable[[pa.Table], pa.Table]:
 def checkpoint(world: Any, job: Job, spec: str | None) -> CheckpointRef:
     path = world.store.root / "runs" / "before" / "checkpoints" / "step=1"
     path.mkdir(parents=True)
-    (path / "manifest.json").write_text("{}")
     if spec is not None:
         (path / "model.json").write_text(spec)
+    seal(path)
     return CheckpointRef(run_key="k", run_content="c", path="runs/before/checkpoints/step=1")
+
+
+def seal(checkpoint: Path) -> None:
+    """Write the manifest of what lies in a checkpoint."""
+    files = [each for each in checkpoint.iterdir() if each.name != "manifest.json"]
+    listed = tuple(
+        FileRecord(name=each.name, sha256=sha256_of(each), num_bytes=each.stat().st_size)
+        for each in files
+    )
+    manifest = CheckpointManifest(step=1, files=listed)
+    (checkpoint / "manifest.json").write_text(manifest.model_dump_json())
 
 
 def test_what_fits_passes(world: Any) -> None:
@@ -148,9 +165,11 @@ def test_a_checkpoint_of_another_model_is_refused(world: Any) -> None:
     refused(world, said, start_from=start)
     file = world.store.root / start.path / "model.json"
     file.write_text("{}")
-    refused(world, r"model.json: name: Field required; this is no model", start_from=start)
+    refused(world, r"model.json: it isn't what was written", start_from=start)
+    seal(file.parent)
+    refused(world, r"model.json: name: Field required; the checkpoint is damaged", start_from=start)
     file.unlink()
-    refused(world, r"start_from: .*step=1; another trainer left this", start_from=start)
+    refused(world, r"step=1: another trainer left this", start_from=start)
     require_fitting(world.job(start_from=start, trainer="python x.py {job}"), world.store.root)
     gone = start.model_copy(update={"path": "runs/none"})
     refused(world, r"start_from: .*runs/none; there is no whole checkpoint", start_from=gone)
