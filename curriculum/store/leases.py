@@ -76,7 +76,7 @@ def in_lease(work: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
     """Decorate work over a store, so that gc keeps what it looks up or makes there until it ends."""
 
     @functools.wraps(work)
-    def leased_work(store: S, *arguments: P.args, **options: P.kwargs) -> R:
+    def leased_work(store: S, /, *arguments: P.args, **options: P.kwargs) -> R:
         with store.leased():
             return work(store, *arguments, **options)
 
