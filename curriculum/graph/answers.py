@@ -65,29 +65,31 @@ class Answers:
 
     def refresh(self, answer: _Kept) -> None:
         """Make an answer valid at this step."""
-        if answer.used is None or self._is_stale(answer, answer.used):
+        now = self.now
+        if answer.used is None:
             self._compute(answer)
-        answer.valid = self.now
+        else:
+            for each in answer.used:
+                if each.valid != now:
+                    self.refresh(each)
+                if each.changed > answer.valid:
+                    # What was used after that may not be there any more: it isn't looked at.
+                    self._compute(answer)
+                    break
+        answer.valid = now
         self._used += 1
-
-    def _is_stale(self, answer: _Kept, used: tuple[_Kept, ...]) -> bool:
-        """Whether something that it used has changed; what was used after that isn't looked at."""
-        for each in used:
-            if each.valid != self.now:
-                self.refresh(each)
-            if each.changed > answer.valid:
-                return True
-        return False
 
     def _compute(self, answer: _Kept) -> None:
         function, *arguments = answer.question
-        outer, self.using = self.using, {}
-        try:
+        if answer.used is None:
             value = function(*arguments)
-            if answer.used is not None:
+        else:
+            outer, self.using = self.using, {}
+            try:
+                value = function(*arguments)
                 answer.used = tuple(self.using)
-        finally:
-            self.using = outer
+            finally:
+                self.using = outer
         if not answer.changed or (value is not answer.value and value != answer.value):
             answer.value = value
             answer.changed = self.now
@@ -115,7 +117,7 @@ def answered(
 def read(
     function: Callable[[Object, *Arguments], Answer],
 ) -> Callable[[Object, *Arguments], Answer]:
-    """Keep what a method reads of an input: it is called once a step, if it is asked for."""
+    """Keep what a method reads of an input: it asks nothing, and is called once a step at most."""
     return _kept(function, is_read=True)
 
 

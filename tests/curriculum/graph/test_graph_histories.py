@@ -229,7 +229,7 @@ def test_the_incremental_graph_equals_a_fresh_one_at_every_commit(history: list[
     check(history)
 
 
-@settings(max_examples=30)
+@settings(max_examples=50)
 @given(history=histories(most=6), data=st.data())
 def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
     history: list[Commit], data: st.DataObject
