@@ -18,6 +18,9 @@ from schemas.json_text import read_json
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
+ENDING_SECONDS = 10.0
+"""For a process that was killed and is still being ended: its memory goes before its files and their locks,
+and on a busy machine seconds lie between."""
 
 
 def read_job(path: Path) -> Job:
@@ -100,7 +103,7 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
         JobError: while another process launches it, naming that process.
     """
     name = _locks(store) / f"{job.run_key}.launch"
-    lock, owner = filelock.FileLock(f"{name}.lock", timeout=0), Path(f"{name}.json")
+    lock, owner = filelock.FileLock(f"{name}.lock", timeout=ENDING_SECONDS), Path(f"{name}.json")
     _acquire(lock, owner, folder)
     try:
         write_text(owner, this_process().model_dump_json(indent=1))
@@ -125,7 +128,8 @@ def _locks(store: Store) -> Path:
 
 
 def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
-    return filelock.FileLock(_locks(store) / f"{job.run_key}-{job.attempt}.train.lock", timeout=0)
+    name = f"{job.run_key}-{job.attempt}.train.lock"
+    return filelock.FileLock(_locks(store) / name, timeout=ENDING_SECONDS)
 
 
 def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from curriculum.store import Store
+from curriculum.train import directory as directory_module
 from curriculum.train import launch as module
 from curriculum.train.launch import Launch, launched
 from curriculum.train.orphans import MARK, end_all, processes_of
@@ -261,8 +262,9 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
 
 
 def test_a_run_is_launched_once_at_a_time_even_while_it_waits(
-    world: Any, play: Play, tmp_path: Path
+    world: Any, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(directory_module, "ENDING_SECONDS", 0.1)
     play("exit 75")
     slots, job = Slots(tmp_path / "slots", 1), world.job()
     how, waits = Launch(slots=slots), threading.Event()

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from curriculum.store.owner import is_alive, process_started, this_process
-from curriculum.train.directory import claimed
+from curriculum.train import directory as directory_module
+from curriculum.train.directory import claimed, require_unclaimed
 from curriculum.train.launch import Launch, launched
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
@@ -172,7 +174,8 @@ def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
     assert not (directory / "checkpoints").exists()
 
 
-def test_a_run_has_one_trainer_at_a_time(world: Any) -> None:
+def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_module, "ENDING_SECONDS", 0.1)
     job = world.job()
     directory = open_run(world, job)
     with claimed(world.store, job, directory):
@@ -182,6 +185,26 @@ def test_a_run_has_one_trainer_at_a_time(world: Any) -> None:
         with refused, claimed(world.store, job, directory):
             pytest.fail("a second owner got in")
     assert not (directory / "state.json").exists()
+
+
+def test_a_trainer_that_was_killed_is_waited_for_until_the_system_lets_go_of_its_locks(
+    world: Any,
+) -> None:
+    job, held, killed = world.job(), threading.Event(), threading.Event()
+    directory = open_run(world, job)
+
+    def end_slowly() -> None:
+        with claimed(world.store, job, directory):
+            held.set()
+            assert killed.wait(60)
+            time.sleep(0.5)
+
+    dying = threading.Thread(target=end_slowly)
+    dying.start()
+    assert held.wait(60)
+    killed.set()
+    require_unclaimed(world.store, job, directory)
+    dying.join()
 
 
 def test_a_pid_that_came_again_is_another_process() -> None:
