@@ -33,8 +33,12 @@ def given_away(
     `changes` [p, 2] are parts that may show lines of the comments again; equal lines of them go too. The
     result is sorted and disjoint.
     """
-    told = _told(lines, comments, codes)
     wordless = np.zeros(len(comments), dtype=np.bool_)
+    # A unit has a byte at least: what is shorter than a run shares none.
+    long_enough = codes[:, 1] - codes[:, 0] >= GIVEN_AWAY
+    told = _told(lines, comments[long_enough], codes[long_enough])
+    if not len(told):
+        return np.empty((0, 2), dtype=np.int32), wordless
     masked = [np.empty((0, 2), dtype=np.int32)]
     gone_of: dict[bytes, Bools] = {}
     owners = np.searchsorted(comments[:, 0], told, side="right") - 1
@@ -80,6 +84,8 @@ def masked_bytes(comment: bytes, told: Int64s) -> Bools:
 
 def _told(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
     """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
+    if not len(comments):
+        return np.empty(0, dtype=np.int64)
     numbers: dict[bytes, int] = {}
     units: list[int] = []
     places: list[int] = []
