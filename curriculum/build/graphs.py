@@ -17,6 +17,7 @@ from curriculum.families.render import tools
 from curriculum.families.rendered import Rendered
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang_graph import ClangGraph
+from curriculum.graph.names import num_crowded
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.change import CommitChange, TreeDelta
 from schemas.corpus import CorpusSpec
@@ -108,6 +109,7 @@ def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
     more: dict[str, JsonValue] = {
         "changes": skips.report(),
         "without_syntax_tree": [*sorted(graphs.incomplete)],
+        "crowded_names": dict(sorted(graphs.crowded.items())),
     }
     sheaf.report(more, {family: graphs.report(family, task.index) for family in families})
 
@@ -121,6 +123,8 @@ class Graphs:
     resolved: ClangGraph | None
     incomplete: set[str] = field(default_factory=set)
     """Files that had no whole syntax tree at some commit."""
+    crowded: dict[str, int] = field(default_factory=dict)
+    """By path, the most names at a commit of which the graph doesn't look up everything."""
 
     @classmethod
     def of(cls, families: Sequence[str], index: Index | None) -> "Graphs":
@@ -134,6 +138,10 @@ class Graphs:
         """Take what differs from the tree before."""
         (self.resolved or self.syntactic).apply(delta)
         self.incomplete.update(self.syntactic.incomplete)
+        for file in delta.files:
+            crowded = num_crowded(self.syntactic.source(file.path).facts)
+            if crowded:
+                self.crowded[file.path] = max(crowded, self.crowded.get(file.path, 0))
 
     def documents(self, commit: CommitChange) -> Iterator[Rendered]:
         """The documents of one commit, whose tree was applied."""

@@ -5,7 +5,8 @@ What the grammar can't know is blanked: spaces stand for it, newlines stay. That
 - branches: of each #if … #endif the first branch stays that may be compiled (conditions.py), so include
   guards and unknown features live, `#if 0` and other platforms don't; the directives of the conditions
   go, the others – #include, #define, #pragma – stay;
-- macros: ALL_CAPS names, with their arguments, where no expression or type can be (macros.py).
+- macros: ALL_CAPS names, with their arguments, where no expression or type can be (macros.py);
+- long runs of attributes, which stand before nothing.
 
 What stands in a comment or literal is never taken for a directive or macro.
 """
@@ -35,6 +36,8 @@ _OPAQUE = re.compile(
     rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
 """Comments and literals, of block comments and raw strings only how they begin."""
+_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){17,}+")
+"""More than 16 attributes without code between: the parser takes the square of their number, or worse."""
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
@@ -77,6 +80,16 @@ def _closing(opening: re.Match[bytes]) -> bytes:
     if opening[1] is not None:
         return b")" + opening[1] + b'"'
     return b"*/" if opening[0] == b"/*" else b""
+
+
+def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
+    r"""Long runs of attributes, sorted and disjoint; `hidden` are comments and literals.
+
+    >>> [tuple(each) for each in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
+    [(13, 132)]
+    """
+    found = (Range(*match.span()) for match in _ATTRIBUTES.finditer(data))
+    return [each for each in found if not is_in(each.start, hidden)]
 
 
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:

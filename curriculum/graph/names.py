@@ -15,6 +15,8 @@ Numbers = Mapping[str, tuple[int, ...]]
 """By name the symbols of one file, ascending."""
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
+MOST_ALIKE = 128
+"""Of one name in one file."""
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
@@ -47,7 +49,11 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """The names of one file: all that calls and types are resolved by, without a place in the text."""
+    """The names of one file: all that calls and types are resolved by, without a place in the text.
+
+    Of the types, callers, heirs, aliases, users, members and holders of one name the first MOST_ALIKE are
+    kept, since each is held against each of the others.
+    """
 
     declarations: tuple[Declaration, ...]
     """Of each symbol."""
@@ -74,6 +80,8 @@ class Names:
     """By symbol the types that it mentions, where there are any."""
     fields: Mapping[int, Mapping[str, Member]]
     """By class its data members."""
+    crowded: tuple[str, ...]
+    """Names of which the file has more types, callers, heirs, users, members or holders than are kept."""
 
 
 def names_of(facts: FileFacts) -> Names:
@@ -93,14 +101,17 @@ def names_of(facts: FileFacts) -> Names:
     for number in sorted(calls):
         for name in {written.name for written in calls[number]}:
             callers[name].append(number)
+    whole = {table: _frozen(tables.pop(table)) for table in ("functions", "macros")}
+    limited = {table: _frozen(numbers) for table, numbers in {**tables, "callers": callers}.items()}
+    limited["holders"] = _holders(facts)
     return Names(
         declarations=tuple(map(_declaration, facts.symbols)),
         usings=facts.usings,
         includes=facts.includes,
         mentions={number: each.types for number, each in enumerate(facts.symbols) if each.types},
-        **{table: _frozen(numbers) for table, numbers in tables.items()},
-        callers=_frozen(callers),
-        holders=_holders(facts),
+        **whole,
+        **{table: _first(numbers) for table, numbers in limited.items()},
+        crowded=tuple(sorted({name for table in limited.values() for name in _crowded(table)})),
         calls={number: tuple(written) for number, written in calls.items()},
         fields=_fields(facts),
     )
@@ -119,6 +130,12 @@ def _declaration(symbol: Symbol) -> Declaration:
         symbol.bases,
         symbol.is_virtual,
     )
+
+
+def num_crowded(facts: FileFacts) -> int:
+    """How many names of a file have more than is kept; most files are too small for any."""
+    most = max(len(facts.symbols), len(facts.calls), len(facts.members))
+    return len(names_of(facts).crowded) if most > MOST_ALIKE else 0
 
 
 def _written(call: Call) -> Written:
@@ -159,6 +176,14 @@ def _entries(symbol: Symbol) -> Iterator[tuple[str, str]]:
 
 def _frozen(numbers: Mapping[str, list[int]]) -> Numbers:
     return {name: tuple(each) for name, each in numbers.items()}
+
+
+def _crowded(numbers: Numbers) -> Iterator[str]:
+    return (name for name, each in numbers.items() if len(each) > MOST_ALIKE)
+
+
+def _first(numbers: Numbers) -> Numbers:
+    return {name: each[:MOST_ALIKE] for name, each in numbers.items()}
 
 
 def last_name(written: str) -> str:

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from curriculum.graph.blank import blank, dead_branches, directives, opaque, unclosed
+from curriculum.graph.blank import (
+    attribute_runs,
+    blank,
+    dead_branches,
+    directives,
+    opaque,
+    unclosed,
+)
 from curriculum.graph.facts import Range
 from curriculum.graph.grammars import grammar, has_grammar
 from curriculum.graph.macros import macros
@@ -56,7 +63,8 @@ def parse(text: str, language: Language) -> Parsed | None:
     hidden = opaque(data)
     dead = dead_branches(data, hidden, language)
     best: tuple[int, bytes, tree_sitter.Tree] | None = None
-    for source in _variants(blank(data, unclosed(data, hidden)), hidden, dead):
+    readable = blank(blank(data, unclosed(data, hidden)), attribute_runs(data, hidden))
+    for source in _variants(readable, hidden, dead):
         tree = tree_of(source, language)
         if tree is None:
             continue

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.blank import blank, dead_branches, directives, opaque, unclosed
+from curriculum.graph.blank import (
+    attribute_runs,
+    blank,
+    dead_branches,
+    directives,
+    opaque,
+    unclosed,
+)
 from curriculum.graph.facts import Range
 from schemas.corpus import Language
 
@@ -168,3 +175,10 @@ def test_directives_end_where_no_backslash_continues_them() -> None:
         b"# error it's",
         b"#x \\",
     ]
+
+
+def test_a_long_run_of_attributes_is_blanked_and_a_short_one_is_not() -> None:
+    short, long = b"[[a]] [[b]]\n" * 8, b"[[a]];\n" * 17
+    assert attribute_runs(short + b"int x;\n" + short, []) == []
+    assert attribute_runs(b"int x;\n" + long, []) == [Range(7, 7 + len(long))]
+    assert attribute_runs(long, [Range(0, len(long))]) == []
