@@ -214,8 +214,11 @@ class _Composer:
     build: BuildGraph
 
     def document(self, targets: Sequence[_Item], around: Sequence[_Item]) -> Document:
-        """`around` has the nearest first."""
-        items = [*reversed(around), *targets]
+        """`around` has the nearest first; the targets stand in the order of their files."""
+        items = [
+            *reversed(around),
+            *sorted(targets, key=lambda item: (item.file.path, item.ranges)),
+        ]
         edges = list(self._edges(items))
         excerpts = [self._excerpt(at, item, items, edges) for at, item in enumerate(items)]
         return context.document(

@@ -237,3 +237,10 @@ def test_all_documents_keep_the_rules(
     start = min(first, len(root))
     hunk = (start, min(number, len(root) - start))
     assert rendered(texts, hunk) == rendered(texts, hunk)
+
+
+def test_targets_stand_in_the_order_of_their_file_under_one_header() -> None:
+    text = "add_library(zeta z.cc)\n\nset(A 1)\nadd_library(alpha a.cc)\n"
+    (document,) = rendered({LISTS: text, "z.cc": BODY, "a.cc": BODY}, (0, 1), (3, 1)).documents
+    target = document.text.split(" ===\n", 1)[1]
+    assert target == f"\n# File: {LISTS}\nadd_library(zeta z.cc)\n# …\nadd_library(alpha a.cc)\n"
