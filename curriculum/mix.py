@@ -9,6 +9,7 @@ from dataclasses import replace
 import polars as pl
 from pydantic import JsonValue
 
+from curriculum import frames
 from curriculum.diets.demand import Stratum, Taken, demand, without_rows
 from curriculum.diets.left_out import counted, of_keys, passed_until
 from curriculum.diets.plan import Planner, Totals, within, write_plan
@@ -163,7 +164,7 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
         for each in stratum.taken
     }
     found = (
-        pl.scan_parquet(mixture.path / PLAN_NAME)
+        frames.scan(mixture.path / PLAN_NAME)
         .filter(pl.col("slot") < slots)
         .group_by("stratum", "rows_key")
         .agg(pl.len().alias("rows"), pl.col("valid_tokens").cast(pl.Int64).sum())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from curriculum import frames
 from curriculum.build import Built, Tokenizing, Wanted, build, sample
 from curriculum.diets.imported import completed
 from curriculum.diets.load import Phases
@@ -389,8 +390,8 @@ def _lineages(store: Store, built: Built) -> pl.LazyFrame:
         each for each in built.documents if each.manifest.labels["family"] == ENRICHED_FAMILY
     ]
     store.verify_once(each.path for each in (*selected, *enriched) if not each.made)
-    kept = [pl.scan_parquet(each.path / "selection.parquet").filter("keep") for each in selected]
-    others = [pl.scan_parquet(each.files()) for each in enriched]
+    kept = [frames.scan(each.path / "selection.parquet").filter("keep") for each in selected]
+    others = [frames.scan(each.files()) for each in enriched]
     return pl.concat([each.select("document_id", "lineage") for each in (*kept, *others)])
 
 

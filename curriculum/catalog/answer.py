@@ -11,12 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.connection import connect
-from curriculum.catalog.views import quoted
-from schemas.errors import CurriculumError
-
-
-class CatalogError(CurriculumError):
-    """A question that the catalog can't answer."""
+from curriculum.catalog.views import CatalogError, pattern, quoted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +87,10 @@ def _relation(
     held: contextlib.ExitStack, root: Path, inner: str, *, asked: str | None
 ) -> duckdb.DuckDBPyRelation:
     connection = held.enter_context(contextlib.closing(connect(root, asked)))
-    connection.execute(f"SET allowed_directories = [{quoted(f'{root.absolute()}/')}]")
+    home = f"{root.absolute()}/"
+    # DuckDB looks up both the pattern that it is given and the path that it finds.
+    allowed = ", ".join(map(quoted, dict.fromkeys((home, pattern(home)))))
+    connection.execute(f"SET allowed_directories = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     # A COPY hidden in a WITH is a SELECT too; below top level DuckDB refuses it.

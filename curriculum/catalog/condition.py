@@ -5,8 +5,7 @@ from pathlib import Path
 
 import duckdb
 
-from curriculum.catalog.answer import CatalogError
-from curriculum.catalog.views import quoted
+from curriculum.catalog.views import CatalogError, pattern, quoted
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
@@ -17,18 +16,20 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
     Raises:
         CatalogError: for what is no condition, or names columns that aren't there.
     """
-    listed = ", ".join(quoted(str(file)) for file in files)
+    paths = [str(file) for file in files]
+    patterns = [pattern(path) for path in paths]
+    allowed = ", ".join(map(quoted, dict.fromkeys((*paths, *patterns))))
     options = (
         "filename = true, file_row_number = true, union_by_name = true, hive_partitioning = false"
     )
-    read = f"read_parquet([{listed}], {options})"
+    read = f"read_parquet([{', '.join(map(quoted, patterns))}], {options})"
     sql = f"SELECT filename, file_row_number FROM {read} WHERE (\n{condition}\n)"
     found: dict[str, list[int]] = {str(file): [] for file in files}
     if not files:
         return []
     connection = duckdb.connect()
     try:
-        connection.execute(f"SET allowed_paths = [{listed}]")
+        connection.execute(f"SET allowed_paths = [{allowed}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         statements = connection.extract_statements(sql)

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from curriculum.catalog import cell
 from curriculum.catalog.answer import CatalogError
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.views import quoted, script
+from curriculum.catalog.views import pattern, quoted, script
 
 CELL = Path(cell.__file__)
 ASKED = "the question"
@@ -127,11 +127,13 @@ def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> by
     memory = {name: f'"{passing}"' for name, passing in names.items()}
     setup = script(snapshot, root="", memory=memory, asked=asked)
     # A view reads all files of a kind.
-    kinds = [files for files in snapshot.files.values() if files and quoted(files[0]) in setup]
+    kinds = [
+        files for files in snapshot.files.values() if files and quoted(pattern(files[0])) in setup
+    ]
     wish = {
         "sql": sql,
         "setup": setup,
-        "kept": [file for file in snapshot.kept.values() if quoted(file) in setup],
+        "kept": [file for file in snapshot.kept.values() if quoted(pattern(file)) in setup],
         "data": [file for files in kinds for file in files],
         "tables": list(names.values()),
         "rows": limits.rows,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog.snapshot import FOLDER, Snapshot, take
-from curriculum.catalog.views import script
+from curriculum.catalog.views import pattern, quoted, script
 from curriculum.store.store import WORKSPACE_NAME
 
 SCRIPT_NAME = "catalog.sql"
@@ -98,7 +98,8 @@ def _publish(snapshot: Snapshot) -> Path | None:
     try:
         passing = {name: table for name, table in snapshot.tables.items() if len(table)}
         memory = {
-            name: f"read_parquet('{_beside(home, table)}')" for name, table in passing.items()
+            name: f"read_parquet({quoted(pattern(_beside(home, table)))})"
+            for name, table in passing.items()
         }
         text = _HEAD + script(snapshot, root="", memory=memory)
         if not file.is_file() or file.read_text() != text:

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
+from curriculum import frames
 from curriculum.corpus.domains import CODE, condition, feature_columns
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from schemas.document import SELECTION_SCHEMA
@@ -90,7 +91,7 @@ def decide(
     first = judged.sort(*KEY, "timestamp", "lineage", "decided").unique(
         KEY, keep="first", maintain_order=True
     )
-    chosen = pl.read_parquet(kept / KEPT_NAME).join(
+    chosen = frames.read(kept / KEPT_NAME).join(
         first.drop("lineage", "timestamp"),
         on=KEY,
         how="left",
@@ -141,7 +142,7 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
     code = _starts(is_code)
     start = pl.coalesce(code, _starts(part.field("kind") == "changes"), pl.lit(0))
     return (
-        pl.scan_parquet(documents.path / "part-*.parquet", hive_partitioning=False)
+        frames.scan(sorted(documents.path.glob("part-*.parquet")))
         .select(
             "document_id",
             "family",

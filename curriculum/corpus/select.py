@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
+from curriculum import frames
 from curriculum.corpus.split import (
     WHOLE_REPOSITORIES,
     Lineage,
@@ -100,7 +101,7 @@ def select(
         oldest = clusters(lineages, _sharing(rows))
         sides, joined = _sides(listed, lineages, oldest, touched_files(rows), corpus)
     else:
-        sides = _extended(rows, pl.read_parquet(known), corpus)
+        sides = _extended(rows, frames.read(known), corpus)
     decided = _decide(listed, sides, list(order))
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
@@ -114,11 +115,11 @@ def _write(frame: pl.DataFrame, schema: pa.Schema, file: Path) -> None:
 
 def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFrame:
     """One row a document: what the decisions rest on."""
-    frames = []
+    tables = []
     for each in documents:
         assert each.repository in order, f"{each.repository} is not in the corpus"
-        frames.append(
-            pl.scan_parquet(each.path / "part-*.parquet")
+        tables.append(
+            frames.scan(sorted(each.path.glob("part-*.parquet")))
             .select(
                 "document_id", "family", "language", "timestamp", "lineage", "spans", "provenance"
             )
@@ -127,7 +128,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
             )
         )
-    return pl.concat(frames)
+    return pl.concat(tables)
 
 
 def _unique(rows: pl.LazyFrame) -> pl.DataFrame:

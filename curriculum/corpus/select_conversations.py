@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
+from curriculum import frames
 from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
 from curriculum.corpus.split import Lineage, clusters, held_out
 from schemas.corpus import CorpusSpec
@@ -66,13 +67,13 @@ def select_conversations(
 
 def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
     """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
-    frames = [
-        pl.scan_parquet(each.path / "part-*.parquet")
+    tables = [
+        frames.scan(sorted(each.path.glob("part-*.parquet")))
         .select("document_id", "lineage")
         .with_columns(repository=pl.lit(each.repository), order=pl.lit(order, dtype=pl.Int32))
         for order, each in enumerate(documents)
     ]
-    return pl.concat(frames).with_row_index("number").collect(engine="streaming")
+    return pl.concat(tables).with_row_index("number").collect(engine="streaming")
 
 
 def _sides(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow.parquet as pq
 
+from curriculum import frames
 from curriculum.diets.demand import Stratum
 from curriculum.diets.schedule import Drawn
 from curriculum.diets.supply import KEY_DIGITS, Supply, pack_ids
@@ -89,7 +90,7 @@ def read_left_out(folder: Path) -> tuple[str, ...]:
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return ()
-    return tuple(pl.read_parquet(file, columns=["pack_id"])["pack_id"].unique().sort())
+    return tuple(frames.read(file, columns=["pack_id"])["pack_id"].unique().sort())
 
 
 def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
@@ -97,7 +98,7 @@ def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return {}
-    came = pl.read_parquet(file).filter(pl.col("slot") < slots)
+    came = frames.read(file).filter(pl.col("slot") < slots)
     counts = came.group_by("stratum", "rows_key").len()
     return {(stratum, key): count for stratum, key, count in counts.iter_rows()}
 

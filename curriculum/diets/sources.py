@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from curriculum import frames
 from schemas.mixture import SourceRepetition
 
 READ = ("domain", "document_ids", "doc_starts", "valid_token_count")
@@ -77,7 +78,7 @@ def _tokens_by_lineage(draw: Draw, documents: pl.LazyFrame) -> pl.LazyFrame:
     """Tokens that a rows artefact's domain holds of each lineage, and how many of them are seen."""
     ends = pl.col("doc_starts").list.slice(1).list.concat(pl.col("valid_token_count"))
     return (
-        pl.scan_parquet(list(draw.files))
+        frames.scan(list(draw.files))
         .filter(pl.col("domain") == draw.domain)
         .select(
             pl.col("document_ids").alias("document_id"),

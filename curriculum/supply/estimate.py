@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from curriculum import frames
 from curriculum.build.indexes import INDEXED_FAMILY, Index
 from curriculum.build.tokens import Tokenizing
 from curriculum.build.workers import Team
@@ -261,7 +262,7 @@ def _bytes_by_commit(
 ) -> dict[str, int]:
     """By commit of a repository, the bytes of files on the train side; a file nobody saw goes by its hash."""
     selection = taken.selections[kind.family]
-    sides = pl.read_parquet(selection.path / SIDES_NAME, hive_partitioning=False)
+    sides = frames.read(selection.path / SIDES_NAME)
     known = dict(sides.select("lineage", "split").iter_rows())
     whole = len(plan.corpus.repositories) >= WHOLE_REPOSITORIES
     survey = taken.surveys[repository]

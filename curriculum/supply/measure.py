@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from curriculum import encode
+from curriculum import encode, frames
 from curriculum.build.lessons import taught_by
 from curriculum.build.row_sources import RowSource
 from curriculum.build.selection import decisions, val_lineages
@@ -72,7 +72,7 @@ def measure(
 def _units(documents: Artefact) -> list[str]:
     """By document, the commit that it is of; of a conversation its digest."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
-    cited = pl.scan_parquet(documents.files(), hive_partitioning=False).select(
+    cited = frames.scan(documents.files()).select(
         pl.col("provenance").list.first().struct.field(own)
     )
     return cited.collect().to_series().to_list()

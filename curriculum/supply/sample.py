@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from curriculum import frames
 from curriculum.build.documents import Sheaf
 from curriculum.build.graphs import Graphs
 from curriculum.build.indexes import Index
@@ -74,12 +75,12 @@ def sampled_graphs(team: Team, tasks: Sequence[GraphsTask]) -> list[tuple[Artefa
 
 def read_survey(artefact: Artefact) -> pl.DataFrame:
     """As SURVEY_SCHEMA, of all commits of a repository."""
-    return pl.read_parquet(artefact.path / SURVEY_NAME, hive_partitioning=False)
+    return frames.read(artefact.path / SURVEY_NAME)
 
 
 def read_touched(artefact: Artefact) -> pl.DataFrame:
     """As TOUCHED_SCHEMA, of the sampled commits of a repository."""
-    return pl.read_parquet(artefact.path / TOUCHED_NAME, hive_partitioning=False)
+    return frames.read(artefact.path / TOUCHED_NAME)
 
 
 def write_touched(rows: Sequence[tuple[str, str, int]], folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from curriculum import frames
 from curriculum.build.conversations import conversation_selection_of
 from curriculum.build.indexes import INDEXED_FAMILY, Index
 from curriculum.build.repositories import repositories
@@ -159,7 +160,7 @@ def _units(survey: Artefact) -> list[str]:
 def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
     """What the sampled commits of a repository touched."""
     versions = [each for each in made[1:] if _family(each) == VERSIONS_FAMILY]
-    sides = pl.read_parquet(selection.path / SIDES_NAME, hive_partitioning=False)
+    sides = frames.read(selection.path / SIDES_NAME)
     return sizes_of(read_touched(made[0]), sides, domains_of(versions, selection))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from curriculum import frames
 from curriculum.build.selection import Decisions, decisions
 from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
@@ -54,7 +55,7 @@ def domains_of(documents: Sequence[Artefact], selection: Artefact) -> pl.DataFra
     """(unit, lineage, domain) of some documents of files, each pair of the first two once."""
     found = [pl.DataFrame(schema=dict.fromkeys(("unit", "lineage", "domain"), pl.String))]
     for each in documents:
-        rows = pl.scan_parquet(each.files(), hive_partitioning=False).select(
+        rows = frames.scan(each.files()).select(
             pl.col("provenance").list.first().struct.field("commit").alias("unit"), "lineage"
         )
         picked = decisions(selection, each)

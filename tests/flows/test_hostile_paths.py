@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 NAME, NEIGHBOUR = "w[ab]s* {x,y}?", "was {x,y}z"
 CODE = """\
 // A function that adds {0} to each number of a list, and returns their sum.
@@ -46,9 +44,6 @@ def _repository(folder: Path, number: int) -> Path:
     return folder
 
 
-@pytest.mark.xfail(
-    strict=True, reason="patterns in the workspace's path are expanded, or are an error"
-)
 def test_a_workspace_whose_name_is_a_pattern_is_built_mixed_asked_and_checked(
     tmp_path: Path,
 ) -> None:

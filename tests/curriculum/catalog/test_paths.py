@@ -1,17 +1,31 @@
 """A workspace is read by its own name, whatever that name would match as a pattern."""
 
+import csv
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from curriculum.catalog import open_catalog, query
+from curriculum.catalog import CatalogError, open_catalog, query
 from curriculum.catalog.condition import matching
 from curriculum.catalog.confined import ask
 from tests.curriculum.catalog.branched import write_branched
 from tests.flows.larder import Larder
 
-PATTERNS = [("w*s", "wXs"), ("w?s", "wXs"), ("w[abc]s", "was"), ("**", "deep"), ("[!a]", "b")]
+CLIENT = Path(sys.executable).with_name("duckdb")
+PATTERNS = [
+    *(("w*s", "wXs"), ("w?s", "wXs"), ("w[abc]s", "was"), ("**", "deep"), ("[!a]", "b")),
+    *(
+        ("{a,b}", "a"),
+        ("~", None),
+        ("$HOME", None),
+        ('it\'s "two\nlines"', None),
+        ("größe 数", None),
+    ),
+    *(("back\\slash", None), ("50%20#", None), ("a=b", None), ("w[", None)),
+]
 """Names of workspaces, each with that of a neighbour which it matches as a pattern."""
 COUNTS = """
     SELECT (SELECT count(*) FROM documents), (SELECT count(*) FROM rows),
@@ -27,10 +41,6 @@ def _beside(folder: Path, name: str, neighbour: str | None) -> Larder:
     return write_branched(folder / name)
 
 
-WRONG = "DuckDB expands a pattern in the workspace's path"
-
-
-@pytest.mark.xfail(strict=True, reason=WRONG)
 @pytest.mark.parametrize(("name", "neighbour"), PATTERNS)
 def test_a_workspace_with_a_pattern_as_its_name_reads_nothing_of_its_neighbours(
     name: str, neighbour: str, tmp_path: Path
@@ -44,3 +54,17 @@ def test_a_workspace_with_a_pattern_as_its_name_reads_nothing_of_its_neighbours(
     assert query(home, COUNTS).rows == [OWN]
     assert ask(home, COUNTS).rows == [OWN]
     assert matching(larder.one.files(), "num_docs = 2") == [[0], []]
+    done = subprocess.run(
+        [CLIENT, "-init", "catalog.sql", "-csv", "-noheader", "-c", COUNTS],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert list(csv.reader(done.stdout.splitlines())) == [[str(count) for count in OWN]]
+
+
+def test_a_path_that_duckdb_has_no_pattern_for_is_refused_in_words(tmp_path: Path) -> None:
+    home = write_branched(tmp_path / "w*\\s").home
+    with pytest.raises(CatalogError, match="backslash"):
+        query(home, COUNTS)
