@@ -34,8 +34,9 @@ MOST_BARS = 12
 WIDTH = 160
 """Columns where there is no terminal that has some."""
 
-out = Console(width=None if sys.stdout.isatty() else WIDTH)
-err = Console(stderr=True)
+# Paths and names hold brackets and colons, which are no markup.
+out = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 
 def warn(line: str) -> None:

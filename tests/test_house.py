@@ -57,6 +57,16 @@ def _overrides(node: ast.ClassDef | ast.FunctionDef) -> bool:
     return node.name in {"compose_node", "construct_mapping", "forward", "backward"}
 
 
+def test_polars_reads_parquet_files_in_one_place_only() -> None:
+    """It takes a path for a pattern unless it is asked not to."""
+    readers = {
+        file.relative_to(ROOT).as_posix()
+        for file in SOURCES
+        if re.search(r"pl\.(scan|read)_\w+\(", file.read_text())
+    }
+    assert readers == {"curriculum/frames.py"}
+
+
 def test_environment_is_read_in_three_places_only() -> None:
     allowed = {
         "flows/settings.py",

@@ -19,6 +19,23 @@ int add_{0}(const std::vector<int>& list)
     return total;
 }}
 """
+DIET = """\
+specialist: tiny
+why: the rows of a small repository
+phases_file: phases.demo
+corpus: sample
+tokenizer: corpus
+vocab_size: 4096
+model: tiny
+token_budget: 512
+tokens_per_step: 512
+phases:
+  - phase: syntax
+    portion: 1.0
+    why: files as they are
+    servings: [{family: v2_doxygen, share: 1.0}]
+    on_shortage: renormalise
+"""
 
 
 def _curriculum(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -50,12 +67,16 @@ def test_a_workspace_whose_name_is_a_pattern_is_built_mixed_asked_and_checked(
     home = tmp_path / NAME / "home"
     corpus = _repository(tmp_path / NAME / "src", 6)
     shutil.copytree(corpus, tmp_path / NEIGHBOUR / "src")
-    repository = ("--phase", "syntax", "--repo", str(corpus), "--token-budget", "600")
+    diet = tmp_path / NAME / "tiny.yaml"
+    diet.write_text(DIET)
+    repository = ("--phase", "syntax", "--repo", str(corpus))
     for words in (
-        ("build", "templates.demo", *repository),
-        ("mix", "templates.demo", *repository),
-        ("check", "templates/demo"),
-        ("query", "SELECT count(*) AS n FROM documents", "--json"),
+        ("build", str(diet), *repository),
+        ("mix", str(diet), *repository),
+        ("check", str(home / "rows"), str(home / "mixtures")),
+        ("query", "SELECT count(*) AS n FROM mixture_rows WHERE specialist = 'tiny'", "--json"),
     ):
         done = _curriculum(home, *words)
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        assert words[0] != "check" or f"{home}/rows:" in done.stdout
+    assert done.stdout.strip() != '[{"n": 0}]'
