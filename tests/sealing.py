@@ -33,5 +33,7 @@ def republish(folder: Path) -> None:
         }
         for record in manifest.files
     ]
-    pairs = sorted([each["name"], each["sha256"]] for each in files if each["in_content"])
+    pairs: list[Any] = sorted(
+        [each["name"], each["sha256"]] for each in files if each["in_content"]
+    )
     edit(file, files=files, content=digest(pairs))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
-from curriculum.store.verify import read_pages, verify_footers
+from curriculum.store.verify import read_pages, verify_file, verify_footers
 from curriculum.train.attach import reads_structure
 from curriculum.train.directory import JOB, read_job, read_report
 from curriculum.train.machine import Machine
@@ -313,7 +313,11 @@ def _tokenizer(ingredients: Ingredients) -> TokenizerRef:
 
 
 def _vocab_size(tokenizer: Artefact) -> int:
-    return int(pq.read_metadata(tokenizer.path / "token_bytes.parquet").num_rows)
+    name = "token_bytes.parquet"
+    for record in tokenizer.manifest.files:
+        if record.name == name:
+            verify_file(tokenizer.path, record)
+    return int(pq.read_metadata(tokenizer.path / name).num_rows)
 
 
 def _relative(path: Path, workspace: Path) -> str:
