@@ -7,6 +7,7 @@ from flows import approvals, closed, settings
 from flows.course import Order, course
 from flows.gates import APPROVAL, verdict
 from flows.lines import change, report_of
+from flows.recorded import resolved
 from flows.show import out, warn
 from schemas.errors import JobError
 
@@ -17,16 +18,15 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     Raises:
         JobError: where the phase has no finished run.
     """
-    plan = course(Order(specialist=specialist, home=home), dry=True)
-    resolved = plan.phase(phase)
-    run = plan.current("runs", resolved)
+    plan = course(resolved(Order(specialist=specialist, home=home)), dry=True)
+    run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(
             f"phase {phase}",
             cause="it has no finished run to approve",
             cure=f"Train it first: curriculum run {specialist}",
         )
-    if APPROVAL not in resolved.require:
+    if APPROVAL not in plan.phase(phase).require:
         warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
     said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
     report = report_of(run)

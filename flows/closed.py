@@ -6,8 +6,9 @@ from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import write_text
 from flows.course import Course
-from flows.gates import Verdict, approve_command, held_words
+from flows.gates import Verdict, held_words
 from flows.lines import report_of, run_words
+from flows.spelling import approve_command, command
 from schemas.gate import ClosedGate
 
 FOLDER = "gates"
@@ -28,7 +29,7 @@ def _closed(plan: Course, run: Artefact, kind: Literal["holds", "waits"]) -> Clo
     report = report_of(run)
     if kind == "holds":
         why = f"{held_words(plan.phase(report.phase), report)}. {_LOOSEN}."
-        cure = f"curriculum run {plan.order.specialist}"
+        cure = command("run", plan.order)
     else:
         why, cure = f"trained {run_words(report)}", approve_command(plan, report.phase)
     return ClosedGate(

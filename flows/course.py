@@ -333,7 +333,7 @@ def _named(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> tuple[Resolve
 def _recorded(order: Order) -> dict[str, str]:
     """What beside the diet the order changes, for the job's record; files by their whole path."""
     files = {
-        "diet": _file(order.specialist),
+        "diet": _file(order.specialist) or order.specialist,
         "phases_file": _file(order.phases),
         "corpus": _file(order.corpus),
         "tokenizer": _file(order.tokenizer),

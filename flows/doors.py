@@ -29,6 +29,7 @@ from flows.in_use import mark
 from flows.leaving_out import OPTION
 from flows.losses import require_documents
 from flows.show import warn
+from flows.spelling import command
 from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
@@ -321,7 +322,7 @@ def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:
         raise JobError(
             f"phase {phase.name}",
             cause=f"it goes on from {before[-1].name}, which has no finished run",
-            cure=f"Run it first: curriculum run {course.order.specialist} --phase {before[-1].name}",
+            cure=f"Run it first: {command('run', course.order, '--phase', before[-1].name)}",
         )
     return run
 

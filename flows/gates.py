@@ -9,6 +9,7 @@ from curriculum.train.gate import gate_bits
 from flows import approvals
 from flows.course import Course
 from flows.lines import report_of
+from flows.spelling import approve_command
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
 from schemas.job import Report
@@ -80,8 +81,3 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
     if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
         return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
     return ""
-
-
-def approve_command(plan: Course, phase: str) -> str:
-    """What to type to approve the current run of a phase."""
-    return f"curriculum approve {plan.order.specialist} {phase}"

@@ -102,7 +102,7 @@ Specialist = Annotated[
         help="Whose diet is served: a name, or the path of a diet's YAML.", show_default=False
     ),
 ]
-NAMES = {"continue_run": ["--continue"]}
+NAMES = {"continue_run": ["--continue"], "repositories": ["--repo"]}
 """Of options whose fields can't be named so."""
 P = ParamSpec("P")
 
@@ -114,12 +114,13 @@ def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., 
     def with_options(**given: Any) -> None:
         # Help must be there at once, and what makes artefacts is slow to import.
         from flows.course import Order
+        from flows.recorded import resolved
 
         changes = {name: given.pop(name) for name in Changes.model_fields}
         changes["repositories"] = tuple(changes["repositories"] or ())
         specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
         take: Callable[..., None] = command
-        take(Order(specialist=specialist, home=home, **changes), **given)
+        take(resolved(Order(specialist=specialist, home=home, **changes)), **given)
 
     own = list(inspect.signature(command).parameters.values())[1:]
     parameters = [*_order_options(), *own, *_change_options()]

@@ -21,6 +21,7 @@ from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
+from schemas.moment import now
 from schemas.phase import PhaseSpec
 
 FOLDER, DOMAINS = "orders", ".domains.yaml"
@@ -29,6 +30,8 @@ FOLDER, DOMAINS = "orders", ".domains.yaml"
 class FrozenOrder(Sealed):
     """What the names of an order stood for."""
 
+    begun: str
+    """When it was laid down, in UTC."""
     order: Order
     diet: Diet
     phases: dict[str, PhaseSpec]
@@ -68,6 +71,7 @@ def freeze(plan: Course, flow_run: str) -> None:
         shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
     middle = plan.middle.checkpoint.relative_to(plan.store.root) if plan.middle else None
     said = FrozenOrder(
+        begun=now(),
         order=plan.order,
         diet=plan.diet,
         phases=dict(plan.specs),
@@ -86,13 +90,7 @@ def thaw(store: Store, flow_run: str) -> Course:
         StoreError: for a file that isn't an order of this version.
     """
     file = place_of(store, flow_run)
-    said = read_json(
-        FrozenOrder,
-        file,
-        error=StoreError,
-        cause="it is no order of this version",
-        cure="Start the run anew",
-    )
+    said = _read(file)
     middle = Middle.at(store.root / said.checkpoint) if said.checkpoint else None
     domains = file.with_suffix(DOMAINS)
     own = {"domains": str(domains)} if domains.is_file() else {}
@@ -105,4 +103,25 @@ def thaw(store: Store, flow_run: str) -> Course:
         middle=middle,
         without=said.without,
         imported=said.imported,
+    )
+
+
+def last_frozen(store: Store, way: tuple[str, str | None]) -> str | None:
+    """The flow run that laid down the last order of a specialist and branch; None where none did."""
+    mine = [
+        (said.begun, file.stem)
+        for file in (store.root / FOLDER).glob("*.json")
+        for said in [_read(file)]
+        if (said.diet.specialist, said.diet.branch) == way
+    ]
+    return max(mine, default=("", None))[1]
+
+
+def _read(file: Path) -> FrozenOrder:
+    return read_json(
+        FrozenOrder,
+        file,
+        error=StoreError,
+        cause="it is no order of this version",
+        cure="Start the run anew",
     )

@@ -10,7 +10,7 @@ from curriculum.store import Store
 from flows import settings
 from flows.course import Course, Order, course
 from flows.page.write import write
-from flows.recorded import Way, course_of, way_of
+from flows.recorded import Way, course_of, names_of, way_of
 from flows.runs import Begun, begun_in
 from flows.show import MUTED, out, warn
 from schemas.errors import CurriculumError, StoreError
@@ -62,8 +62,7 @@ def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> It
 
 def _names(way: Way) -> tuple[str, ...]:
     """What a specialist may be called: templates/demo, templates.demo, templates."""
-    parts = [each for each in way if each]
-    return "/".join(parts), ".".join(parts), way[0]
+    return *names_of(way), way[0]
 
 
 def _written(plan: Course) -> Path:

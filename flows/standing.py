@@ -20,6 +20,7 @@ from flows.lines import report_of
 from flows.reasons import why
 from flows.recorded import Way, course_of, way_of
 from flows.runs import Begun, begun_in
+from flows.spelling import command
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
@@ -171,7 +172,7 @@ class _Look:
         elif held is not None:
             why = f"for {held.phase}, which {_verb(held.state)}"
         else:
-            why = f"comes next: curriculum run {plan.order.specialist}"
+            why = f"comes next: {command('run', plan.order)}"
         return Standing(way=self.way, phase=phase.name, state=state, why=why)
 
     def _without_diet(self, wrong: CurriculumError) -> Iterator[Standing]:

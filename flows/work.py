@@ -37,6 +37,7 @@ from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
+from flows.spelling import command
 from flows.spread import shard_lines
 from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
@@ -305,7 +306,7 @@ def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
     if phase in names and (later := names[names.index(last) + 1 :]):
         return (
             f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
-            f"`curriculum run {plan.order.specialist}` goes on from here."
+            f"`{command('run', plan.order)}` goes on from here."
         )
     return f"{len(runs)} phases are done."
 
