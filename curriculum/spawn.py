@@ -37,8 +37,9 @@ def spawned(
 def interrupts_held(
     *, spawns: bool = True, also: Collection[signal.Signals] = ()
 ) -> Iterator[None]:
-    """An interrupt waits for the end: neither we nor a process that we start is caught half way.
+    """An interrupt waits for the end: neither this process nor one that it starts is caught half way.
 
+    So does SIGTERM, where a handler is in place for it.
     A process that is started inside has SIGINT blocked, and the signals of `also`; it lets them through when
     it is ready. A blocked signal alone would not do here: another thread takes it, and Python tells the main
     one. `spawns` says that multiprocessing starts them; who starts others needs none of its helpers.
@@ -48,16 +49,17 @@ def interrupts_held(
         resource_tracker.ensure_running()
     caught: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()
-    before = (
-        signal.signal(signal.SIGINT, lambda number, _: caught.append(number)) if is_main else None
-    )
+    held = [signal.SIGINT] if is_main else []
+    if is_main and callable(signal.getsignal(signal.SIGTERM)):
+        held.append(signal.SIGTERM)
+    before = {each: signal.signal(each, lambda number, _: caught.append(number)) for each in held}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *also})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        if is_main:
-            signal.signal(signal.SIGINT, before)
-    if caught:
-        # To whoever listens: most often that is a KeyboardInterrupt.
-        signal.raise_signal(signal.SIGINT)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in dict.fromkeys(caught):
+        # The handler that was in place takes it: most often that is a KeyboardInterrupt.
+        signal.raise_signal(number)

@@ -10,6 +10,8 @@ from dashboards.questions import Snapshot, question
 from dashboards.standing import in_order, title
 from dashboards.times import duration
 
+TOO_FEW = "too few documents to tell"
+"""Of an interval without a width, which is that of a single document."""
 DEEPEST = 46.0
 """How much of the accent the best cell of a phase is mixed with, in percent."""
 
@@ -80,7 +82,7 @@ def none_yet() -> str:
     return frame.card(
         "first",
         "No finished run yet",
-        '<ol class="first"><li><code>curriculum run templates</code><small>builds, mixes and trains a '
+        '<ol class="first"><li><code>curriculum run templates.demo</code><small>builds, mixes and trains a '
         "specialist, phase by phase</small></li></ol>",
         why="Runs are compared when their first phase is done.",
     )
@@ -122,7 +124,8 @@ def _heat(each: Gain | None, best: float) -> str:
     deep = DEEPEST * each.by / best if each.by > 0 and best > 0 else 0.0
     sure = ""
     if each.low is not None and each.high is not None:
-        sure = f' title="95 % interval {each.low:.3f} to {each.high:.3f}"'
+        said = f"95 % interval {each.low:.3f} to {each.high:.3f}"
+        sure = f' title="{said if each.low < each.high else TOO_FEW}"'
     look = ' class="rose"' if each.by < 0 else ""
     return (
         f'<td{look} style="--deep:{deep:.0f}%"{sure}><b>{charts.change(-each.by)}</b>'

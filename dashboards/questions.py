@@ -60,6 +60,7 @@ class Snapshot:
     """A workspace as it stood when a page was opened; all panels of a page look at the same."""
 
     def __init__(self, home: Path) -> None:
+        self.home = home
         self._catalog = open_catalog(home)
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:

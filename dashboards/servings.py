@@ -116,8 +116,8 @@ def none_yet() -> str:
     return frame.card(
         "first",
         "No mixture yet",
-        '<ol class="first"><li><code>curriculum mix templates</code><small>the rows that a diet selects, '
-        "in training order; what isn’t built yet is built</small></li></ol>",
+        '<ol class="first"><li><code>curriculum mix templates.demo</code><small>the rows that a diet '
+        "selects, in training order; what isn’t built yet is built</small></li></ol>",
         why="A mixture is made of a diet and of packed rows.",
     )
 

@@ -1,10 +1,11 @@
 """The panels of the overview: what needs a hand, how everything stands, what there is to eat."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dashboards import charts, frame
 from dashboards.charts import amount, share
+from dashboards.flow_runs import FlowRun, flow_runs
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
 from dashboards.times import duration
@@ -22,13 +23,15 @@ SAID = {
     "warning": "warning",
     "next": "next",
 }
+TAKEN = ("next", "interrupted")
+"""What a run that is active comes to by itself."""
 FIRST = (
     (
         "curriculum demo",
         "a small specialist in five phases, from its repositories to a model that is trained",
     ),
     ("curriculum init", "diets, phases and a corpus of your own to begin with"),
-    ("curriculum run templates", "build, mix and train a specialist, phase by phase"),
+    ("curriculum run templates.demo", "build, mix and train a specialist, phase by phase"),
 )
 """What to do in a workspace that holds nothing."""
 
@@ -60,6 +63,9 @@ class Attention:
     what: str
     why: str
     cure: str
+    specialist: str | None
+    branch: str | None
+    phase: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,8 +149,11 @@ def _spent(found: Totals) -> str:
 
 
 def attention(snapshot: Snapshot) -> str:
-    """What needs a hand, failing first, with what helps."""
-    found = snapshot.ask(question("panels/attention"), Attention)
+    """What needs a hand, failing first, with what helps; what an active flow run will do is left out."""
+    flows = flow_runs(snapshot.home)
+    found = [*_failed(flows), *snapshot.ask(question("panels/attention"), Attention)]
+    found = [each for each in found if not _is_taken(each, flows)]
+    found.sort(key=lambda each: each.urgency)
     if not found:
         body = '<p class="calm">Nothing needs a hand.</p>'
     else:
@@ -157,10 +166,38 @@ def attention(snapshot: Snapshot) -> str:
     return frame.card(
         "attention",
         "What needs a hand",
-        body,
+        body + _active(flows),
         asked=[question("panels/attention")],
         why="The most urgent first.",
     )
+
+
+def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
+    """The flow runs that failed and weren't repeated."""
+    for each in flows:
+        if each.kind == "failed":
+            yield Attention(
+                urgency=2,
+                kind="failed",
+                what=each.name,
+                why=each.message,
+                cure=each.address,
+                specialist=each.specialist,
+                branch=each.branch,
+                phase=None,
+            )
+
+
+def _is_taken(line: Attention, flows: Sequence[FlowRun]) -> bool:
+    """Whether an active flow run comes to it by itself."""
+    return line.kind in TAKEN and any(
+        each.takes(line.specialist, line.branch, line.phase) for each in flows
+    )
+
+
+def _active(flows: Sequence[FlowRun]) -> str:
+    names = ", ".join(f"{each.name} ({each.state})" for each in flows if each.kind == "active")
+    return f"<p>Active flow runs: {text(names)}</p>" if names else ""
 
 
 def _attention(each: Attention) -> str:
@@ -175,7 +212,9 @@ def specialists(snapshot: Snapshot) -> str:
     """Specialists by phases: state, tokens, val_bpb and yield of each."""
     found = snapshot.ask(question("panels/standing"), Standing)
     if not found:
-        nothing = "<p>Nothing is mixed or trained yet: <code>curriculum run templates</code></p>"
+        nothing = (
+            "<p>Nothing is mixed or trained yet: <code>curriculum run templates.demo</code></p>"
+        )
         return frame.card("specialists", "Specialists and phases", nothing)
     phases = in_order([[each.phase for each in one] for one in by_specialist(found).values()])
     heads = "".join(f"<th>{text(phase)}</th>" for phase in phases)

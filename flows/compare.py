@@ -187,9 +187,8 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
     if figure is None:
         return Text(ABSENT, MUTED)
     style = "bold" if is_mean and figure.val_bpb == best else ""
-    return Text.assemble(
-        (f"{figure.val_bpb:.3f}", style), (f"  {figure.low:.3f}–{figure.high:.3f}", MUTED)
-    )
+    width = f"  {figure.low:.3f}–{figure.high:.3f}" if figure.is_sure else "  too few"
+    return Text.assemble((f"{figure.val_bpb:.3f}", style), (width, MUTED))
 
 
 def _verdict(each: Measured, *, two: bool) -> Iterator[Text]:

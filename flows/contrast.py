@@ -11,7 +11,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_report
 from curriculum.train.follow import read_heartbeat
 from flows.attempts import Line, attempt
-from flows.lines import percent
+from flows.lines import TOO_FEW, percent
 from flows.look.find import store_of
 from flows.meant import named
 from flows.runs import Begun, Succession, begun_in, run_of
@@ -103,8 +103,8 @@ class Measured:
             return ""
         if not self.same_rows:
             return OTHER_ROWS
-        if first.low == first.high or last.low == last.high:
-            return "too few documents to tell"
+        if not (first.is_sure and last.is_sure):
+            return TOO_FEW
         if first.low <= last.high and last.low <= first.high:
             return TOUCH
         return "lower" if last.val_bpb < first.val_bpb else "higher"
@@ -228,7 +228,8 @@ def _settings(side: Side) -> Iterator[tuple[str, str]]:
     if side.mixture is not None:
         yield from _of_mixture(side.mixture)
     yield from side.tools.items()
-    yield from ((f"override {name}", value) for name, value in job.overrides.items())
+    for name, value in job.overrides.items():
+        yield name if name == "diet" else f"override {name}", value
 
 
 def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,8 @@ from curriculum.train.directory import read_report
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
+TOO_FEW = "too few documents to tell"
+"""Of an interval without a width, which is that of a single document."""
 
 Line = Mapping[str, str | int]
 
@@ -230,8 +232,13 @@ def figure_lines(report: Report) -> Iterator[Line]:
             "domain": after.domain,
             "before": f"{before.val_bpb:.3f}" if before else "",
             "after": f"{after.val_bpb:.3f}",
-            "interval": f"{after.low:.3f} to {after.high:.3f}",
+            "interval": interval(after),
         }
+
+
+def interval(figure: Figure) -> str:
+    """The 95 % interval of a figure, where it says something."""
+    return f"{figure.low:.3f} to {figure.high:.3f}" if figure.is_sure else TOO_FEW
 
 
 def change(report: Report, kind: Literal["phase", "anchor"]) -> str:

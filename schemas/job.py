@@ -196,6 +196,11 @@ class Figure(Strict):
     scored_tokens: int
     scored_bytes: int
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether its interval has a width: that of a single document has none, and says nothing."""
+        return self.low < self.high
+
 
 class TokenCounts(Strict):
     """What a run consumed."""

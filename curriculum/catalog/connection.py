@@ -9,7 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.catalog.snapshot import FOLDER, Snapshot, take
+from curriculum.catalog.seen import FOLDER
+from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import pattern, quoted, script
 from curriculum.store.store import WORKSPACE_NAME
 

@@ -23,9 +23,9 @@ FOLDER = "catalog"
 _SEEN, _REPLACED = "seen.parquet", "replaced.json"
 _SCHEMA = pa.schema(
     [
-        ("file", pa.string()),
-        *((name, pa.int64()) for name in ("inode", "changed", "size")),
-        ("found", pa.string()),
+        pa.field("file", pa.string()),
+        *(pa.field(name, pa.int64()) for name in ("inode", "changed", "size")),
+        pa.field("found", pa.string()),
     ]
 )
 _LAST = b"snapshot"

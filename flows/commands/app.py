@@ -1,8 +1,12 @@
 """The command line itself: its name, its panels, and how every command ends."""
 
+import contextlib
 import signal
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -11,11 +15,12 @@ from typer.core import TyperGroup
 from schemas.errors import CurriculumError
 
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
 WORK, LOOK, KEEP = "Make", "Look", "Keep"
 
 
 class _Commands(TyperGroup):
-    """All commands end in the same ways: a mistake in a line and 2, an interruption in 130."""
+    """All commands end in the same ways: a mistake in a line and 2, Ctrl-C in 130, SIGTERM in 143."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names, panel by panel."""
@@ -26,7 +31,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _terminable():
+                return super().invoke(ctx)
         except CurriculumError as mistake:
             _end(f"error: {mistake}", WRONG)
         except OSError as failed:
@@ -37,11 +43,34 @@ class _Commands(TyperGroup):
             if named is None:
                 raise
             _end(f"error: {named}", WRONG)
+        except _TerminatedError:
+            _end(f"\nterminated. {_KEPT}", TERMINATED)
         except KeyboardInterrupt:
-            _end(
-                "\ninterrupted. What is finished is kept; the same command goes on from there.",
-                INTERRUPTED,
-            )
+            _end(f"\ninterrupted. {_KEPT}", INTERRUPTED)
+
+
+_KEPT = "What is finished is kept; the same command goes on from there."
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM: workers and training end as at an interrupt, also where SIGINT is ignored."""
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Raise at SIGTERM within the block; a command may put its own handler in place."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise _TerminatedError
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Only the main thread may handle signals.
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _panel(command: Any) -> str:

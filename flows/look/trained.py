@@ -16,7 +16,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
-from flows.lines import Line, count, figure_lines, machine_line, number, percent, run_line
+from flows.lines import Line, count, figure_lines, interval, machine_line, number, percent, run_line
 from flows.lines import report_of as run_report_of
 from flows.look.drawn import bar, line
 from flows.look.read import wished
@@ -278,7 +278,7 @@ def _checkpoint_figures(saved: Saved, wish: Wish) -> Iterator[Line]:
             "domain": each.domain,
             "at step": each.step,
             "val_bpb": f"{each.val_bpb:.3f}",
-            "interval": f"{each.low:.3f} to {each.high:.3f}",
+            "interval": interval(each),
         }
         if _fits(said, wish):
             yield said

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from flows import settings
+from flows.page.index import index
 
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; sandbox"
@@ -88,16 +89,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> str | None:
         assert isinstance(self.server, Server)
-        found = _NAME.fullmatch(self.path.partition("?")[0])
+        asked = self.path.partition("?")[0]
+        if asked == "/":
+            reports = sorted(self.server.folder.glob("*.html"))
+            return index([each for each in reports if self._inside(f"/{each.name}")])
+        file = self._inside(asked)
+        try:
+            return file.read_text(encoding="utf-8") if file else None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def _inside(self, asked: str) -> Path | None:
+        """The file of a report, or of a page below, that a path means."""
+        assert isinstance(self.server, Server)
+        found = _NAME.fullmatch(asked)
         if found is None:
             return None
         file = self.server.folder / found[1]
         folder = self.server.folder.resolve()
-        inside = file.resolve().parent in (folder, folder / FOLDER)
-        try:
-            return file.read_text(encoding="utf-8") if inside and file.is_file() else None
-        except (OSError, UnicodeDecodeError):
-            return None
+        is_ours = file.resolve().parent in (folder, folder / FOLDER) and file.is_file()
+        return file if is_ours else None
 
     def log_message(self, format: str, *args: object) -> None:
         """Who reads what is nobody's business."""

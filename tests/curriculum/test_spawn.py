@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_even_the_first_process_starts_with_interrupts_blocked(tmp_path: Path) -
     assert done.stdout.splitlines() == ["[True, True]", "False"]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises, also where a shell started the tests in the background, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_comes_meanwhile_is_raised_at_the_end() -> None:
     went_on = False
     with pytest.raises(KeyboardInterrupt), interrupts_held():  # noqa: PT012 - what is held is raised at its end
@@ -42,6 +52,21 @@ def test_an_interrupt_that_comes_meanwhile_is_raised_at_the_end() -> None:
     assert went_on
 
 
+def test_a_termination_is_held_where_there_is_a_handler_for_it() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: heard.append(number))
+    try:
+        with interrupts_held():
+            signal.raise_signal(signal.SIGTERM)
+            assert heard == []
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    with interrupts_held():
+        assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_that_another_thread_takes_is_held_too() -> None:
     go, went_on = threading.Event(), False
 

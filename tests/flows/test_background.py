@@ -19,7 +19,6 @@ TERMINATED = 128 + signal.SIGTERM
 GONE_S = 20.0
 
 
-@pytest.mark.xfail(strict=True, reason="two of them expect that SIGINT isn't ignored")
 def test_tests_of_held_interrupts_pass_in_the_background_too() -> None:
     command = [*IN_THE_BACKGROUND, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -68,9 +67,6 @@ def ended(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(
-    strict=True, reason="SIGTERM kills the command without a word, and its drafts stay"
-)
 def test_a_build_ends_with_its_workers_and_says_how_to_go_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     words = ["build", "templates.demo", "--max-commits", "12", "--workers", "2"]
@@ -82,7 +78,6 @@ def test_a_build_ends_with_its_workers_and_says_how_to_go_on(tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.xfail(strict=True, reason="SIGTERM kills the command without a word")
 def test_training_ends_with_a_checkpoint_and_says_how_to_go_on(
     demo_home: Path, tmp_path: Path
 ) -> None:

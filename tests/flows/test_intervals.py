@@ -30,13 +30,11 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-@pytest.mark.xfail(strict=True, reason="it says 2.430 to 2.430")
 def test_the_figures_of_a_run_say_that_a_single_document_is_too_few() -> None:
     left = report().model_copy(update={"after": (_one_document(), figure(2.0, 0.1))})
     assert [each["interval"] for each in figure_lines(left)] == [TOO_FEW, "1.900 to 2.100"]
 
 
-@pytest.mark.xfail(strict=True, reason="they say 2.430 to 2.430")
 @pytest.mark.parametrize(
     "words",
     [
@@ -59,7 +57,6 @@ def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[
     assert "too few" in said
 
 
-@pytest.mark.xfail(strict=True, reason="its title says 2.430 to 2.430")
 def test_the_page_of_runs_compared_says_so_too() -> None:
     gain: dict[str, Any] = dict.fromkeys(compared.Gain.__dataclass_fields__)
     gain |= {"specialist": "fmt", "phase": "syntax", "before": 3.43, "after": 2.43, "tokens": 9}

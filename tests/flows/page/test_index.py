@@ -4,8 +4,6 @@ import http.client
 import threading
 from pathlib import Path
 
-import pytest
-
 from flows.page.server import Server
 
 PAGE = "<!doctype html>\n<title>{name}</title>\n"
@@ -25,7 +23,6 @@ def _asked(folder: Path) -> tuple[int, str]:
     return said
 
 
-@pytest.mark.xfail(strict=True, reason="the address that serve prints answers 404")
 def test_the_address_of_the_reports_lists_them(tmp_path: Path) -> None:
     folder = tmp_path / "reports"
     (folder / "rows").mkdir(parents=True)
@@ -41,7 +38,6 @@ def test_the_address_of_the_reports_lists_them(tmp_path: Path) -> None:
     assert "notes" not in said
 
 
-@pytest.mark.xfail(strict=True, reason="the address that serve prints answers 404")
 def test_where_no_report_is_written_yet_the_address_says_so(tmp_path: Path) -> None:
     status, said = _asked(tmp_path / "reports")
     assert status == 200

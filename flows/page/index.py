@@ -1,0 +1,37 @@
+"""The page that lists the reports of a workspace: what its address alone leads to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dashboards import palette
+from flows.template import escaped, policy
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>Reports</title>
+<style>
+{palette}
+body {{ max-width: 720px; margin: 40px auto; padding: 0 28px; background: var(--page); color: var(--ink); \
+font: 14px/1.6 var(--sans); }}
+a {{ color: inherit; }}
+code {{ color: var(--soft); }}
+</style>
+<h1>Reports</h1>
+{body}
+"""
+_NOTHING = "<p>No report is written yet: <code>curriculum report</code> writes those of all specialists.</p>"
+
+
+def index(files: Sequence[Path]) -> str:
+    """The page, with a link to each of the files."""
+    links = "".join(
+        f'<li><a href="/{escaped(file.name)}">{escaped(file.stem)}</a></li>\n' for file in files
+    )
+    body = f"<ul>\n{links}</ul>" if links else _NOTHING
+    page = _PAGE.format(palette=palette.properties(), body=body, policy="{policy}")
+    return page.replace("{policy}", policy(page), 1)
