@@ -1,12 +1,11 @@
 """Parquet files as polars frames, by their own names: no path is a pattern, and no folder a column."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
 
-def scan(files: Path | Sequence[Path]) -> pl.LazyFrame:
+def scan(files: Path | list[Path]) -> pl.LazyFrame:
     """The rows of one or several files, in their order, read when they are collected."""
     return pl.scan_parquet(files, glob=False, hive_partitioning=False)
 
