@@ -7,12 +7,12 @@ Names are resolved by scope, arity, includes and the types of receivers, so ever
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type
 from curriculum.graph.facts import FileFacts
 from curriculum.graph.index import facts_of
+from curriculum.graph.memo import Memo, derived
 from curriculum.graph.methods import Methods
-from curriculum.graph.name_index import KnownNames
+from curriculum.graph.name_index import TrackedNames
 from curriculum.graph.names import TYPES, Declaration, Scope
 from curriculum.graph.repository import Neighbour, NodeId, SourceFile
 from curriculum.graph.resolve import Resolver, Spaces
@@ -37,13 +37,13 @@ class CallGraph:
     def __init__(self, read: Callable[[str, Language], FileFacts] = facts_of) -> None:
         """`read` gives the facts of a text."""
         self._tree = SourceTree(facts_of=read)
-        self._names = KnownNames()
+        self._names = TrackedNames()
         self._edges = _Edges.of(self._names)
 
     def apply(self, delta: TreeDelta) -> None:
         """Take what differs from the tree before; a KeyError for a removed path that it hasn't."""
         self._tree.apply(delta)
-        self._names.step(self._tree.names)
+        self._names.advance(self._tree.names)
 
     def paths(self) -> Iterable[str]:
         """The files of the tree, sorted."""
@@ -72,13 +72,13 @@ class CallGraph:
 class _Edges:
     """The edges of nodes, found on demand."""
 
-    names: KnownNames
+    names: TrackedNames
     scopes: Scopes
     methods: Methods
     resolver: Resolver
 
     @classmethod
-    def of(cls, names: KnownNames) -> "_Edges":
+    def of(cls, names: TrackedNames) -> "_Edges":
         scopes = Scopes(names=names)
         methods = Methods(scopes=scopes)
         return cls(
@@ -89,11 +89,11 @@ class _Edges:
         )
 
     @property
-    def answers(self) -> Answers:
-        """Where answers are kept."""
-        return self.names.answers
+    def memo(self) -> Memo:
+        """The memo of all lookups."""
+        return self.names.memo
 
-    @answered
+    @derived
     def neighbours(self, node: NodeId) -> tuple[Neighbour, ...]:
         """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
         sides = ((True, self.outward(node)), (False, self.inward(node)))
@@ -165,7 +165,7 @@ class _Edges:
                 ends[kind, caller] = confidence
         return ends
 
-    @answered
+    @derived
     def called(self, node: NodeId) -> Ends:
         """What a function calls and makes."""
         scope = self.scopes.scope_of(node)
@@ -181,7 +181,7 @@ class _Edges:
                     ends[kind, end] = confidence
         return ends
 
-    @answered
+    @derived
     def used(self, node: NodeId) -> frozenset[NodeId]:
         """The types that a function or type names."""
         scope = self.scopes.scope_of(node)

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, agree
+from curriculum.graph.memo import Memo, derived
 from curriculum.graph.names import Scope
 from curriculum.graph.scopes import Scopes
 
@@ -17,9 +17,9 @@ class Methods:
     scopes: Scopes
 
     @property
-    def answers(self) -> Answers:
-        """Where answers are kept."""
-        return self.scopes.answers
+    def memo(self) -> Memo:
+        """The memo of all lookups."""
+        return self.scopes.memo
 
     def sees(self, path: str, function: Function) -> bool:
         """Whether a file sees a declaration of a function."""
@@ -40,12 +40,12 @@ class Methods:
                 return found
         return []
 
-    @answered
+    @derived
     def overridden(self, method: Function) -> tuple[Function, ...]:
         """The virtual methods that a method overrides, along each line of bases the nearest."""
         return tuple(self._climb(method))
 
-    @answered
+    @derived
     def overriders(self, method: Function) -> tuple[Function, ...]:
         """All methods that override a method, near or far; none if it isn't virtual."""
         return tuple(self._descend(method))

@@ -1,12 +1,12 @@
-"""The names of all files of one tree: what calls and types are resolved by."""
+"""The names of all files of one tree: the input of the resolution of calls and types."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from curriculum.graph.answers import Answers, answered, read
 from curriculum.graph.facts import Member
+from curriculum.graph.memo import Memo, derived, tracked
 from curriculum.graph.names import Declaration, Names, Numbers, Written
 from curriculum.graph.reach import Includes
 from curriculum.graph.repository import NodeId
@@ -23,7 +23,7 @@ _NO_FIELDS: Mapping[str, Member] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameIndex:
-    """The names of a tree: a value, which shares with the one that it was made from what both have."""
+    """The names of a tree: an immutable value that shares unchanged tables with its predecessor."""
 
     files: Mapping[str, Names] = field(default_factory=dict)
     includes: Includes = field(default_factory=lambda: Includes({}))
@@ -84,58 +84,58 @@ def _changed(
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class KnownNames:
-    """The index at the step that was taken last, by all that answers may read of it."""
+class TrackedNames:
+    """The index of the current revision, through tracked methods: the only input of resolution."""
 
-    answers: Answers = field(default_factory=Answers)
+    memo: Memo = field(default_factory=Memo)
     _index: NameIndex = field(default_factory=NameIndex)
 
-    def step(self, index: NameIndex) -> None:
-        """Take another index."""
+    def advance(self, index: NameIndex) -> None:
+        """Begin a revision with another index."""
         self._index = index
-        self.answers.step()
+        self.memo.advance()
 
-    @read
+    @tracked
     def row(self, table: Table, name: str) -> Row:
         """The symbols of a name by their paths, which are in no order."""
         return self._index.tables[table].get(name, _NO_ROW)
 
-    @answered
+    @derived
     def nodes(self, table: Table, name: str) -> tuple[NodeId, ...]:
         """The symbols of a name, sorted."""
         row = self.row(table, name)
         return tuple(NodeId(path, number) for path in sorted(row) for number in row[path])
 
-    @read
+    @tracked
     def declaration(self, node: NodeId) -> Declaration:
         """The declaration of a node; a KeyError for a path that the tree hasn't."""
         return self._index.files[node.path].declarations[node.number]
 
-    @read
+    @tracked
     def calls(self, node: NodeId) -> tuple[Written, ...]:
         """What a function calls, each way of calling once."""
         return self._index.files[node.path].calls.get(node.number, ())
 
-    @read
+    @tracked
     def mentions(self, node: NodeId) -> tuple[str, ...]:
         """The types that a function or class mentions."""
         return self._index.files[node.path].mentions.get(node.number, ())
 
-    @read
+    @tracked
     def fields(self, node: NodeId) -> Mapping[str, Member]:
         """The data members of a class."""
         return self._index.files[node.path].fields.get(node.number, _NO_FIELDS)
 
-    @read
+    @tracked
     def usings(self, path: str) -> tuple[str, ...]:
         """The using declarations and directives of a file, in order."""
         return self._index.files[path].usings
 
-    @read
+    @tracked
     def _includes(self) -> Includes:
         return self._index.includes
 
-    @answered
+    @derived
     def reach(self, path: str) -> frozenset[str]:
         """A file, what it includes, what that includes and so on."""
         return self._includes().reach(path)

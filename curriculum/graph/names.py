@@ -49,7 +49,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Names:
-    """The names of one file: all that calls and types are resolved by, without a place in the text.
+    """The names of one file: the facts that resolution depends on, without offsets in the text.
 
     Of the types, callers, heirs, aliases, users, members and holders of one name the first MOST_ALIKE are
     kept, since each is held against each of the others.

@@ -11,7 +11,7 @@ MOST_FILES = 4_000
 
 
 class Includes:
-    """The include graph of one tree: a value, whose answers are kept.
+    """The include graph of one tree: an immutable value that caches its lookups.
 
     What is written is resolved to the file beside, else to the path that ends so; of several to the one
     in the nearest folder, then to the first. What lies outside of the tree is left out.

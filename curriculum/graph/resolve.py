@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type
+from curriculum.graph.memo import Memo, derived
 from curriculum.graph.methods import Methods
 from curriculum.graph.names import Scope, Written, canonical
 from curriculum.graph.repository import NodeId
@@ -58,11 +58,11 @@ class Resolver:
     methods: Methods
 
     @property
-    def answers(self) -> Answers:
-        """Where answers are kept."""
-        return self.scopes.answers
+    def memo(self) -> Memo:
+        """The memo of all lookups."""
+        return self.scopes.memo
 
-    @answered
+    @derived
     def targets(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
         """What a call in a scope of a file leads to; None if only its arguments could tell."""
         if self._is_macro(path, call):

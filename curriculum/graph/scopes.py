@@ -4,9 +4,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from curriculum.graph.answers import Answers, answered
 from curriculum.graph.definitions import Function, Type, functions_of, types_of
-from curriculum.graph.name_index import KnownNames
+from curriculum.graph.memo import Memo, derived
+from curriculum.graph.name_index import TrackedNames
 from curriculum.graph.names import Scope, canonical, last_name
 from curriculum.graph.repository import NodeId
 
@@ -24,21 +24,21 @@ Ranks = dict[Scope, int]
 class Scopes:
     """What names mean at places of a tree."""
 
-    names: KnownNames
+    names: TrackedNames
 
     @property
-    def answers(self) -> Answers:
-        """Where answers are kept."""
-        return self.names.answers
+    def memo(self) -> Memo:
+        """The memo of all lookups."""
+        return self.names.memo
 
-    @answered
+    @derived
     def functions(self, name: str) -> tuple[Function, ...]:
         """All functions of a name."""
         nodes = self.names.nodes("functions", name)
         found = [(node, self.names.declaration(node)) for node in nodes]
         return functions_of(found, {node: self.scope_of(node) for node in nodes})
 
-    @answered
+    @derived
     def functions_by_scope(self, name: str) -> Mapping[Scope, Sequence[Function]]:
         """All functions of a name by their scopes."""
         found: defaultdict[Scope, list[Function]] = defaultdict(list)
@@ -46,12 +46,12 @@ class Scopes:
             found[each.scope].append(each)
         return dict(found)
 
-    @answered
+    @derived
     def functions_by_node(self, name: str) -> Mapping[NodeId, Function]:
         """All functions of a name by what stands for them."""
         return {node: each for each in self.functions(name) for node in each.nodes}
 
-    @answered
+    @derived
     def types(self, name: str) -> Mapping[Scope, Type]:
         """All types of a name, by their keys."""
         nodes = self.names.nodes("types", name)
@@ -109,7 +109,7 @@ class Scopes:
             found = tuple(other for each in found for other in self._behind(each))
         return tuple(each for each in found if each.kind == "class")
 
-    @answered
+    @derived
     def levels(self, key: Scope, path: str) -> tuple[tuple[Scope, ...], ...]:
         """The bases of a class as a file sees it, then theirs and so on, itself left out."""
         return tuple(self._climb(key, path))
@@ -128,7 +128,7 @@ class Scopes:
                         return found
         return None
 
-    @answered
+    @derived
     def heirs(self, key: Scope) -> tuple[Scope, ...]:
         """All classes that have a class among their bases, near or far, the nearest first."""
         found, waiting = {key: None}, deque([key])
@@ -139,7 +139,7 @@ class Scopes:
         del found[key]
         return tuple(found)
 
-    @answered
+    @derived
     def bases(self, node: NodeId) -> tuple[Type, ...]:
         """The direct bases of a class as it is defined at a node."""
         declared = self.names.declaration(node)
@@ -159,7 +159,7 @@ class Scopes:
         nodes = self.nearest(path, found.nodes)
         return [base.key for node in nodes for base in self.bases(node)]
 
-    @answered
+    @derived
     def names_for(self, name: str) -> tuple[str, ...]:
         """A type's name and those of aliases that may stand for it."""
         found = {name: None}
@@ -171,7 +171,7 @@ class Scopes:
             found.update(dict.fromkeys(new))
         return tuple(found)
 
-    @answered
+    @derived
     def names_making(self, name: str) -> tuple[str, ...]:
         """The names by which a call may make an object of a type: its own, aliases, data members."""
         own = self.names_for(name)
@@ -230,7 +230,7 @@ class Scopes:
             if each is not found
         )
 
-    @answered
+    @derived
     def _ranks(self, path: str, scope: Scope, with_bases: bool) -> Ranks:
         ranks: dict[Scope, int] = {}
         rank = 0
@@ -247,7 +247,7 @@ class Scopes:
                 ranks.setdefault((*scope[:depth], *space), rank)
         return ranks
 
-    @answered
+    @derived
     def _resolve(self, path: str, scope: Scope, written: str, with_bases: bool) -> tuple[Type, ...]:
         ranks = self.ranks(path, scope, last_name(written), with_bases=with_bases)
         return tuple(self._named(path, ranks, written))
@@ -268,7 +268,7 @@ class Scopes:
             return seen if len(seen) == 1 else []
         return [each for each in seen if ranked[each.key] == nearest]
 
-    @answered
+    @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:
         """By the last name of a using declaration the scopes that it takes the name from."""
         found: defaultdict[str, list[Scope]] = defaultdict(list)
@@ -278,7 +278,7 @@ class Scopes:
                 found[name].append(canonical(tuple(space)))
         return {name: tuple(spaces) for name, spaces in found.items()}
 
-    @answered
+    @derived
     def scope_of(self, node: NodeId) -> Scope:
         """The scope of a symbol; one defined outside of its namespace finds it by a using directive."""
         scope = canonical(self.names.declaration(node).scope)

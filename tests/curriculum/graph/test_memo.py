@@ -1,4 +1,4 @@
-"""Kept answers are those that are computed anew, and are computed only where something changed."""
+"""Memoized results equal those computed from scratch, and are computed again only after a change."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph import answers as module
-from curriculum.graph.answers import Answers, answered, read
+from curriculum.graph import memo as module
+from curriculum.graph.memo import Memo, derived, tracked
 
 Formulas = tuple[tuple[int, int, int], ...]
 """By number which cells a cell reads: the second if the first is even, else the third."""
@@ -21,22 +21,22 @@ class Sheet:
 
     formulas: Formulas
     numbers: Mapping[int, int]
-    answers: Answers = field(default_factory=Answers)
+    memo: Memo = field(default_factory=Memo)
     computed: Counter[int] = field(default_factory=Counter)
 
     def step(self, numbers: Mapping[int, int]) -> None:
         self.numbers = numbers
-        self.answers.step()
+        self.memo.advance()
 
-    @read
+    @tracked
     def known(self) -> frozenset[int]:
         return frozenset(self.numbers)
 
-    @read
+    @tracked
     def number(self, at: int) -> int:
         return self.numbers[at]
 
-    @answered
+    @derived
     def cell(self, at: int) -> int:
         """Whether its formula reads a cell depends on another one."""
         self.computed[at] += 1
@@ -55,7 +55,7 @@ NUMBERS = st.dictionaries(st.integers(-4, -1), st.integers(0, 3))
     formulas=FORMULAS,
     steps=st.lists(st.tuples(NUMBERS, st.lists(st.integers(0, 7), max_size=4)), max_size=8),
 )
-def test_kept_answers_equal_those_that_are_computed_anew(
+def test_memoized_results_equal_those_computed_from_scratch(
     formulas: Formulas, steps: list[tuple[dict[int, int], list[int]]]
 ) -> None:
     sheet = Sheet(formulas, {})
@@ -69,7 +69,7 @@ def test_kept_answers_equal_those_that_are_computed_anew(
 CHAIN: Formulas = ((-1, -2, -3), (-4, 0, 0), (1, 1, 1))
 
 
-def test_what_reads_nothing_that_changed_is_not_computed_again() -> None:
+def test_a_result_without_a_changed_dependency_is_not_computed_again() -> None:
     sheet = Sheet(CHAIN, {-1: 0, -2: 2, -3: 9, -4: 0})
     assert sheet.cell(2) == 5
     once = sheet.computed.copy()
@@ -78,7 +78,7 @@ def test_what_reads_nothing_that_changed_is_not_computed_again() -> None:
     assert sheet.computed == once
 
 
-def test_an_answer_that_stays_the_same_is_the_end_of_a_change() -> None:
+def test_an_unchanged_result_stops_the_propagation_of_a_change() -> None:
     sheet = Sheet(CHAIN, {-1: 0, -2: 2, -3: 9, -4: 0})
     sheet.cell(2)
     once = sheet.computed.copy()
@@ -87,25 +87,25 @@ def test_an_answer_that_stays_the_same_is_the_end_of_a_change() -> None:
     assert sheet.computed - once == Counter({-1: 1, 0: 1})
 
 
-def test_an_input_that_is_gone_is_not_read() -> None:
+def test_a_removed_input_is_not_read() -> None:
     sheet = Sheet(CHAIN, {-1: 0, -2: 2})
     assert sheet.cell(0) == 3
     sheet.step({-1: 0})
     assert sheet.cell(0) == 1
 
 
-def test_a_failure_leaves_no_trace() -> None:
+def test_an_error_leaves_the_memo_usable() -> None:
     sheet = Sheet(CHAIN, {-1: 0, -2: 2})
     with pytest.raises(IndexError):
         sheet.cell(3)
-    assert sheet.answers.using is None
+    assert sheet.memo.recording is None
     assert sheet.cell(2) == 5
 
 
-def test_answers_that_nobody_asks_for_any_more_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEAST_DROPPED", 8)
+def test_results_that_are_unused_for_long_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MIN_DROPPED", 8)
     sheet = Sheet((), {at: at for at in range(-100, 0)})
     for at in range(-100, 0):
         sheet.step({at: at})
         assert sheet.cell(at) == at
-        assert len(sheet.answers.kept) <= 4 * 3 + 3
+        assert len(sheet.memo.entries) <= 4 * 3 + 3

@@ -1,0 +1,142 @@
+"""Memoized methods that are computed again only if something that they depend on has changed.
+
+A `derived` method depends on its arguments and on the memoized methods that it calls, and on nothing else; a
+`tracked` method reads an input. Each result records its dependencies in the order of their first use. In a
+later revision it is reused if none of them has changed, which is checked recursively, in that order, down to
+the tracked methods, which are called again. So a result always equals one that is computed from scratch.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, TypeVarTuple
+
+MAX_UNUSED = 4
+"""Results are dropped once there are this many times more than one revision has used."""
+MIN_DROPPED = 100_000
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """One result; hashed by identity."""
+
+    key: tuple[Any, ...]
+    """The function, and its arguments, the object first."""
+    value: Any = None
+    dependencies: tuple["_Entry", ...] | None = ()
+    """Each once, in the order of their first use; None for a tracked method."""
+    verified: int = 0
+    """The last revision for which the value is known to be valid."""
+    changed: int = 0
+    """The revision in which the value changed last."""
+
+
+@dataclass(slots=True)
+class Memo:
+    """Results with their dependencies, about 0.5 KB each, and the current revision of the input."""
+
+    revision: int = 1
+    entries: dict[tuple[Any, ...], _Entry] = field(default_factory=dict)
+    recording: dict[_Entry, None] | None = None
+    """The dependencies so far of the method that is being computed."""
+    _used: int = 0
+    """The number of results that this revision has used."""
+    _most_used: int = 0
+    """The maximum of that number over all revisions."""
+
+    def advance(self) -> None:
+        """Begin the next revision: any input may have changed."""
+        self.revision += 1
+        self._most_used = max(self._most_used, self._used)
+        self._used = 0
+        # All go at once: objects that are compared by identity must not be in some results only.
+        if len(self.entries) > max(MAX_UNUSED * self._most_used, MIN_DROPPED):
+            self.entries.clear()
+
+    def add(self, key: tuple[Any, ...], *, is_tracked: bool) -> _Entry:
+        """Compute a result for the first time."""
+        entry = _Entry(key, dependencies=None if is_tracked else ())
+        self._compute(entry)
+        self._used += 1
+        self.entries[key] = entry
+        return entry
+
+    def verify(self, entry: _Entry) -> None:
+        """Make a result valid in this revision."""
+        revision = self.revision
+        if entry.dependencies is None:
+            self._compute(entry)
+        else:
+            for each in entry.dependencies:
+                if each.verified != revision:
+                    self.verify(each)
+                if each.changed > entry.verified:
+                    # Later dependencies may not exist in this revision: they aren't checked.
+                    self._compute(entry)
+                    break
+        entry.verified = revision
+        self._used += 1
+
+    def _compute(self, entry: _Entry) -> None:
+        function, *arguments = entry.key
+        if entry.dependencies is None:
+            value = function(*arguments)
+        else:
+            outer, self.recording = self.recording, {}
+            try:
+                value = function(*arguments)
+                entry.dependencies = tuple(self.recording)
+            finally:
+                self.recording = outer
+        if not entry.changed or (value is not entry.value and value != entry.value):
+            entry.value = value
+            entry.changed = self.revision
+        entry.verified = self.revision
+
+
+class Memoizing(Protocol):
+    """An object with memoized methods: hashed by identity, with no mutable state but tracked inputs."""
+
+    @property
+    def memo(self) -> Memo:
+        """The memo that holds its results."""
+
+
+Object = TypeVar("Object", bound=Memoizing)
+
+
+def derived(
+    method: Callable[[Object, *Arguments], Result],
+) -> Callable[[Object, *Arguments], Result]:
+    """Memoize a method that depends on memoized methods only; its result must not be an iterator."""
+    return _memoized(method, is_tracked=False)
+
+
+def tracked(
+    method: Callable[[Object, *Arguments], Result],
+) -> Callable[[Object, *Arguments], Result]:
+    """Memoize a method that reads an input and calls no memoized method, for one revision."""
+    return _memoized(method, is_tracked=True)
+
+
+def _memoized(
+    method: Callable[[Object, *Arguments], Result], *, is_tracked: bool
+) -> Callable[[Object, *Arguments], Result]:
+    @functools.wraps(method)
+    def wrapper(self: Object, *arguments: *Arguments) -> Result:
+        memo = self.memo
+        key = (method, self, *arguments)
+        entry = memo.entries.get(key)
+        if entry is None:
+            entry = memo.add(key, is_tracked=is_tracked)
+        elif entry.verified != memo.revision:
+            memo.verify(entry)
+        if memo.recording is not None:
+            memo.recording[entry] = None
+        value: Result = entry.value
+        return value
+
+    return wrapper
