@@ -238,7 +238,7 @@ def test_the_incremental_graph_of_a_snapshot_equals_a_fresh_one_at_every_commit(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=2000)
 @given(history=histories(most=12))
 def test_the_incremental_graph_of_many_long_histories_equals_a_fresh_one(
     history: list[Commit],
@@ -247,7 +247,7 @@ def test_the_incremental_graph_of_many_long_histories_equals_a_fresh_one(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000)
+@settings(max_examples=2000)
 @given(history=histories(most=12), data=st.data())
 def test_the_incremental_graph_of_many_snapshots_equals_a_fresh_one(
     history: list[Commit], data: st.DataObject
