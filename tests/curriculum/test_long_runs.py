@@ -1,13 +1,22 @@
 """Files of one thing over and over: every stage that reads text takes time in proportion to it."""
 
 import resource
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from curriculum import objectives
 from curriculum.corpus.blobs import decode
+from curriculum.corpus.history import read_changes
 from curriculum.corpus.hunks import whole
+from curriculum.corpus.skips import Skips
+from curriculum.corpus.sources import resolve
+from curriculum.encode import Fitter, Tokenised
 from curriculum.families.render import render
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
@@ -15,11 +24,14 @@ from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
+from curriculum.objectives import lesson_of
+from curriculum.repeats import in_repeats
+from curriculum.tokens import Spans
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
-from schemas.corpus import QualitySpec
-from schemas.document import FILE_FAMILIES
+from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
+from schemas.document import FILE_FAMILIES, PART_KINDS, SPAN_KINDS
 
 LARGEST = QualitySpec().max_bytes
 LEAST_SECONDS = 0.5
@@ -137,6 +149,70 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.parse(train_tokenizer(["int x;\n"] * 50, vocab_size=280).decode())
 
 
+def of_rows(text: str) -> None:
+    """Tokens, fitting and every objective of the document of a change."""
+    (document,) = render(edited(text), ("v3_doxygen",)).documents
+    data = document.text.encode()
+    parts = [tokenizer().encode(data[each.start : each.end].decode()) for each in document.parts]
+    borders = np.array([0, *(each.end for each in document.parts)], dtype=np.int32)
+    spans = Spans(
+        kinds=np.array([SPAN_KINDS.index(each.kind) for each in document.spans], dtype=np.int32),
+        starts=np.array([each.start for each in document.spans], dtype=np.int32),
+        ends=np.array([each.end for each in document.spans], dtype=np.int32),
+    )
+    kinds = [PART_KINDS.index(each.kind) for each in document.parts]
+    tokenised = Tokenised(
+        row=0,
+        document_id=document.document_id,
+        flat_id=document.document_id,
+        language="cpp",
+        ids=np.concatenate(([tokenizer().bos_id], *parts, [tokenizer().eos_id])),
+        part_bytes=borders,
+        part_tokens=np.cumsum([0, *map(len, parts)], dtype=np.int32),
+        part_kinds=np.array(kinds, dtype=np.int32),
+        ranks=np.array([each.rank for each in document.parts], dtype=np.int32),
+        elidable=np.array([each.elidable for each in document.parts]),
+        spans=spans,
+        other_side=np.zeros(len(parts), dtype=np.bool_),
+    )
+    fitter = Fitter.of(tokenizer(), row_length=65_536, policy="divide")
+    known = objectives.Document(
+        flat_id=document.document_id,
+        spans=spans,
+        part_bytes=borders,
+        part_kinds=tokenised.part_kinds,
+        room=65_536,
+    )
+    for encoding in fitter.fit(tokenised).encodings:
+        for name in ("causal", "fim", "doc_to_code", "code_to_doc"):
+            lesson_of(name, tokenizer(), variant=0).teach(encoding, known)
+        in_repeats(encoding.ids)
+
+
+def of_history(text: str) -> None:
+    """Both versions of a file, read from a repository that git makes."""
+    change = edited(text)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "repo"
+        root.mkdir()
+        git(root, "init", "--quiet", "--template=")
+        for version in (change.before, change.after):
+            assert version is not None
+            (root / "a.cc").write_text(version.text)
+            git(root, "add", "--all")
+            git(root, "commit", "--quiet", "-m", "Change")
+        spec = RepositorySpec(name="repo", path=str(root))
+        corpus = CorpusSpec(name="corpus", repositories=(spec,))
+        source = resolve(spec, cache=Path(folder))
+        for _ in read_changes(source, spec, corpus, Skips()):
+            pass
+
+
+def git(root: Path, *arguments: str) -> None:
+    user = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *user, *arguments], cwd=root, check=True, capture_output=True)
+
+
 STAGES: Mapping[str, Callable[[str], object]] = {
     "reading": lambda text: decode("id", text.encode(), QualitySpec()),
     "facts": lambda text: facts_of(text, "cpp"),
@@ -146,6 +222,8 @@ STAGES: Mapping[str, Callable[[str], object]] = {
     ],
     "added to a graph": lambda text: of_graph(change_to(text)),
     "changed in a graph": lambda text: of_graph(edited(text)),
+    "history": of_history,
+    "rows": of_rows,
     "tokens": lambda text: tokenizer().encode(text),
 }
 
@@ -153,10 +231,15 @@ STAGES: Mapping[str, Callable[[str], object]] = {
 def cpu_seconds(stage: Callable[[str], object], text: str) -> float:
     for kept in (parse, facts_of, outline):
         kept.cache_clear()
-    begin = resource.getrusage(resource.RUSAGE_SELF)
+    begin = _used()
     stage(text)
-    end = resource.getrusage(resource.RUSAGE_SELF)
-    return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
+    return _used() - begin
+
+
+def _used() -> float:
+    """CPU seconds of this process and of those that it started."""
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in both)
 
 
 def growth(stage: Callable[[str], object], run: Callable[[int], str]) -> float:
