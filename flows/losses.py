@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from curriculum.build import Built, Wanted
 from curriculum.corpus.select import SELECTION_NAME
+from curriculum.store import Artefact
 from flows.lines import Line, number
 from schemas.errors import CorpusError
 
@@ -116,36 +117,57 @@ def _is_empty(built: Built, wanted: Wanted) -> bool:
     return not any(_Rows.model_validate(train.manifest.report).encode.documents.values())
 
 
-def _without_documents(built: Built, wanted: Wanted) -> CorpusError:
-    lost, lacks = _lost(built, wanted)
-    reason, most = next(iter(lost.most_common(1)), ("", 0))
-    said = reason.replace("_", " ")
-    cause = f"the largest reason is {said!r}: {most:,} of {lost.total():,} left out"
-    if not reason:
-        cause = "nothing in its history is of the languages that the corpus names"
-    cure = _CURES.get(reason, "Take another corpus")
-    of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
-    return CorpusError(
-        f"corpus {built.selection.manifest.labels['corpus']}",
-        f"no document to train on of {wanted.flat_family}{of}",
-        cause=lacks or cause,
-        cure=f"{cure}, or take the servings of {wanted.family} out of the diet",
-    )
+def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
+    """Pass if any of the artefacts has a document.
 
-
-def _lost(built: Built, wanted: Wanted) -> tuple[Counter[str], str]:
-    """What was left out of a family, by reason, and what lacks where it is made of an index.
-
-    Where there are documents, those that rows don't take; else changes that gave none.
+    Raises:
+        CorpusError: otherwise, with the reason that left out most.
     """
+    reports: dict[str, _Documents] = {}
+    for each in documents:
+        report = _Documents.model_validate(each.manifest.report)
+        if report.documents:
+            return
+        # The families of a repository share one reading, whose losses count once.
+        reports.setdefault(each.manifest.labels["repository"], report)
+    raise _refusal(corpus, "no document of any family", *_lost([*reports.values()]), cure="")
+
+
+def _without_documents(built: Built, wanted: Wanted) -> CorpusError:
     reports = [
         _Documents.model_validate(each.manifest.report)
         for each in built.documents
         if each.manifest.labels["family"] == wanted.flat_family
         and _is_of(wanted, each.manifest.labels["repository"])
     ]
-    if any(each.documents for each in reports):
-        return _not_kept(built, wanted), ""
+    is_made = any(each.documents for each in reports)
+    lost, lacks = (_not_kept(built, wanted), "") if is_made else _lost(reports)
+    of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
+    return _refusal(
+        built.selection.manifest.labels["corpus"],
+        f"no document to train on of {wanted.flat_family}{of}",
+        lost,
+        lacks,
+        cure=f", or take the servings of {wanted.family} out of the diet",
+    )
+
+
+def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: str) -> CorpusError:
+    reason, most = next(iter(lost.most_common(1)), ("", 0))
+    said = reason.replace("_", " ")
+    cause = f"the largest reason is {said!r}: {most:,} of {lost.total():,} left out"
+    if not reason:
+        cause = "nothing in its history is of the languages that the corpus names"
+    return CorpusError(
+        f"corpus {corpus}",
+        found,
+        cause=lacks or cause,
+        cure=f"{_CURES.get(reason, 'Take another corpus')}{cure}",
+    )
+
+
+def _lost(reports: Sequence[_Documents]) -> tuple[Counter[str], str]:
+    """What gave no document, by reason; and what lacks where they are made of an index."""
     lost: Counter[str] = Counter()
     for each in reports:
         for counted in (each.changes.skipped, each.lines.skipped, each.left_out):

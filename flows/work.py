@@ -33,6 +33,7 @@ from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.in_use import mark
 from flows.lines import YIELD_NOTE, branch_lines, number, report_of, run_line, yield_lines
+from flows.losses import require_some
 from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
@@ -146,6 +147,7 @@ def sample(order: Order, phase: str | None, number: int) -> None:
     with plan.store.leased(), watching() as watch:
         for name in chosen(plan, phase, warn):
             made |= {each.key: each for each in sample_phase(plan, name, number, watch)}
+    require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.report_of("documents")), None)
     if some is not None:

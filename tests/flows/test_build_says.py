@@ -68,24 +68,33 @@ def test_the_table_says_what_domains_cost_and_what_packing_saves(
     assert f"{documents / len(table):.2f}×" in line
 
 
-def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "tiny"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of a repository of three commits, each of a file too small to be read."""
+    folder = tmp_path_factory.mktemp("tiny")
     author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     for number in range(3):
         (folder / f"f{number}.cpp").write_text(f"int f{number}();\n")
         subprocess.run(["git", "add", "."], cwd=folder, check=True)
         subprocess.run(["git", *author, "commit", "-qm", "Add"], cwd=folder, check=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("sample", [None, 2])
+def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
+    sample: int | None, small_files: str, tmp_path: Path
+) -> None:
     wanted = Order(
-        specialist="templates.demo", home=tmp_path / "home", repositories=(str(folder),), workers=1
+        specialist="templates.demo", home=tmp_path / "home", repositories=(small_files,), workers=1
     )
     with pytest.raises(CorpusError) as refused:
-        work.build(wanted, "syntax", dry=False)
-    for said in ("v3_doxygen", "3", "too small", "min_bytes"):
+        work.build(wanted, "syntax", dry=False) if sample is None else work.sample(
+            wanted, "syntax", sample
+        )
+    for said in ("no document", "'too small': 3 of 3", "min_bytes"):
         assert said in str(refused.value)
+    assert sample or "v3_doxygen" in str(refused.value)
 
 
 def test_only_a_phase_that_renormalises_does_without_a_family(home: Path) -> None:
