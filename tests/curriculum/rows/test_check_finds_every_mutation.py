@@ -206,7 +206,7 @@ MUTATIONS: dict[str, tuple[Rule, Callable[[Row], None], str]] = {
     "a planted leak": (
         Rule.REPEATS,
         planted_copy,
-        "is a target in a run of 16 tokens that its document has before; doc_to_code and code_to_doc",
+        "is a target in a run of 16 tokens that its document has before; fim, doc_to_code, code_to_doc",
     ),
     "no targets": (Rule.LOSS, no_targets, "loss_mask is all 0"),
     "a token less scored": (Rule.LOSS, silent_scored_token, "loss_token_count is"),
