@@ -7,7 +7,7 @@ chat.py        what the assistant says
 fim.py         the middle after what stands before and after it
 documentation.py  a body after its comment, a comment after its code
     documented.py     which comments are about what
-    given_away.py     what a comment says verbatim of a body
+    given_away.py     what a comment says verbatim of code
 """
 
 from collections.abc import Callable, Mapping
