@@ -58,8 +58,8 @@ def interrupts_held(
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)
     for number in dict.fromkeys(caught):
         # The handler that was in place takes it: most often that is a KeyboardInterrupt.
         signal.raise_signal(number)

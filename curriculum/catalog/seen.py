@@ -21,11 +21,15 @@ from schemas.moment import now, seconds_from
 
 FOLDER = "catalog"
 _SEEN, _REPLACED = "seen.parquet", "replaced.json"
+_TEXT: pa.DataType = pa.string()
+_NUMBER: pa.DataType = pa.int64()
 _SCHEMA = pa.schema(
     [
-        pa.field("file", pa.string()),
-        *(pa.field(name, pa.int64()) for name in ("inode", "changed", "size")),
-        pa.field("found", pa.string()),
+        ("file", _TEXT),
+        ("inode", _NUMBER),
+        ("changed", _NUMBER),
+        ("size", _NUMBER),
+        ("found", _TEXT),
     ]
 )
 _LAST = b"snapshot"
