@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from curriculum.graph.conditions import may_hold
 from curriculum.graph.facts import Range
+from curriculum.graph.line_ranges import without
 from curriculum.graph.ranges import is_in
 from schemas.corpus import Language
 
@@ -36,8 +37,9 @@ _OPAQUE = re.compile(
     rb"|'(?<!\d.)(?:[^'\\\n]|\\.){1,12}+'"
 )
 """Comments and literals, of block comments and raw strings only how they begin."""
-_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){17,}+")
-"""More than 16 attributes without code between: the parser takes the square of their number, or worse."""
+FEWEST_ATTRIBUTES = 17
+"""In a long run, without code between: the parser takes the square of their number, or worse."""
+_ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % FEWEST_ATTRIBUTES)
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
 
@@ -83,13 +85,15 @@ def _closing(opening: re.Match[bytes]) -> bytes:
 
 
 def attribute_runs(data: bytes, hidden: Sequence[Range]) -> list[Range]:
-    r"""Long runs of attributes, sorted and disjoint; `hidden` are comments and literals.
+    r"""Long runs of attributes, sorted and disjoint; `hidden` are comments and literals, which stay.
 
     >>> [tuple(each) for each in attribute_runs(b"[[a]] int x;\n" + b"[[b]];\n" * 17 + b"int y;", [])]
     [(13, 132)]
     """
-    found = (Range(*match.span()) for match in _ATTRIBUTES.finditer(data))
-    return [each for each in found if not is_in(each.start, hidden)]
+    if data.count(b"[[") < FEWEST_ATTRIBUTES:
+        return []
+    found = [Range(*match.span()) for match in _ATTRIBUTES.finditer(blank(data, hidden))]
+    return [*without(found, hidden)]
 
 
 def unclosed(data: bytes, hidden: Sequence[Range]) -> list[Range]:

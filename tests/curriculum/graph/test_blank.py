@@ -182,3 +182,6 @@ def test_a_long_run_of_attributes_is_blanked_and_a_short_one_is_not() -> None:
     assert attribute_runs(short + b"int x;\n" + short, []) == []
     assert attribute_runs(b"int x;\n" + long, []) == [Range(7, 7 + len(long))]
     assert attribute_runs(long, [Range(0, len(long))]) == []
+    comment = Range(len(long), len(long) + 6)
+    both = attribute_runs(long + b"/* */\n" + long, [comment._replace(end=comment.end - 1)])
+    assert both == [Range(0, len(long)), Range(len(long) + 5, 2 * len(long) + 6)]
