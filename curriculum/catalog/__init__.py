@@ -13,8 +13,9 @@ from pathlib import Path
 
 import duckdb
 
-from curriculum.catalog.answer import Answer, CatalogError, Stream, query, stream
+from curriculum.catalog.answer import Answer, Stream, query, stream
 from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
+from curriculum.catalog.views import CatalogError
 
 __all__ = [
     "SCRIPT_NAME",

@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import cell
-from curriculum.catalog.answer import CatalogError
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.views import pattern, quoted, script
+from curriculum.catalog.views import CatalogError, pattern, quoted, script
 
 CELL = Path(cell.__file__)
 ASKED = "the question"

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curriculum.diets.load import load_diet
-from curriculum.train.directory import this_process
+from curriculum.store.owner import this_process
 from dashboards import mixtures, overview, place, runs, standing
 from dashboards.questions import Snapshot
 from flows import cli, settings

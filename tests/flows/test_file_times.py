@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from curriculum.catalog import query
 from curriculum.store import Store
-from curriculum.train.directory import this_process
+from curriculum.store.owner import this_process
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
 from flows import cli

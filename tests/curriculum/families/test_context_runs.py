@@ -72,15 +72,16 @@ def document_of(
         for path, text in sorted(after.items())
         if before.get(path) != text
     )
-    blobs = {each.path: each.after for each in changes}
+    whole = (make_change(None, text, path=path) for path, text in sorted(after.items()))
+    blobs = {each.path: each.after for each in (*whole, *changes) if each.after is not None}
     files = tuple(
         TreeFile(
             path=path,
             language="cpp",
-            blob=blobs.get(path) or make_change(None, text, path=path).after,
+            blob=blobs[path],
             lineage=f"sample:{path}",
         )
-        for path, text in sorted(after.items())
+        for path in sorted(after)
     )
     first = changes[0]
     commit = CommitChange(

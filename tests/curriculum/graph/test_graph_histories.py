@@ -24,10 +24,10 @@ from curriculum.graph.clang.snapshot import (
 from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
 from curriculum.graph.definitions import Found, Function, functions_of
-from curriculum.graph.fragments import Costs, Fragment
+from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Scope
-from curriculum.graph.neighbourhood import neighbourhood
+from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
 from curriculum.graph.repository import Neighbour, NodeId, RepositoryGraph, SourceFile
 from schemas.document import EdgeKind
 from tests.curriculum.graph.random_histories import (
@@ -43,7 +43,7 @@ COSTS = Costs(lead=lambda path: len(path) + 10, gap=7)
 read = functools.lru_cache(maxsize=10_000)(facts_of)
 Neighbours = Mapping[NodeId, Sequence[Neighbour]]
 Answers = tuple[
-    list[str], list[SourceFile], Neighbours, list[tuple[Fragment, ...]], BuildGraph, tuple[str, ...]
+    list[str], list[SourceFile], Neighbours, list[Neighbourhood], BuildGraph, tuple[str, ...]
 ]
 """Paths, sources, neighbours, neighbourhoods of functions, build targets, incomplete files."""
 
@@ -72,7 +72,7 @@ def answers(graph: RepositoryGraph, incomplete: tuple[str, ...] = ()) -> Answers
     functions = [
         node for node in near if graph.source(node.path).facts.symbols[node.number].body is not None
     ]
-    around = [neighbourhood(graph, [node], 600, ORDER, COSTS) for node in functions]
+    around = [neighbourhood(graph, [whole(graph, node)], 600, ORDER, COSTS) for node in functions]
     return paths, [*map(graph.source, paths)], near, around, build_graph(graph), incomplete
 
 
