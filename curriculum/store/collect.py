@@ -8,8 +8,9 @@ from pathlib import Path
 import filelock
 
 from curriculum.store import leases, trash
+from curriculum.store.artefact import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.store.store import WORKSPACE_NAME, Artefact, Store
+from curriculum.store.store import WORKSPACE_NAME, Store
 from curriculum.store.verify import read_mark
 
 

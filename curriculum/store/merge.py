@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from curriculum.store.artefact import Artefact, Draft
 from curriculum.store.recipe import KEY_DIGITS, Input, Recipe
-from curriculum.store.store import WORKSPACE_NAME, Artefact, Draft, Store
+from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas.errors import StoreError
 
 NOT_MERGED = "runs"

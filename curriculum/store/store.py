@@ -6,14 +6,13 @@ What a process looks up inside `leased` is in its lease first, so that gc keeps 
 """
 
 import contextlib
-import datetime
 import itertools
 import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -21,25 +20,28 @@ import filelock
 from pydantic import BaseModel, JsonValue
 
 from curriculum.store import leases
-from curriculum.store.recipe import Input, Recipe, digest, key_of
+from curriculum.store.artefact import (
+    Artefact,
+    Draft,
+    is_waiting,
+    manifest_of,
+    planned_manifest,
+    published,
+    sync,
+    write_manifest,
+    write_whole,
+)
+from curriculum.store.recipe import Recipe
 from curriculum.store.room import refusal
-from curriculum.store.verify import damaged, footer_of, marks_text, sha256_of, verify_file
+from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.errors import StoreError
-from schemas.json_text import Sealed, of_version, read_json
+from schemas.json_text import Sealed, read_json
 from schemas.manifest import (
     MANIFEST_NAME,
-    FileRecord,
-    InputRecord,
-    Manifest,
-    read_manifest,
 )
 
 Model = TypeVar("Model", bound=BaseModel)
 WORKSPACE_NAME = "workspace.json"
-_DRAFT = ".draft"
-"""How the names of files end that aren't whole yet; a killed writer may leave one."""
-PLANNED = "planned"
-"""The content of an artefact that a dry store would make."""
 
 
 class WorkspaceFile(Sealed):
@@ -47,70 +49,6 @@ class WorkspaceFile(Sealed):
 
     uuid: str
     name: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Artefact:
-    """A published directory; `made` says whether this process made it just now."""
-
-    path: Path
-    manifest: Manifest
-    made: bool = False
-
-    @property
-    def key(self) -> str:
-        """What it was made from."""
-        return self.manifest.key
-
-    @property
-    def content(self) -> str:
-        """What it is."""
-        return self.manifest.content
-
-    @property
-    def planned(self) -> bool:
-        """Whether it is only planned, by a dry store."""
-        return self.content == PLANNED
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is planned, and made of something that is only planned itself."""
-        return self.planned and any(each.content == PLANNED for each in self.manifest.inputs)
-
-    def report_of(self, name: str) -> JsonValue:
-        """What its producer counted under a name; a KeyError where it counted no such thing."""
-        return self.manifest.report[name]
-
-    def reported(self, model: type[Model]) -> Model:
-        """What its producer counted, as a model; fields of a newer minor version are left out."""
-        return of_version(model, self.manifest.report, self.manifest.schema_version)
-
-    def as_input(self, name: str, *, verified: bool = False) -> Input:
-        """This artefact in the role `name` of another's recipe.
-
-        Its files are verified whole before the other is made, unless they were hashed just now as it was
-        published, or its reader verifies what it reads.
-        """
-        done = verified or self.made or self.planned
-        path = None if done else self.path
-        return Input(name=name, key=self.key, content=self.content, unverified=path)
-
-    def files(self, suffix: str = ".parquet") -> list[Path]:
-        """Its files with a suffix, in name order."""
-        return [
-            self.path / record.name
-            for record in self.manifest.files
-            if record.name.endswith(suffix)
-        ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
-    """An artefact in the making: write files under `path`, and what you count into `report`."""
-
-    recipe: Recipe
-    path: Path
-    report: dict[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -303,7 +241,7 @@ class Store:
             OSError: for one that isn't of a file, such as a lost connection.
         """
         with self.leased():
-            ready = [recipe for recipe in recipes if not _waits(recipe)]
+            ready = [recipe for recipe in recipes if not is_waiting(recipe)]
             missing = [recipe for recipe in ready if self.find(recipe) is None]
             made: set[str] = set()
             if missing and not self.dry:
@@ -320,8 +258,8 @@ class Store:
         lies downstream as it is.
         """
         draft = Draft(recipe=recipe, path=directory, report=report)
-        manifest = _manifest(draft, content=content)
-        _write_manifest(directory, manifest)
+        manifest = manifest_of(draft, content=content)
+        write_manifest(directory, manifest)
         return Artefact(path=directory, manifest=manifest, made=True)
 
     def mark(self, name: str, artefacts: Sequence[Artefact]) -> Path:
@@ -330,7 +268,7 @@ class Store:
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
-        _write_whole(file, marks_text(lines))
+        write_whole(file, marks_text(lines))
         return file
 
     @contextlib.contextmanager
@@ -350,7 +288,7 @@ class Store:
             # Of several that begin at once the first says who it is.
             if not file.is_file():
                 who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
-                _write_whole(file, who.model_dump_json(indent=1))
+                write_whole(file, who.model_dump_json(indent=1))
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
@@ -391,14 +329,14 @@ class Store:
         return Draft(recipe=recipe, path=path)
 
     def _publish(self, draft: Draft) -> None:
-        manifest = _manifest(draft)
-        _write_manifest(draft.path, manifest)
+        manifest = manifest_of(draft)
+        write_manifest(draft.path, manifest)
         target = self.root / draft.recipe.directory
         target.parent.mkdir(parents=True, exist_ok=True)
         there = self.find(draft.recipe)
         if there is None:
             draft.path.rename(target)
-            _sync(target.parent)
+            sync(target.parent)
         elif there.content != manifest.content:
             raise StoreError(
                 str(target),
@@ -408,11 +346,13 @@ class Store:
             )
 
     def _outcome(self, recipe: Recipe, made: set[str]) -> Artefact:
-        artefact = None if _waits(recipe) else self.find(recipe)
+        artefact = None if is_waiting(recipe) else self.find(recipe)
         if artefact is None:
-            assert self.dry or _waits(recipe), f"{recipe.directory} was made but isn't there"
+            assert self.dry or is_waiting(recipe), f"{recipe.directory} was made but isn't there"
             self.steps.append(Step(recipe=recipe, outcome="planned"))
-            return Artefact(path=self.root / recipe.directory, manifest=_planned(recipe), made=True)
+            return Artefact(
+                path=self.root / recipe.directory, manifest=planned_manifest(recipe), made=True
+            )
         fresh = recipe.key in made
         self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
@@ -427,105 +367,3 @@ def _published_in(folder: Path) -> Iterator[Path]:
             yield Path(where)
         else:
             folders[:] = [name for name in folders if name != "checkpoints"]
-
-
-def published(path: Path) -> Artefact:
-    """The artefact at a path, its manifest held against itself; its files aren't looked at.
-
-    Raises:
-        StoreError: for a missing or changed manifest.
-        SchemaError: for a manifest that can't be read.
-    """
-    file = path / MANIFEST_NAME
-    if not file.is_file():
-        raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
-    manifest = read_manifest(file)
-    key = key_of(
-        stage=manifest.stage,
-        revision=manifest.revision,
-        config=manifest.config,
-        inputs=tuple(Input(**each.model_dump()) for each in manifest.inputs),
-        tools=manifest.tools,
-    )
-    if key != manifest.key or _content_of(manifest.files) != manifest.content:
-        raise damaged(file, "the manifest was changed after it was published")
-    return Artefact(path=path, manifest=manifest)
-
-
-def _manifest(draft: Draft, *, content: str = "") -> Manifest:
-    within = [path.relative_to(draft.path) for path in draft.path.rglob("*") if path.is_file()]
-    names = sorted(
-        path.as_posix()
-        for path in within
-        if path.name != MANIFEST_NAME and not any(part.endswith(_DRAFT) for part in path.parts)
-    )
-    files = tuple(
-        FileRecord(
-            name=name,
-            sha256=sha256_of(draft.path / name),
-            num_bytes=(draft.path / name).stat().st_size,
-            in_content=name.startswith(content),
-            footer=footer_of(draft.path / name) if name.endswith(".parquet") else None,
-        )
-        for name in names
-    )
-    return _manifest_of(draft.recipe, files=files, content=_content_of(files), report=draft.report)
-
-
-def _waits(recipe: Recipe) -> bool:
-    return any(each.content == PLANNED for each in recipe.inputs)
-
-
-def _planned(recipe: Recipe) -> Manifest:
-    return _manifest_of(recipe, files=(), content=PLANNED, report={})
-
-
-def _manifest_of(
-    recipe: Recipe, *, files: tuple[FileRecord, ...], content: str, report: dict[str, JsonValue]
-) -> Manifest:
-    return Manifest(
-        stage=recipe.stage,
-        labels=dict(recipe.labels),
-        key=recipe.key,
-        content=content,
-        revision=recipe.revision,
-        config=dict(recipe.config),
-        inputs=tuple(
-            InputRecord(name=each.name, key=each.key, content=each.content)
-            for each in recipe.inputs
-        ),
-        tools=dict(recipe.tools),
-        files=files,
-        report=report,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
-    )
-
-
-def _content_of(files: Sequence[FileRecord]) -> str:
-    pairs = sorted((record.name, record.sha256) for record in files if record.in_content)
-    return digest([list(pair) for pair in pairs])
-
-
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Flush the files, then let the manifest appear in one rename."""
-    for record in manifest.files:
-        _sync(folder / record.name)
-    _write_whole(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
-
-
-def _write_whole(file: Path, text: str) -> None:
-    """Let a file appear, or change, in one rename; after a loss of power it is the old or the new one."""
-    # Builds of several machines write here, and their processes may have one number.
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}{_DRAFT}")
-    draft.write_text(text)
-    _sync(draft)
-    draft.replace(file)
-    _sync(file.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
