@@ -19,7 +19,7 @@ from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import code_structure
 from curriculum.tokens import Spans
-from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
+from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
 
@@ -72,16 +72,14 @@ def document_of(
         for path, text in sorted(after.items())
         if before.get(path) != text
     )
-    whole = (make_change(None, text, path=path) for path, text in sorted(after.items()))
-    blobs = {each.path: each.after for each in (*whole, *changes) if each.after is not None}
     files = tuple(
         TreeFile(
             path=path,
             language="cpp",
-            blob=blobs[path],
+            blob=Blob(blob_id=f"id of {path}", text=text),
             lineage=f"sample:{path}",
         )
-        for path in sorted(after)
+        for path, text in sorted(after.items())
     )
     first = changes[0]
     commit = CommitChange(
