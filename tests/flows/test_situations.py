@@ -185,7 +185,8 @@ def another_process_has_the_pid(place: Place) -> None:
 
 def another_machine_fell_silent(place: Place) -> None:
     run = place.begin("structure")
-    away = this_process().model_copy(update={"host": "elsewhere"})
+    silent_since = "2001-01-01T00:00:00.000000+00:00"
+    away = this_process().model_copy(update={"host": "elsewhere", "at": silent_since})
     (run / STATE).write_text(away.model_dump_json())
 
 
