@@ -10,6 +10,7 @@ from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_report
 from curriculum.train.follow import read_heartbeat
+from curriculum.train.recipe import WHICH_RUN
 from flows.attempts import Line, attempt
 from flows.lines import TOO_FEW, percent
 from flows.look.find import store_of
@@ -20,16 +21,7 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import StratumReport
 
 NOT_SETTINGS = {
-    *(
-        "schema_version",
-        "specialist",
-        "branch",
-        "phase",
-        "run_key",
-        "attempt",
-        "begun",
-        "overrides",
-    ),
+    *WHICH_RUN,
     *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
 }
 """Fields of a job that say which run it is, or are told in other words."""

@@ -12,17 +12,19 @@ from schemas.manifest import MANIFEST_NAME
 
 REVISION = 1
 _ATTEMPT = "attempt="
+WHICH_RUN = (
+    "schema_version",
+    "specialist",
+    "branch",
+    "phase",
+    "run_key",
+    "attempt",
+    "begun",
+    "overrides",
+)
+"""Fields of a job that say which run it is, and nothing of how it trains."""
 _NO_PART_OF_THE_KEY = {
-    *(
-        "schema_version",
-        "specialist",
-        "branch",
-        "phase",
-        "run_key",
-        "attempt",
-        "begun",
-        "overrides",
-    ),
+    *WHICH_RUN,
     *("tokenizer", "plan", "plan_key", "plan_content", "rows", "start_from", "evaluations"),
     *("threads", "processes", "workers", "recompute", "checkpoint_every", "writers", "gpu_price"),
 }

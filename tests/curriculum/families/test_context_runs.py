@@ -1,6 +1,6 @@
 """Chunks of one file under one header, and the target as its files have it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -11,7 +11,6 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import Tokenised, elided_parts
-from curriculum.families.check import check_document
 from curriculum.families.check_structure import check_structure
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
@@ -19,11 +18,10 @@ from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import code_structure
 from curriculum.tokens import Spans
-from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
+from tests.curriculum.families.small_trees import MakeChange, rendered
 
-MakeChange = Callable[..., FileChange]
 HELD = """#include "held.h"
 
 namespace held {
@@ -67,34 +65,7 @@ def document_of(
     make_change: MakeChange, before: Mapping[str, str], after: Mapping[str, str]
 ) -> Document:
     """The one document of a commit between two trees."""
-    changes = tuple(
-        make_change(before.get(path), text, path=path)
-        for path, text in sorted(after.items())
-        if before.get(path) != text
-    )
-    files = tuple(
-        TreeFile(
-            path=path,
-            language="cpp",
-            blob=Blob(blob_id=f"id of {path}", text=text),
-            lineage=f"sample:{path}",
-        )
-        for path, text in sorted(after.items())
-    )
-    first = changes[0]
-    commit = CommitChange(
-        repository=first.repository,
-        licence=first.licence,
-        commit=first.commit,
-        timestamp=first.timestamp,
-        subject=first.subject,
-        changes=changes,
-        tree=TreeDelta(removed=(), files=files),
-    )
-    graph = CallGraph()
-    graph.apply(commit.tree)
-    (document,) = documents(commit, graph).documents
-    check_document(document)
+    (document,) = rendered(make_change, before, after).documents
     return document
 
 

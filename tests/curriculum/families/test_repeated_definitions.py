@@ -1,15 +1,8 @@
 """Definitions that a tree holds several times: a document shows one of them."""
 
-from collections.abc import Callable, Mapping
-
-from curriculum.families.check import check_document
-from curriculum.families.rendered import Rendered
-from curriculum.families.v4_context_graph import documents
-from curriculum.graph.call_graph import CallGraph
-from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.document import Document
+from tests.curriculum.families.small_trees import MakeChange, rendered
 
-MakeChange = Callable[..., FileChange]
 CALLEE = "int length(int x) {\n  return x + 1;\n}\n"
 CALLER = "int use() {\n  // All that there is.\n  return length(0);\n}\n"
 BEFORE = {
@@ -18,42 +11,6 @@ BEFORE = {
     "src/core/length.h": CALLEE,
     "src/core/use.cc": f'#include "length.h"\n\n{CALLER}',
 }
-
-
-def rendered(
-    make_change: MakeChange, before: Mapping[str, str], after: Mapping[str, str]
-) -> Rendered:
-    """What the commit between two trees gives."""
-    changes = tuple(
-        make_change(before.get(path), text, path=path)
-        for path, text in sorted(after.items())
-        if before.get(path) != text
-    )
-    files = tuple(
-        TreeFile(
-            path=path,
-            language="cpp",
-            blob=Blob(blob_id=f"id of {path}", text=text),
-            lineage=f"sample:{path}",
-        )
-        for path, text in sorted(after.items())
-    )
-    first = changes[0]
-    commit = CommitChange(
-        repository=first.repository,
-        licence=first.licence,
-        commit=first.commit,
-        timestamp=first.timestamp,
-        subject=first.subject,
-        changes=changes,
-        tree=TreeDelta(removed=(), files=files),
-    )
-    graph = CallGraph()
-    graph.apply(commit.tree)
-    found = documents(commit, graph)
-    for document in found.documents:
-        check_document(document)
-    return found
 
 
 def shown(document: Document) -> list[tuple[str, str]]:
