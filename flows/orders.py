@@ -1,4 +1,4 @@
-"""Orders as they were when a flow run first began: orders/<flow run>.json.
+"""Orders as they were when a flow run first began, or a command mixed: orders/<flow run>.json.
 
 A run that is retried, or goes on after an approval, starts from the top; and its training is a flow run of
 its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
@@ -83,6 +83,11 @@ def freeze(plan: Course, flow_run: str) -> None:
     write_text(file, said.model_dump_json(indent=1))
 
 
+def remember(plan: Course) -> None:
+    """Lay down the order of a command that mixes, under its specialist and branch: no flow run does it."""
+    freeze(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
+
+
 def thaw(store: Store, flow_run: str) -> Course:
     """The course of a flow run's order; the workspace may have moved since.
 
@@ -107,7 +112,7 @@ def thaw(store: Store, flow_run: str) -> Course:
 
 
 def last_frozen(store: Store, way: tuple[str, str | None]) -> str | None:
-    """The flow run that laid down the last order of a specialist and branch; None where none did."""
+    """The name of the last order of a specialist and branch that was laid down; None where none was."""
     mine = [
         (said.begun, file.stem)
         for file in (store.root / FOLDER).glob("*.json")

@@ -50,8 +50,7 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
 def order_of(store: Store, way: Way, begun: Sequence[Begun]) -> Order:
     """The order that a specialist and branch were made by, as the last of these runs recorded it.
 
-    Where none has begun, the one that a flow run laid down; else that of a diet of this name, or of the
-    specialist's diet under this branch.
+    Where none has begun, the one that was laid down last; else that of a diet of this specialist and branch.
 
     Raises:
         DietError: where there is no such diet any more.
@@ -69,8 +68,6 @@ def order_of(store: Store, way: Way, begun: Sequence[Begun]) -> Order:
         found = likely
     if found is not None:
         return _order(store.root, found, recorded)
-    if _way_of(store.root, way[0]) == (way[0], None) and way[1] is not None:
-        return _order(store.root, way[0], {**recorded, "branch": way[1]})
     raise DietError(
         "/".join(filter(None, way)),
         cause="no diet of that name is in the workspace or the package",

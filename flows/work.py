@@ -34,6 +34,7 @@ from flows.graph_lines import document_lines, graph_lines, graph_warnings, index
 from flows.in_use import mark
 from flows.lines import YIELD_NOTE, branch_lines, number, report_of, run_line, yield_lines
 from flows.losses import require_some
+from flows.orders import remember
 from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
@@ -162,6 +163,9 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     plan = course(order, dry=dry)
     made: list[Artefact] = []
     phases = [*chosen(plan, phase, warn)]
+    if not dry:
+        _require_sources(plan)
+        remember(plan)
     with plan.store.leased(), _watching(dry=dry) as watch:
         for name in phases:
             built = build_phase(plan, name, watch)
@@ -207,6 +211,9 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     _require_machine()
     plan = course(order, dry=dry)
     phases = [*chosen(plan, phase, warn)]
+    if not dry:
+        _require_sources(plan)
+        remember(plan)
     with plan.store.leased(), _watching(dry=dry) as watch:
         made = list(_train(plan, phases, watch))
     _warn_unmeasured(plan, phases)
@@ -330,8 +337,7 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     """
     _require_machine()
     plan = course(order, dry=True)
-    served = {serving.family for phase in plan.phases for serving in phase.servings}
-    require_sources(plan.corpus, order.home, chat=CHAT_FAMILY in served)
+    _require_sources(plan)
     with api_for(order.home):
         # Prefect reads its settings when it is imported.
         from flows.in_process import run_flow
@@ -341,6 +347,16 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     if not any(each.made for each in runs):
         out.print("Nothing to do: everything is there.")
     return runs
+
+
+def _require_sources(plan: Course) -> None:
+    """Check that all that a course reads is there, before anything of it is written.
+
+    Raises:
+        CorpusError: for the first repository or file of conversations that can't be read.
+    """
+    served = {serving.family for phase in plan.phases for serving in phase.servings}
+    require_sources(plan.corpus, plan.store.root, chat=CHAT_FAMILY in served)
 
 
 def tokenizer(order: Order) -> None:

@@ -94,6 +94,23 @@ def test_status_holds_a_branch_against_the_diet_that_it_was_ordered_with(home: P
     assert "comes next" in found[is_trained]["why"]
 
 
+def test_a_branch_that_a_command_has_only_mixed_is_held_against_that_commands_diet(
+    mixed: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "workspace"
+    shutil.copytree(mixed, home)
+    words = ["--branch", "uw", "--token-budget", "40K", "--max-repetition", "100", "--seed", "7"]
+    done = curriculum(home, "mix", "templates.demo", "--phase", "syntax", "--workers", "1", *words)
+    assert done.exit_code == 0, done.output
+    listed = json.loads(curriculum(home, "status", "--json").stdout)["phases"]
+    found = [each for each in listed if each["branch"] == "uw"]
+    assert len(found) == 5
+    assert "curriculum run templates.demo --" in found[0]["why"]
+    assert "--branch uw" in found[0]["why"]
+    done = curriculum(home, "mix", "templates.uw", "--phase", "syntax", "--explain")
+    assert re.search(r"mixtures +0 to make +1 there", done.output), done.output
+
+
 def _commands(home: Path) -> Iterator[str]:
     """What status and the overview tell one to type."""
     for each in phases(home):
