@@ -91,7 +91,8 @@ class QualitySpec(Strict):
     max_bytes: Annotated[Whole, Field(ge=1)] = 1_000_000
     """Larger files are left out."""
     max_line_bytes: Annotated[Whole, Field(ge=1)] = 100_000
-    """Files with a longer line are left out: data, or written by a machine."""
+    """Files with a longer line are left out: data, or written by a machine. Lines that backslashes join are
+    one."""
     vendored: bool = False
     """Keep files under third_party, vendor, … as well."""
     generated: bool = False
