@@ -118,7 +118,11 @@ def test_a_conversation_and_its_row_show_who_speaks(
     [
         (("family: chat", "family: chat, objective: causal"), DietError, "Leave objective out"),
         (("v2_simple", "v2_simple, objective: chat"), DietError, "v2_simple has no turns"),
-        (("share: 0.75", "share: 0.75, repositories: [arena]"), DietError, "those there are: talks"),
+        (
+            ("share: 0.75", "share: 0.75, repositories: [arena]"),
+            DietError,
+            "those there are: talks",
+        ),
     ],
 )
 def test_a_diet_that_asks_what_conversations_are_not_is_refused_with_the_cure(

@@ -21,6 +21,7 @@ from flows import cli
 from flows.runs import checkpoint_of, run_of
 from schemas.job import CheckpointRef, Job, Report, RunState
 from tests.flows.larder import Larder, figure, job, run
+from tests.sealing import edit
 
 ROOT = Path(__file__).parents[2]
 FIVE_YEARS = 1.6e8
@@ -208,11 +209,8 @@ def _open_elsewhere(home: Path, ordered: Job, *, seconds_ago: float) -> Path:
     beat, state = folder / "heartbeat.json", folder / "state.json"
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds_ago)
     for file in (beat, state):
-        file.write_text(NOW_WHOLE.sub(then.isoformat(timespec="microseconds"), file.read_text()))
+        edit(file, at=then.isoformat(timespec="microseconds"))
     return folder
-
-
-NOW_WHOLE = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+\+00:00")
 
 
 @pytest.mark.parametrize(

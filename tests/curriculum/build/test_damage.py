@@ -33,8 +33,12 @@ def test_rows_are_never_made_of_a_damaged_input(
 ) -> None:
     home = tmp_path / "workspace"
     shutil.copytree(tiny.selection.path.parents[2], home)
+    store = Store(home)
+    read = {each.key for rows in store.artefacts("rows") for each in rows.manifest.inputs}
     shutil.rmtree(home / "rows")
-    damaged = max(home.glob(pattern), key=lambda each: each.stat().st_size)
+    # Copies of some files lie in artefacts that only other stages read.
+    inputs = (each for each in home.glob(pattern) if store.load(each.parent).key in read)
+    damaged = max(inputs, key=lambda each: each.stat().st_size)
     flip(damaged)
     with pytest.raises(CurriculumError, match=str(damaged)):
         make_tiny(Store(home), workers=workers)

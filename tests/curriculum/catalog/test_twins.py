@@ -101,9 +101,9 @@ def test_a_phase_that_lies_with_another_specialist_is_of_whom_the_marks_say(
     shutil.copytree(home, workspace, copy_function=_link)
     for stage in ("mixtures", "runs"):
         (mark,) = (workspace / "current").glob(f"{stage}-twin-*.txt")
-        path = mark.read_text().replace(TWIN, PHASE)
+        lines = [line.replace(TWIN, PHASE) for line in read_mark(mark)]
         mark.unlink()
-        mark.write_text(path)
+        mark.write_text(marks_text(lines))
         shutil.rmtree(workspace / stage / "specialist=twin")
     catalog = open_catalog(workspace)
     found = catalog.execute(
