@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.rows.footers import Footers, GroupFile
+from schemas.errors import StoreError
 
 Written = Any
 COLUMNS = ["id", "text", "many"]
@@ -92,5 +93,5 @@ def test_a_file_that_changed_meanwhile_is_noticed(tmp_path: Path) -> None:
     write(path, 20)
     cut, _ = Footers(most=0).of(path)
     write(path, 40)
-    with pytest.raises((OSError, AssertionError)):
+    with pytest.raises((StoreError, AssertionError)):
         require_same(cut, write(tmp_path / "other.parquet", 20))
