@@ -11,7 +11,7 @@ from dashboards.standing import in_order, title
 from dashboards.times import duration
 
 TOO_FEW = "too few documents to tell"
-"""Of an interval without a width, which is that of a single document."""
+"""Shown for an interval without a width, which is that of a single document."""
 DEEPEST = 46.0
 """How much of the accent the best cell of a phase is mixed with, in percent."""
 

@@ -41,7 +41,7 @@ class FlowRun:
     onwards: bool
 
     def takes(self, specialist: str | None, branch: str | None, phase: str | None) -> bool:
-        """Whether it is active and will train a phase by itself."""
+        """Return True where it is active and will train a phase by itself."""
         is_meant = self.onwards or self.phase in (ALL_PHASES, phase)
         same = (self.specialist, self.branch) == (specialist, branch)
         return self.kind == "active" and self.flow in TRAINS and same and is_meant

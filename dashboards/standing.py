@@ -24,7 +24,7 @@ SAID = {
     "next": "next",
 }
 TAKEN = ("next", "interrupted")
-"""What a run that is active comes to by itself."""
+"""Phases that an active run reaches by itself."""
 FIRST = (
     (
         "curriculum demo",
@@ -149,7 +149,7 @@ def _spent(found: Totals) -> str:
 
 
 def attention(snapshot: Snapshot) -> str:
-    """What needs a hand, failing first, with what helps; what an active flow run will do is left out."""
+    """Lines that need attention, failing first, with what helps; without what an active run will do."""
     flows = flow_runs(snapshot.home)
     found = [*_failed(flows), *snapshot.ask(question("panels/attention"), Attention)]
     found = [each for each in found if not _is_taken(each, flows)]
@@ -189,7 +189,7 @@ def _failed(flows: Sequence[FlowRun]) -> Iterator[Attention]:
 
 
 def _is_taken(line: Attention, flows: Sequence[FlowRun]) -> bool:
-    """Whether an active flow run comes to it by itself."""
+    """Return True where an active flow run reaches it by itself."""
     return line.kind in TAKEN and any(
         each.takes(line.specialist, line.branch, line.phase) for each in flows
     )

@@ -17,7 +17,7 @@ from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
 TOO_FEW = "too few documents to tell"
-"""Of an interval without a width, which is that of a single document."""
+"""Shown for an interval without a width, which is that of a single document."""
 
 Line = Mapping[str, str | int]
 

@@ -44,11 +44,11 @@ class _Documents(BaseModel):
     lines: _Changes = _Changes()
     """Of conversations."""
     lacks: str = ""
-    """What a compiler's index would need; without one v5 has no document."""
+    """The need of a compiler's index; without one v5 has no document."""
 
 
 class _Fitted(BaseModel):
-    """What became of documents on their way into rows, by outcome."""
+    """Documents on their way into rows, counted by outcome."""
 
     documents: dict[str, int]
 
@@ -167,7 +167,7 @@ def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: s
 
 
 def _lost(reports: Sequence[_Documents]) -> tuple[Counter[str], str]:
-    """What gave no document, by reason; and what lacks where they are made of an index."""
+    """Counts of what gave no document, by reason; and what lacks where they are made of an index."""
     lost: Counter[str] = Counter()
     for each in reports:
         for counted in (each.changes.skipped, each.lines.skipped, each.left_out):

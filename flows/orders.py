@@ -31,7 +31,7 @@ class FrozenOrder(Sealed):
     """What the names of an order stood for."""
 
     begun: str
-    """When it was laid down, in UTC."""
+    """The moment at which it was laid down, in UTC."""
     order: Order
     diet: Diet
     phases: dict[str, PhaseSpec]

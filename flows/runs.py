@@ -1,4 +1,4 @@
-"""Which run is meant, and which of its checkpoints: by path, by name, by the first digits of a key.
+"""Find the run that is meant, and its checkpoint: by path, by name, by the first digits of a key.
 
 What jobs and marks record decides, never the time of a file: a workspace can be copied or restored.
 """
@@ -48,7 +48,7 @@ class Begun:
 
     @property
     def title(self) -> str:
-        """What identifies it to a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
+        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
         name = "/".join(filter(None, (*self.way, self.job.phase)))
         return f"{name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
 
@@ -76,7 +76,7 @@ class Succession:
         return max(found, key=self.place, default=None)
 
     def is_current(self, run: Begun) -> bool:
-        """Whether a run and its mixture are marked, and it goes on from the end of a run that is current."""
+        """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
         if run.path not in self.runs or run.job.plan_content not in self.plans:
             return False
         start = self._entered(run)
@@ -96,7 +96,7 @@ class Succession:
         return number, run.job.begun
 
     def _entered(self, run: Begun) -> CheckpointRef | None:
-        """Where the phase of a run was entered; one that goes on in its middle leads to the run that did."""
+        """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
         start = run.job.start_from
         before = None if start is None else self._begun(start)
         if before is None or before.job.phase != run.job.phase:
@@ -129,7 +129,7 @@ def checkpoint_of(home: Path, what: str) -> Path:
 
 
 def title_of(checkpoint: Path) -> str:
-    """What identifies a checkpoint to a reader: its run, and the step."""
+    """The title of a checkpoint for a reader: its run, and the step."""
     return f"{Begun.at(checkpoint.parents[1]).title}, {checkpoint.name}"
 
 

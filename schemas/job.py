@@ -136,7 +136,7 @@ class Job(Sealed):
     run_key: str
     attempt: int
     begun: str = ""
-    """When it was frozen, in UTC; no part of what the run is, and empty before."""
+    """The moment at which it was frozen, in UTC; no part of what the run is, and empty before."""
     seed: int
     model: ModelSpec
     backend: Backend
@@ -198,7 +198,7 @@ class Figure(Strict):
 
     @property
     def is_sure(self) -> bool:
-        """Whether its interval has a width: that of a single document has none, and says nothing."""
+        """True where its interval has a width: that of a single document has none, and says nothing."""
         return self.low < self.high
 
 
@@ -264,7 +264,7 @@ class Report(Sealed):
     checkpoint: str
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
     ended: str = ""
-    """When, in UTC; empty in reports of other trainers that don't say so."""
+    """The moment of its end, in UTC; empty in reports of other trainers that don't say so."""
 
 
 class Heartbeat(Sealed):
@@ -277,7 +277,7 @@ class Heartbeat(Sealed):
     val_bpb: float | None = None
     """Of the last evaluation of the phase's own mixture."""
     at: str
-    """When it was written, in UTC."""
+    """The moment at which it was written, in UTC."""
 
 
 class RunState(Sealed):
@@ -288,7 +288,7 @@ class RunState(Sealed):
     process_started: float
     boot_id: str
     at: str
-    """When it was written, in UTC."""
+    """The moment at which it was written, in UTC."""
 
 
 class SlurmJob(Sealed):

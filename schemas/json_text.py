@@ -107,7 +107,7 @@ def read_json(
     cure: str,
     version: str | None = None,
 ) -> Model:
-    """What a file says that a version of ours wrote; `version` is that of a file that doesn't carry its own.
+    """Read a file that a version of ours wrote; `version` is that of a file that doesn't carry its own.
 
     Raises:
         CurriculumError: of the given kind, for a file that says something else.

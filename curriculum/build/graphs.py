@@ -124,7 +124,7 @@ class Graphs:
     incomplete: set[str] = field(default_factory=set)
     """Files that had no whole syntax tree at some commit."""
     crowded: dict[str, int] = field(default_factory=dict)
-    """By path, the most names at a commit of which the graph doesn't look up everything."""
+    """Paths, each with the most names at a commit of which the graph doesn't look up everything."""
 
     @classmethod
     def of(cls, families: Sequence[str], index: Index | None) -> "Graphs":

@@ -152,7 +152,7 @@ class Team:
         return processes.each(work, tasks, size=self.workers, name=name)
 
     def _hands_out(self, tasks: int) -> bool:
-        """Whether other processes than this one make so many tasks."""
+        """Return True where other processes than this one make so many tasks."""
         return self.spread.ray is not None or (self.workers > 1 and tasks > 1)
 
     def _tell(self, stage: str, item: str, done: int, total: int) -> None:

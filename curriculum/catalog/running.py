@@ -50,7 +50,7 @@ def _metrics(run: Path, path: str) -> list[pa.Table]:
 
 
 def _runs(run: Path) -> bool:
-    """Whether a process trains it: looked up on its own machine, on others by the moment of its last beat."""
+    """Return True while a process trains it: looked up on its machine, on others by its last beat."""
     try:
         owner = RunState.model_validate_json((run / STATE_NAME).read_bytes())
     except (OSError, ValidationError):

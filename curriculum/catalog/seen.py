@@ -1,4 +1,4 @@
-"""What snapshots found in files, so that a file that is the same one needn't be read again.
+"""Findings of earlier snapshots, so that a file that is the same one needn't be read again.
 
 A file is taken for the same as long as its inode, its size and the system's own time of its last change are:
 that time can't be set, and an edit, a copy or a restore gives it a new value. So all of this is a hint of
@@ -40,7 +40,7 @@ KEPT_SECONDS = 3600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """What two looks at one unchanged file have in common."""
+    """The identity of a file, the same at two looks if it didn't change."""
 
     inode: int
     changed: int
@@ -54,18 +54,18 @@ class Identity:
 
 @dataclass(kw_only=True, slots=True)
 class Seen:
-    """What was found in the files of a workspace, by path relative to it."""
+    """Findings in the files of a workspace, by path relative to it."""
 
     home: Path
     known: dict[str, tuple[Identity, str | None]]
     last: str
     """The snapshot that was made last; empty where none is known."""
     looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
-    """What was asked for by now."""
+    """The files that were asked for by now."""
 
     @staticmethod
     def of(home: Path) -> "Seen":
-        """What earlier snapshots kept; nothing where that can't be read."""
+        """Read what earlier snapshots kept; nothing where that can't be read."""
         try:
             table = pq.read_table(home / FOLDER / _SEEN)
             columns = [table[name].to_pylist() for name in _SCHEMA.names]
@@ -81,7 +81,7 @@ class Seen:
     def found(
         self, file: str, identity: Identity, look: Callable[[Path], str | None]
     ) -> str | None:
-        """What `look` finds in a file, or found when it was the same."""
+        """Return what `look` finds in a file, or found when it was the same."""
         there = self.known.get(file)
         if there is None or there[0] != identity:
             there = identity, look(self.home / file)
@@ -128,7 +128,7 @@ def prune(folder: Path, *, keep: str) -> None:
 
 
 def _moments(file: Path) -> dict[str, str]:
-    """When each snapshot was first found replaced; nothing where that can't be read."""
+    """The moments at which snapshots were first found replaced; nothing where that can't be read."""
     try:
         said = json.loads(file.read_text())
         for moment in said.values():

@@ -122,7 +122,7 @@ class _Kept:
 
     @property
     def stands(self) -> bool:
-        """Whether all tables are there as they were written."""
+        """True where all tables are there as they were written."""
         return _whole(self.folder)
 
     @property
@@ -171,7 +171,7 @@ class _Kept:
 
 
 def _whole(folder: Path) -> bool:
-    """Whether a folder's tables are all there and are those that were written; else they are made anew."""
+    """Return True where all tables of a folder are those that were written; else they are made anew."""
     try:
         digests = KeptDigests.model_validate_json((folder / DIGESTS).read_bytes()).tables
         return digests == {name: sha256_of(folder / f"{name}.parquet") for name in KEPT}

@@ -87,7 +87,7 @@ OPEN_TABLES: dict[str, pa.Schema] = {
     "closed_gates": _schema("run content specialist branch phase kind why cure"),
     "diets": _schema("specialist branch phase"),
 }
-"""Of runs that aren't closed, of gates that are, and of diets: read anew each time."""
+"""Tables of open runs, closed gates and diets, which are read anew each time."""
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:

@@ -50,7 +50,7 @@ unchanged       the text is the same: a pure rename, or other line ends
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Count:
-    """How often something was left out: documents, functions, hunks, lines or bytes, as the reason says."""
+    """The number of things left out: documents, functions, hunks, lines or bytes, as the reason says."""
 
     family: str
     reason: Reason

@@ -103,7 +103,7 @@ class Ledger:
     """Indices of fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
     _wordings: set[bytes] = field(default_factory=set)
-    """Of all fragments: what they show, and the whole definitions that they show."""
+    """Texts of all fragments: what they show, and the whole definitions that they show."""
 
     def hide(self, fragments: Iterable[Fragment]) -> None:
         """Keep the lines of these fragments out of all others."""
@@ -129,7 +129,7 @@ class Ledger:
         return [*full, Form("signature", signature)] if saved else full
 
     def is_repeated(self, node: NodeId, ranges: Sequence[Range]) -> bool:
-        """Whether a definition, or these lines of it, equals one that is shown or kept out already."""
+        """Return True where a definition, or these lines of it, equals one that was taken up already."""
         return not self._wordings.isdisjoint(self._worded(node, ranges))
 
     def _worded(self, node: NodeId, ranges: Sequence[Range]) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ Table = Literal[
 ]
 TABLES: tuple[Table, ...] = get_args(Table)
 Row = Mapping[str, tuple[int, ...]]
-"""By path the symbols of one name, ascending."""
+"""The symbols of one name by path, ascending."""
 _NO_ROW: Row = MappingProxyType({})
 _NO_FIELDS: Mapping[str, Member] = MappingProxyType({})
 
@@ -113,7 +113,7 @@ class TrackedNames:
 
     @tracked
     def calls(self, node: NodeId) -> tuple[Written, ...]:
-        """What a function calls, each way of calling once."""
+        """The calls of a function, each way of calling once."""
         return self._index.files[node.path].calls.get(node.number, ())
 
     @tracked

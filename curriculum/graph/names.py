@@ -16,7 +16,7 @@ Numbers = Mapping[str, tuple[int, ...]]
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
 MOST_ALIKE = 128
-"""Of one name in one file."""
+"""The symbols of one name in one file."""
 _VERSION = re.compile(r"_*v?\d+(_\d+)*")
 
 
@@ -27,7 +27,7 @@ class Declaration(NamedTuple):
     name: str
     scope: Scope
     is_defined: bool
-    """Whether it has a body."""
+    """True for a symbol with a body."""
     parameters: tuple[str, ...]
     min_arity: int
     max_arity: int
@@ -133,7 +133,7 @@ def _declaration(symbol: Symbol) -> Declaration:
 
 
 def num_crowded(facts: FileFacts) -> int:
-    """How many names of a file have more than is kept; most files are too small for any."""
+    """The number of names of a file that have more than is kept; most files are too small for any."""
     most = max(len(facts.symbols), len(facts.calls), len(facts.members))
     return len(names_of(facts).crowded) if most > MOST_ALIKE else 0
 

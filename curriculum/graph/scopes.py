@@ -22,7 +22,7 @@ Ranks = dict[Scope, int]
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Scopes:
-    """What names mean at places of a tree."""
+    """The meaning of names at places of a tree."""
 
     names: TrackedNames
 

@@ -1,4 +1,4 @@
-"""What a documentation says verbatim of code: an example that is its body, a formula, a copy.
+"""Documentation that says code verbatim: an example that is its body, a formula, a copy.
 
 A line gives code away where it has a part in a run of GIVEN_AWAY words and marks that stands in the
 code too. Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not

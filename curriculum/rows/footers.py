@@ -22,7 +22,7 @@ from curriculum.store.verify import reading_pages
 Int32s = npt.NDArray[np.int32]
 OPEN_FILES = 128
 FOOTER_BYTES = 3 << 27
-"""Of the footers of open files: of full shards, with 2^26 positions, 19."""
+"""The most that footers of open files take: of full shards, with 2^26 positions, 19."""
 _EXPANDS = 10
 """So many times as large as in its file a footer is in memory."""
 _MAGIC = b"PAR1"
@@ -41,7 +41,7 @@ class _Cut:
     head: bytes
     tail: bytes
     start: int
-    """Where in the file the footer begins."""
+    """The offset in the file at which the footer begins."""
     bounds: Int32s
     """[groups + 1]: where in the footer the bytes of each group begin, and the last one's end."""
 
@@ -154,7 +154,7 @@ def _cut(path: Path, whole: pq.FileMetaData) -> _Cut | None:
 
 
 def _bounds(raw: bytes, whole: pq.FileMetaData) -> list[int] | None:
-    """Where each row group begins: behind the end of the one before, found by its bytes and rows."""
+    """The offsets of row groups: each behind the end of the one before, found by its bytes and rows."""
     groups = [whole.row_group(each) for each in range(whole.num_row_groups)]
     opening = _LIST + _list(len(groups))
     bounds = [raw.find(opening + _LIST + _list(whole.num_columns)) + len(opening)]

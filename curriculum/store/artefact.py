@@ -24,7 +24,7 @@ from schemas.manifest import (
 
 Model = TypeVar("Model", bound=BaseModel)
 _DRAFT = ".draft"
-"""How the names of files end that aren't whole yet; a killed writer may leave one."""
+"""The suffix of files that aren't whole yet; a killed writer may leave one."""
 PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
@@ -39,30 +39,30 @@ class Artefact:
 
     @property
     def key(self) -> str:
-        """What it was made from."""
+        """The digest of what it was made from."""
         return self.manifest.key
 
     @property
     def content(self) -> str:
-        """What it is."""
+        """The digest of what it is."""
         return self.manifest.content
 
     @property
     def planned(self) -> bool:
-        """Whether it is only planned, by a dry store."""
+        """True where it is only planned, by a dry store."""
         return self.content == PLANNED
 
     @property
     def waits(self) -> bool:
-        """Whether it is planned, and made of something that is only planned itself."""
+        """True where it is planned, and made of something that is only planned itself."""
         return self.planned and any(each.content == PLANNED for each in self.manifest.inputs)
 
     def report_of(self, name: str) -> JsonValue:
-        """What its producer counted under a name; a KeyError where it counted no such thing."""
+        """Return what its producer counted under a name; a KeyError where it counted no such thing."""
         return self.manifest.report[name]
 
     def reported(self, model: type[Model]) -> Model:
-        """What its producer counted, as a model; fields of a newer minor version are left out."""
+        """Return what its producer counted, as a model; fields of a newer minor version are left out."""
         return of_version(model, self.manifest.report, self.manifest.schema_version)
 
     def as_input(self, name: str, *, verified: bool = False) -> Input:

@@ -9,7 +9,7 @@ from schemas.moment import now
 
 
 def this_process() -> RunState:
-    """What tells this process from every other, also from a later one with its pid."""
+    """The identity of this process, which a later one with its pid doesn't share."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return RunState(
         host=socket.gethostname(),
@@ -34,7 +34,7 @@ def process_started(pid: int) -> float | None:
 
 
 def is_alive(state: RunState) -> bool:
-    """Whether the owner in a record of this machine still runs."""
+    """Return True where the owner in a record of this machine still runs."""
     here = this_process()
     same_machine = (state.host, state.boot_id) == (here.host, here.boot_id)
     return same_machine and process_started(state.pid) == state.process_started

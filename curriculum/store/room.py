@@ -35,7 +35,7 @@ _REFUSALS = {
     errno.EIO: ("the disk or its connection is at fault", "Check the disk, and run again"),
     errno.ESTALE: ("the network storage lost the file", "Mount it anew, and run again"),
 }
-"""What is said of other errors, by number: cause and cure."""
+"""Cause and cure of other errors, by number."""
 
 
 _NUMBERS: dict[type[OSError], int] = {

@@ -22,7 +22,7 @@ def discard(root: Path, path: Path) -> None:
 
 
 def discarded(root: Path, pattern: str) -> Iterator[Path]:
-    """What is still in the trash and stood in the workspace under a pattern."""
+    """Paths in the trash that lay in the workspace under a pattern."""
     return (root / FOLDER).glob(f"*/{pattern}")
 
 

@@ -37,7 +37,7 @@ _HAVE_A_VALUE = """
 --uid --wait-all-nodes --wckey --wrap
 """
 _RESOURCE = re.compile("cpu|gpu|gres|tres|task|node|socket")
-"""What is in the names of options on which GPUs and cores depend."""
+"""Parts of the names of options on which GPUs and cores depend."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class _Given:
         return sum(_number(option, each.rpartition(":")[2], value) for each in value.split(","))
 
     def listed(self, option: str, wanted: str) -> int | None:
-        """What a list of resources has of one: 4 gpu in gres/gpu:a100:4,lustre; None if it lacks it."""
+        """The count of one resource in a list: 4 gpu in gres/gpu:a100:4,lustre; None if it lacks it."""
         value = self._values[option] or ""
         found = []
         for each in re.sub(r"\(.*?\)", "", value).split(","):

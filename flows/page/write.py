@@ -59,7 +59,7 @@ def rewritten(plan: Course, say: Say = warn) -> Path | None:
 
 
 def shows(plan: Course, run: Artefact) -> bool:
-    """Whether the report names a finished run: one that does was written after the run's end."""
+    """Return True where the report names a finished run: one that does was written after the run's end."""
     file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
     named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
     return file.is_file() and named in file.read_text(encoding="utf-8")
