@@ -17,9 +17,9 @@ from schemas.errors import StoreError
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_a_full_disk_is_said_with_what_to_do(number: int) -> None:
-    full = no_room(OSError(number, os.strerror(number), "/work/part"))
+    full = no_room(OSError(number, os.strerror(number), "/data/part"))
     assert full is not None
-    assert str(full).startswith(f"/work/part: {os.strerror(number)}; nothing more could be written")
+    assert str(full).startswith(f"/data/part: {os.strerror(number)}; nothing more could be written")
     assert full.cure.startswith("Make room")
 
 
@@ -57,12 +57,12 @@ def test_an_error_while_something_is_made_is_named_as_what_it_is(
     tmp_path: Path, number: int
 ) -> None:
     def fail(_: object) -> None:
-        raise OSError(number, os.strerror(number), "/work/part")
+        raise OSError(number, os.strerror(number), "/data/part")
 
     recipe = Recipe(stage="rows", labels=(), revision=1)
     with pytest.raises(StoreError) as told:
         Store(tmp_path).produce([recipe], fail)
-    assert str(told.value).startswith(f"/work/part: {os.strerror(number)}; ")
+    assert str(told.value).startswith(f"/data/part: {os.strerror(number)}; ")
     assert NAMED[number] in told.value.cause
     assert ("Make room" in told.value.cure) == (number in (errno.ENOSPC, errno.EDQUOT))
     assert ("disk" in str(told.value)) == (number == errno.EIO)
