@@ -141,17 +141,16 @@ def _agree(file: Path, first: int, values: Any, name: str, known: dict[str, Any]
 
 
 def require_distinct(files: Sequence[Path]) -> None:
-    """Refuse rows whose stored pack_id repeats: rows that came in twice. Some 60 bytes a row.
+    """Refuse rows of files with a pack_id that repeats: rows that came in twice. Some 60 bytes a row.
 
     Raises:
         SchemaError: naming both rows.
     """
-    stored = [file for file in files if PACK_ID in schema_of(file).names]
-    columns = [_pack_ids(file) for file in stored]
+    columns = [_pack_ids(file) for file in files]
     every = pa.chunked_array([chunk for each in columns for chunk in each.chunks], type=pa.string())
     if every.null_count or pc.count_distinct(every).as_py() < len(every):
         places: dict[str | None, str] = {}
-        for file, column in zip(stored, columns, strict=True):
+        for file, column in zip(files, columns, strict=True):
             for row, pack_id in enumerate(column.to_pylist()):
                 place = f"row {row} of {file.name}"
                 if pack_id is None or pack_id in places:

@@ -53,7 +53,9 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
         require_types(file, schema, stored)
-    require_distinct(files)
+    require_distinct(
+        [file for file, schema in zip(files, schemas, strict=True) if PACK_ID in schema.names]
+    )
     facts = labels_of(files, stored, said)
     others = [name for name in schemas[0].names if name not in {*stored, PACK_ID}]
     read = [
