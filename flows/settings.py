@@ -3,6 +3,7 @@
 import base64
 import math
 import os
+import stat
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +36,30 @@ class SettingError(CurriculumError):
 def home(given: Path | None = None) -> Path:
     """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
     return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+
+
+def state_folder() -> Path:
+    """The folder of what belongs to this user and to no workspace, for the owner only.
+
+    $CURRICULUM_STATE, else curriculum below $XDG_STATE_HOME, else ~/.local/state/curriculum.
+
+    Raises:
+        SettingError: where the folder is a link or somebody else's.
+    """
+    given = os.environ.get("CURRICULUM_STATE")
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(given) if given else Path(state) / "curriculum"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    there = folder.lstat()
+    if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
+        raise SettingError(
+            "$CURRICULUM_STATE",
+            folder,
+            cause="it is a link or belongs to another user",
+            cure="Name a folder of your own",
+        )
+    folder.chmod(0o700)
+    return folder.absolute()
 
 
 def notify_target() -> str | None:
@@ -257,6 +282,7 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
     kinds = ("CONFIG", "STATE", "CACHE", "DATA")
     return {
         "CURRICULUM_HOME": str(workspace),
+        "CURRICULUM_STATE": str(state_folder()),
         "DO_NOT_TRACK": "1",
         **{f"XDG_{kind}_HOME": str(folder / kind.lower()) for kind in kinds},
     }

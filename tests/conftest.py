@@ -1,10 +1,12 @@
 """What all tests share: a quiet, repeatable setting, and one demo that many of them look at."""
 
 import asyncio
+import atexit
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +28,10 @@ settings.load_profile("repeatable")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    # No test writes into the home of whoever runs it; all processes of a run share one folder.
+    os.environ["CURRICULUM_STATE"] = tempfile.mkdtemp(prefix="curriculum-state-")
+    atexit.register(shutil.rmtree, os.environ["CURRICULUM_STATE"], ignore_errors=True)
 # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

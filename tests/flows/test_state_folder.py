@@ -1,0 +1,33 @@
+"""The folder of what belongs to a user: made for the owner only, refused where it is somebody else's."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from flows import settings
+
+
+def test_the_state_folder_is_made_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CURRICULUM_STATE")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = settings.state_folder()
+    assert folder == tmp_path / "state" / "curriculum"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_state_folder_that_is_a_link_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "state").symlink_to("elsewhere")
+    monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
+    with pytest.raises(settings.SettingError, match="link or belongs"):
+        settings.state_folder()
+
+
+def test_pages_of_a_workspace_find_the_state_of_whoever_started_them(tmp_path: Path) -> None:
+    shown = settings.shown(tmp_path, tmp_path / "pages")
+    assert shown["CURRICULUM_STATE"] == str(settings.state_folder())
