@@ -96,16 +96,6 @@ def problem(name: str, title: str, said: str) -> str:
     return f'<section class="card problem" id="{name}"><h2>{text(title)}</h2><p>{text(said)}</p></section>'
 
 
-def plain(said: str) -> str:
-    """A page that says one sentence, for whoever isn't let in."""
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>curriculum</title>'
-        '<meta name="color-scheme" content="light dark">'
-        f"<style>body{{font:15px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:34em;"
-        f"padding:0 1em}}</style><p>{text(said)}</p></html>"
-    )
-
-
 def text(said: str) -> str:
     """Text that people wrote, between tags or in a quoted attribute."""
     return escape(said).replace("\0", "\N{REPLACEMENT CHARACTER}").replace("\r", "&#13;")

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards import charts, frame, questions, standing, what_if
-from dashboards.server import Guard, Message, Receive, Scope, Send, policy
+from dashboards.guard import Guard, Message, Receive, Scope, Send
+from dashboards.server import NEEDS_TOKEN, Pages, policy
 
 TOKEN = "a-token-of-24-characters"
 NAME = "127.0.0.1:4202"
@@ -77,7 +78,8 @@ def ask(
     async def send(message: Message) -> None:
         heard.messages.append(message)
 
-    guard = Guard(pages=_page, token=TOKEN, names=frozenset({NAME, "localhost:4202"}))
+    names = frozenset({NAME, "localhost:4202"})
+    guard = Guard(pages=Pages(built=_page), token=TOKEN, names=names, cure=NEEDS_TOKEN)
     # Nothing in it waits, and a browser test beside it may have left a loop running.
     with contextlib.suppress(StopIteration):
         guard(scope, receive, send).send(None)

@@ -1,0 +1,199 @@
+"""ASGI guard of a local server: it lets in its owner's browser and programs, and refuses every other request.
+
+A request must name this server in its Host header, must not come from another site's page, and must prove
+that it is the owner's: a browser by a cookie, which it got for the token in the printed address; a program
+by the Authorization header, where the server has a secret for programs.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+TOKEN = "token"
+"""The name of the token in an address."""
+KEPT_DAYS = 30
+"""How long a browser stays logged in, while the server lives."""
+ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+"""Headers of every answer."""
+_SAFE = ("GET", "HEAD")
+_FROM_OUTSIDE = ("cross-site", "same-site")
+"""Values of Sec-Fetch-Site; another port of this host is the same site."""
+_NOT_OURS = "This server answers its own pages on this machine only."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guard:
+    """Stands before an application; the application sees only requests that may pass."""
+
+    pages: Application
+    token: str
+    names: frozenset[str]
+    """Hosts with ports that the server is asked by: 127.0.0.1:4202."""
+    cure: str
+    """The sentence for a browser without a token."""
+    secret: str | None = None
+    """`user:password` of programs; without it browsers alone get in."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or one WebSocket."""
+        if scope["type"] == "lifespan":
+            await self.pages(scope, receive, send)
+            return
+        headers = headers_of(scope)
+        if not (self._is_ours(headers) and _is_from_here(scope, headers)):
+            await _refuse(scope, send, HTTPStatus.FORBIDDEN, _NOT_OURS)
+        elif given := _token_in(scope):
+            await self._take_in(scope, send, given)
+        elif not self._is_known(scope, headers):
+            await _refuse(scope, send, HTTPStatus.UNAUTHORIZED, self.cure)
+        else:
+            await self.pages(scope, receive, send)
+
+    def _is_ours(self, headers: Mapping[str, str]) -> bool:
+        """Return True for a request to this server by its own name, from no page of another origin.
+
+        A page that was opened by one of the names asks by the same.
+        """
+        host = headers.get("host")
+        return host in self.names and headers.get("origin") in {None, f"http://{host}"}
+
+    def _is_known(self, scope: Scope, headers: Mapping[str, str]) -> bool:
+        if self.secret is not None and _is_basic(headers.get("authorization", ""), self.secret):
+            return True
+        # A browser names the origin of whatever may change something, or opens a connection.
+        is_named = "origin" in headers
+        is_safe = scope["type"] == "http" and scope.get("method", "GET") in _SAFE
+        return self._has_cookie(headers) and (is_safe or is_named)
+
+    def _has_cookie(self, headers: Mapping[str, str]) -> bool:
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        found = cookies.get(self._cookie)
+        return found is not None and _same(found.value, self._proof)
+
+    @property
+    def _cookie(self) -> str:
+        """Ports share their cookies: each server has a name of its own."""
+        return f"curriculum-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
+
+    @property
+    def _proof(self) -> str:
+        return hmac.digest(self.token.encode(), b"cookie", "sha256").hex()
+
+    async def _take_in(self, scope: Scope, send: Send, given: str) -> None:
+        """Log a browser in that has the token, and remove the token from its address."""
+        if not _same(given, self.token) or scope["type"] != "http":
+            await _refuse(scope, send, HTTPStatus.UNAUTHORIZED, self.cure)
+            return
+        path = _local(scope["path"])
+        if rest := urlencode([pair for pair in _query(scope) if pair[0] != TOKEN]):
+            path = f"{path}?{rest}"
+        life = f"Max-Age={KEPT_DAYS * 24 * 3600}"
+        cookie = f"{self._cookie}={self._proof}; {life}; Path=/; HttpOnly; SameSite=Strict"
+        await answer(send, HTTPStatus.SEE_OTHER, {"location": path, "set-cookie": cookie})
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """The headers of a request; one that comes twice is joined, so that neither value matches."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
+    """Headers of an answer, some of them added or replaced."""
+    kept = [each for each in headers if each[0].lower().decode("latin-1") not in added]
+    return [*kept, *((name.encode(), value.encode()) for name, value in added.items())]
+
+
+async def answer(
+    send: Send, status: HTTPStatus, headers: Mapping[str, str], text: str = ""
+) -> None:
+    """Send a whole answer, which no page may frame and no cache keeps."""
+    body = text.encode()
+    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+    said = {
+        **ALWAYS,
+        "content-security-policy": policy,
+        "cache-control": "no-store",
+        "content-length": str(len(body)),
+        **headers,
+    }
+    start = {"type": "http.response.start", "status": int(status)}
+    await send({**start, "headers": with_headers([], said)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def plain(said: str) -> str:
+    """A page of one sentence."""
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>curriculum</title>'
+        '<meta name="color-scheme" content="light dark">'
+        f"<style>body{{font:15px/1.5 system-ui,sans-serif;margin:20vh auto;max-width:34em;"
+        f"padding:0 1em}}</style><p>{escape(said)}</p></html>"
+    )
+
+
+def _is_from_here(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Return False for what another origin's page includes; a link that is followed may come from there.
+
+    Browsers send no Origin with a picture, a script or a frame.
+    """
+    if "origin" in headers or headers.get("sec-fetch-site") not in _FROM_OUTSIDE:
+        return True
+    kind = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+    return scope.get("method") in _SAFE and kind == ("navigate", "document")
+
+
+def _local(path: str) -> str:
+    """Encode a path of this server so that no browser reads a host in it; one slash begins it."""
+    return "/" + quote(path, safe="/~").lstrip("/")
+
+
+def _is_basic(given: str, secret: str) -> bool:
+    expected = f"Basic {base64.b64encode(secret.encode()).decode()}"
+    return _same(given, expected)
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())
+
+
+def _query(scope: Scope) -> list[tuple[str, str]]:
+    return parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
+def _token_in(scope: Scope) -> str:
+    return dict(_query(scope)).get(TOKEN, "")
+
+
+async def _refuse(scope: Scope, send: Send, status: HTTPStatus, why: str) -> None:
+    if scope["type"] == "websocket":
+        # Before it was accepted, so that the browser gets a 403.
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await answer(send, status, {"content-type": "text/html; charset=utf-8"}, plain(why))
