@@ -4,15 +4,17 @@ A repository's own config is never read: git is given a view of it, an empty bar
 whose objects, and where asked its refs, are the repository's.
 """
 
+import errno
 import functools
+import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from os import defpath
 from pathlib import Path
 from typing import IO
 
@@ -23,12 +25,14 @@ OVERRIDES = {
     "core.commitGraph": "false",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
+    "core.multiPackIndex": "false",
     "core.quotePath": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "safe.bareRepository": "all",
 }
-"""Settings of every run; the commit graph is a cache that a repository could forge."""
+"""Settings of every run; the commit graph and the index of many packs are caches that a repository could
+forge: such an index names packs by path, anywhere on the machine."""
 
 ENVIRONMENT = {
     "GIT_ATTR_NOSYSTEM": "1",
@@ -42,7 +46,9 @@ ENVIRONMENT = {
     "TZ": "UTC",
 }
 TRANSPORTS = "file:git:http:https:ssh"
-HEAD = re.compile(r"ref: refs/[^\x00-\x20]+|[0-9a-f]{40}|[0-9a-f]{64}")
+COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
+LARGEST_CONTROL_FILE = 1 << 26
 DAMAGED = 128
 """The exit code of a git that came upon an object that it can't read, among other things."""
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -66,6 +72,52 @@ class Ended:
     stderr: bytes
 
 
+def control_file(path: Path) -> bytes | None:
+    """Read a small file by which a repository describes itself; None if there is none.
+
+    What it holds is never part of an error: a link in its place could disclose any file of the user.
+
+    Raises:
+        CorpusError: for a link, a folder, a pipe, a device, or a file of more than 64 MiB.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise _no_file(path) from None
+    with open(handle, "rb") as file:  # noqa: PTH123
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_CONTROL_FILE:
+            raise _no_file(path)
+        return file.read(found.st_size)
+
+
+def _no_file(path: Path) -> CorpusError:
+    return CorpusError(
+        str(path),
+        cause="it is a link, or no file of a size that git would write",
+        cure="Clone the repository anew, and give the clone",
+    )
+
+
+def shallow_commits(layout: Layout) -> tuple[str, ...]:
+    """Read the commits where a shallow clone ends, sorted; empty for a whole repository.
+
+    Raises:
+        CorpusError: for a list of anything but ids.
+    """
+    path = layout.common / "shallow"
+    found = (control_file(path) or b"").decode("ascii", errors="replace").split()
+    if not all(COMMIT_ID.fullmatch(each) for each in found):
+        raise CorpusError(
+            str(path), cause="it holds more than ids of commits", cure="Clone the repository anew"
+        )
+    return tuple(sorted(found))
+
+
 @contextmanager
 def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
     """A bare repository of ours that reads the objects of `layout`, gone after the block.
@@ -83,9 +135,8 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
         (path / "config").write_text(_config(layout))
         alternate = _quoted(layout.common.resolve() / "objects")
         (path / "objects/info/alternates").write_bytes(alternate)
-        shallow = layout.common / "shallow"
-        if shallow.is_file():
-            shutil.copyfile(shallow, path / "shallow")
+        if boundary := shallow_commits(layout):
+            (path / "shallow").write_text("".join(f"{each}\n" for each in boundary))
         _link_refs(path, layout) if refs else _no_refs(path)
         yield path
 
@@ -159,7 +210,7 @@ def environment(repository: Path) -> dict[str, str]:
         **ENVIRONMENT,
         "GIT_DIR": str(repository),
         "HOME": str(repository),
-        "PATH": f"{Path(_program()).parent}:{defpath}",
+        "PATH": f"{Path(_program()).parent}:{os.defpath}",
     }
 
 
@@ -212,17 +263,24 @@ def _config(layout: Layout) -> str:
 
 
 def _extension(layout: Layout, name: str) -> str:
-    config = layout.common / "config"
-    if not config.is_file() or b"extensions" not in config.read_bytes().lower():
+    config = control_file(layout.common / "config") or b""
+    if b"extensions" not in config.lower():
         return ""
-    asked = command(
-        "config", "--file", str(config.resolve()), "--no-includes", "--get", f"extensions.{name}"
-    )
+    return setting(config, f"extensions.{name}").lower()
+
+
+def setting(config: bytes, name: str) -> str:
+    """Read one setting of a repository's config, without the files that it includes; "" if unset.
+
+    Raises:
+        CorpusError: if git can't parse the config.
+    """
+    asked = command("config", "--file", "-", "--no-includes", "--get", name)
     nowhere = environment(Path("/nonexistent"))
-    done = subprocess.run(asked, capture_output=True, env=nowhere, cwd="/")
+    done = subprocess.run(asked, input=config, capture_output=True, env=nowhere, cwd="/")
     if done.returncode not in (0, 1):
         raise failure("config", done.returncode, done.stderr)
-    return done.stdout.decode(errors="replace").strip().lower()
+    return os.fsdecode(done.stdout).removesuffix("\n")
 
 
 def _no_refs(path: Path) -> None:
@@ -233,13 +291,11 @@ def _no_refs(path: Path) -> None:
 def _link_refs(path: Path, layout: Layout) -> None:
     for name in ("refs", "packed-refs"):
         (path / name).symlink_to(layout.common.resolve() / name)
-    with layout.head.open(errors="replace") as file:
-        head = file.read(1000).strip()
+    head = (control_file(layout.head) or b"")[:1000].decode(errors="replace").strip()
     if not HEAD.fullmatch(head):
         raise CorpusError(
             str(layout.head),
-            repr(head[:60]),
-            cause="a HEAD names a branch or a commit",
+            cause="it names neither a branch nor a commit",
             cure="Clone the repository anew",
         )
     (path / "HEAD").write_text(f"{head}\n")

@@ -7,13 +7,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import unquote
 
 from curriculum.corpus import directory, git
+from curriculum.corpus.layout import find_layout
 from curriculum.corpus.place import once
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 
-OPENED_BY_GIT = ("refs", "objects/info", "objects/pack")
 BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
 
@@ -90,7 +91,7 @@ def _resolve(spec: RepositorySpec, cache: Path) -> Source:
         digest = directory.digest(path)
         return Source(kind="directory", path=path, commit=digest, layout=None)
     commit = _commit(layout, spec)
-    boundary = _boundary(layout)
+    boundary = git.shallow_commits(layout)
     return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
 
 
@@ -147,10 +148,25 @@ def _clone(origin: str, target: Path, spec: RepositorySpec) -> Path:
     arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
 
     def make(draft: Path) -> None:
+        _require_own_objects(origin, spec)
         git.transfer(*arguments, str(draft))
         _require_commit(draft, spec)
 
     return once(target, make)
+
+
+def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
+    """Refuse a repository of this machine that borrows objects: a clone would copy them as its own."""
+    path = unquote(origin.removeprefix("file://")) if origin.startswith("file://") else origin
+    for each in (Path(path), Path(f"{path}.git")):
+        layout = _layout(each, spec) if each.is_dir() else None
+        for index in (layout.common / "objects/pack").glob("multi-pack-index*") if layout else ():
+            raise CorpusError(
+                f"repository {spec.name}",
+                index,
+                cause="it may name packs in another folder, and a clone would follow it",
+                cure="Give the repository by its path instead of a url",
+            )
 
 
 def _place(spec: RepositorySpec, *, cache: Path) -> Path:
@@ -168,59 +184,7 @@ def _place(spec: RepositorySpec, *, cache: Path) -> Path:
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:
-    inner = path / ".git"
-    if inner.is_symlink() or inner.exists():
-        layout = _git_directory(_follow(inner))
-        if layout is None:
-            raise CorpusError(
-                f"repository {spec.name}",
-                str(inner),
-                cause="it does not lead to a repository",
-                cure="Clone the repository anew, or remove .git to read the folder as plain files",
-            )
-        return layout
-    return _git_directory(path)
-
-
-def _follow(inner: Path) -> Path:
-    """The directory behind `.git`, which in a linked work tree is a file `gitdir: …`."""
-    if not inner.is_file():
-        return inner
-    with inner.open(errors="surrogateescape") as file:
-        said = file.read(4096).rstrip("\n")
-    return inner.parent / said.removeprefix("gitdir: ")
-
-
-def _git_directory(path: Path) -> git.Layout | None:
-    head, link = path / "HEAD", path / "commondir"
-    common = path
-    if link.is_file():
-        with link.open(errors="surrogateescape") as file:
-            common = path / file.read(4096).rstrip("\n")
-    found = head.is_file() and (common / "objects").is_dir() and (common / "refs").is_dir()
-    if not found:
-        return None
-    _require_regular(common)
-    return git.Layout(head=head, common=common)
-
-
-def _require_regular(common: Path) -> None:
-    """Refuse a repository with a pipe or a device among its refs and packs: git would wait for it."""
-    places = [common / "packed-refs", *(common / name for name in OPENED_BY_GIT)]
-    for place in places:
-        for each in (place, *place.rglob("*")) if place.is_dir() else (place,):
-            if each.exists() and not (each.is_file() or each.is_dir()):
-                raise CorpusError(
-                    f"repository {common}",
-                    each.name,
-                    cause="it is neither a file nor a folder",
-                    cure="Clone the repository anew",
-                )
-
-
-def _boundary(layout: git.Layout) -> tuple[str, ...]:
-    shallow = layout.common / "shallow"
-    return tuple(sorted(shallow.read_text().split())) if shallow.is_file() else ()
+    return find_layout(path, name=f"repository {spec.name}")
 
 
 def _commit(layout: git.Layout, spec: RepositorySpec) -> str:
