@@ -15,11 +15,14 @@ from pydantic_core import PydanticCustomError
 
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
+from schemas.parsing import parse_json, read_bounded
 from schemas.text import Strict
 
 Model = TypeVar("Model", bound=BaseModel)
 DIGEST = "digest"
 MAJOR = SCHEMA_VERSION.partition(".")[0]
+_SHOWN = 200
+"""Characters of a file's own words in a message."""
 
 
 def digest(value: JsonValue) -> str:
@@ -53,12 +56,12 @@ class Versioned(Strict):
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
         """Validate a file's text, which any minor of this major wrote."""
         try:
-            content = json.loads(json_data)
-        except ValueError:
-            content = None
+            content = parse_json(json_data)
+        except ValueError as broken:
+            raise _invalid(cls, str(broken)) from None
         if not isinstance(content, dict):
-            return super().model_validate_json(json_data, **options)
-        version = str(content.get("schema_version", SCHEMA_VERSION))
+            return cls.model_validate(content, **options)
+        version = str(content.get("schema_version", SCHEMA_VERSION))[:_SHOWN]
         fault = version_fault(version) or cls.damage(content)
         if fault is not None:
             raise _invalid(cls, fault)
@@ -112,14 +115,15 @@ def read_json(
     Raises:
         CurriculumError: of the given kind, for a file that says something else.
     """
-    content = file.read_bytes()
     try:
-        if version is None:
+        content = read_bounded(file)
+        if issubclass(model, Versioned) and version is None:
             return model.model_validate_json(content)
-        return of_version(model, json.loads(content), version)
+        return of_version(model, parse_json(content), version or SCHEMA_VERSION)
     except ValidationError as broken:
         first = broken.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise error(str(file), f"{place}: {first['msg']}", cause=cause, cure=cure) from None
+        place = ".".join(map(str, first["loc"]))[:_SHOWN] or "the file"
+        found = f"{place}: {first['msg'][:_SHOWN]}"
+        raise error(str(file), found, cause=cause, cure=cure) from None
     except ValueError as broken:
         raise error(str(file), f"the file: {broken}", cause=cause, cure=cure) from None

@@ -1,0 +1,107 @@
+"""JSON from elsewhere: what parsers disagree on, what is deep, huge or no file, is refused in one line."""
+
+import doctest
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from schemas import parsing
+from schemas.errors import StoreError
+from schemas.json_text import Sealed, read_json
+from schemas.parsing import DEEPEST, parse_json, read_bounded
+from schemas.text import Strict
+
+
+class Note(Sealed):
+    """A sealed file."""
+
+    text: str
+
+
+class Held(Strict):
+    """A file without a seal."""
+
+    values: dict[str, object]
+
+
+def test_examples_in_docstrings_hold() -> None:
+    done = doctest.testmod(parsing)
+    assert done.attempted
+    assert not done.failed
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "levels are nested"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "levels are nested"),
+        ("[" * (DEEPEST + 2) + "]" * (DEEPEST + 2), "levels are nested"),
+        ("[" * 100_000, "levels are nested"),
+        ("9" * 5_000, "5,000 digits"),
+        ("[NaN]", "NaN is no number"),
+        ("-Infinity", "-Infinity is no number"),
+        ("1e999", "beyond the largest number"),
+        ('{"a": 1, "b": {"c": 2, "c": 3}}', "'c' stands twice"),
+        ('{"a": "\\ud800"}', "half a surrogate pair"),
+        ('"\ud800"', "half a surrogate pair"),
+        ("\ufeff{}", "BOM"),
+        ('{"a": "\x01"}', "control character"),
+        ("01", "Extra data"),
+        (b"\xff", "can't decode byte 0xff"),
+        ('{"a": 1}'.encode("utf-16"), "can't decode byte"),
+        ("", "Expecting value"),
+    ],
+)  # fmt: skip
+def test_what_is_no_strict_json_is_refused_in_one_line(text: str | bytes, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault) as refused:
+        parse_json(text)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * DEEPEST + "]" * DEEPEST, '"\\ud83d\\udc4d"', '{"a": 1, "b": [1.5e-3, -0, null]}']
+)
+def test_strict_json_is_read_as_python_reads_it(text: str) -> None:
+    assert parse_json(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"text": NaN}', '{"text": "a", "text": "b"}'])
+def test_a_record_of_ours_that_is_no_strict_json_is_refused_by_its_file(
+    tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "note.json"
+    for model in (Note, Held):
+        file.write_text(text)
+        with pytest.raises(StoreError, match=r"note\.json: the file: "):
+            read_json(model, file, error=StoreError, cause="a", cure="b")
+
+
+def test_a_duplicate_name_does_not_pass_under_the_digest_of_its_last_value(tmp_path: Path) -> None:
+    file = tmp_path / "note.json"
+    sealed = Note(text="b").model_dump_json()
+    file.write_text(sealed)
+    assert read_json(Note, file, error=StoreError, cause="a", cure="b").text == "b"
+    file.write_text(sealed.replace("{", '{"text":"a",', 1))
+    with pytest.raises(StoreError, match="'text' stands twice"):
+        read_json(Note, file, error=StoreError, cause="a", cure="b")
+
+
+@pytest.mark.timeout(20)
+def test_neither_a_pipe_nor_a_device_nor_a_file_without_end_is_waited_for(tmp_path: Path) -> None:
+    pipe, device, long = (tmp_path / name for name in ("pipe", "device", "long"))
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    with long.open("wb") as made:
+        made.truncate(1 << 40)
+    for file, fault in (
+        (pipe, "no regular file"),
+        (device, "no regular file"),
+        (long, "more than"),
+    ):
+        with pytest.raises(ValueError, match=fault):
+            read_bounded(file)
+        with pytest.raises(StoreError, match=fault):
+            read_json(Note, file, error=StoreError, cause="a", cure="b")
