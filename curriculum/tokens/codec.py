@@ -5,9 +5,11 @@ come out of text: their text is encoded as plain bytes. Encoding runs on fastoke
 equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, and says why.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,15 +19,19 @@ import numpy as np
 import numpy.typing as npt
 import tokenizers
 
+from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.controls import DocumentTokens, Role, Roles, find_roles
 from schemas.errors import TokenizerError
+from schemas.parsing import read_bounded
 
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
 Engine = Literal["fastokens", "tokenizers"]
 
+SLOW_LETTERS, SLOW_LENGTH, SLOW_SECONDS = " \na0-é", 20_000, 1.0
+"""Lines of one letter, on which a tokenizer in use takes some milliseconds."""
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)
 BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
@@ -66,12 +72,9 @@ class Tokenizer:
         Raises:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
         """
-        if path.exists() and not path.is_file():
-            # Opening a pipe would wait for a writer.
-            raise TokenizerError(str(path), cause="it is no file", cure="Give a tokenizer.json")
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as unreadable:
+            text = read_bounded(path).decode()
+        except (OSError, ValueError) as unreadable:
             raise TokenizerError(
                 str(path), cause=f"it can't be read ({unreadable})", cure="Give a tokenizer.json"
             ) from None
@@ -80,13 +83,14 @@ class Tokenizer:
     @staticmethod
     def parse(text: str, roles: Roles = Roles(), name: str = "tokenizer.json") -> "Tokenizer":  # noqa: B008
         """The tokenizer that the text of a tokenizer.json describes; errors as in `load`."""
-        content = _content(text, name)
-        controls = _controls(content)
+        content = admitted(text, name)
+        controls = controls_of(content)
         bare = json.dumps(_without_controls(content, controls), ensure_ascii=False)
         texts = _token_texts(content, controls)
         trial = adversarial_texts(sorted(controls))
         encode, engine, reason = _choose_engine(bare, trial, name=name)
         _check_round_trip(encode, texts, trial, content, name=name)
+        _check_time(encode, name=name)
         return Tokenizer(
             name=name,
             json=text,
@@ -162,33 +166,6 @@ class Tokenizer:
         return b"".join(shown).decode("utf-8", errors="replace")
 
 
-def _content(text: str, name: str) -> dict[str, Any]:
-    """The parsed file, once it is known to be a BPE model that always gives the same ids."""
-    try:
-        content = json.loads(text)
-        kind, dropout = content["model"]["type"], content["model"].get("dropout")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise TokenizerError(
-            name, cause="it isn't a tokenizer.json of Hugging Face tokenizers", cure="Give one"
-        ) from None
-    if kind != "BPE" or dropout:
-        raise TokenizerError(
-            name, f"model {kind}, dropout {dropout}", cause="only BPE without dropout keeps promises",
-            cure="Give a byte-level BPE, or train one: curriculum tokenizer train",
-        )  # fmt: skip
-    parsed: dict[str, Any] = content
-    return parsed
-
-
-def _controls(content: dict[str, Any]) -> dict[str, int]:
-    """Text → id of every added token that isn't mere whitespace, whether flagged special or not.
-
-    Foreign files flag sentinels such as <|fim_prefix|> as ordinary; runs of spaces are ordinary text.
-    """
-    added = content.get("added_tokens") or ()
-    return {token["content"]: token["id"] for token in added if token["content"].strip()}
-
-
 def _without_controls(content: dict[str, Any], controls: dict[str, int]) -> dict[str, Any]:
     """The same tokenizer, blind to control tokens.
 
@@ -255,7 +232,8 @@ def _fast_engine(bare: str) -> Encode:
     engine = fastokens.Tokenizer.from_json_str(bare)
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
-        ids, offsets = engine.encode_batch_flat(texts)
+        with _panics_named():
+            ids, offsets = engine.encode_batch_flat(texts)
         return np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64)
 
     return encode
@@ -265,12 +243,51 @@ def _reference_engine(bare: str) -> Encode:
     engine = tokenizers.Tokenizer.from_str(bare)
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
-        found = engine.encode_batch_fast(texts, add_special_tokens=False)
+        with _panics_named():
+            found = engine.encode_batch_fast(texts, add_special_tokens=False)
         offsets = np.cumsum([0, *(len(each.ids) for each in found)], dtype=np.int64)
         ids = np.fromiter((token for each in found for token in each.ids), np.int32, offsets[-1])
         return ids, offsets
 
     return encode
+
+
+@contextlib.contextmanager
+def _panics_named() -> Iterator[None]:
+    """Name what an engine gives up at, such as a regular expression that its own limit ends.
+
+    Raises:
+        TokenizerError: for a text that can't be encoded.
+    """
+    try:
+        yield
+    except BaseException as failed:
+        # Rust's panics are no Exception, and their class can't be imported.
+        if type(failed).__name__ != "PanicException" and not isinstance(failed, RuntimeError):
+            raise
+        raise TokenizerError(
+            "tokenizer.json",
+            _short(str(failed)),
+            cause="its engine gives up at a text",
+            cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+        ) from None
+
+
+def _check_time(encode: Encode, *, name: str) -> None:
+    """Refuse what takes the square of a line's length: a second here is minutes of the longest line."""
+    for letter in SLOW_LETTERS:
+        text, seconds = letter * SLOW_LENGTH, []
+        while len(seconds) < 3 and min(seconds, default=SLOW_SECONDS) >= SLOW_SECONDS:
+            begun = time.monotonic()
+            encode([text])
+            seconds.append(time.monotonic() - begun)
+        if min(seconds) >= SLOW_SECONDS:
+            raise TokenizerError(
+                name,
+                f"{min(seconds):.1f} s for {SLOW_LENGTH:,} times {letter!a}",
+                cause="a pattern of its pre-tokenizer tries each place of a line again and again",
+                cure="Mend the pattern: let one of its alternatives take what the others begin with",
+            )
 
 
 def _check_round_trip(

@@ -1,0 +1,131 @@
+"""A tokenizer.json from elsewhere is a tokenizer or is refused: no traceback, no hang, no flood of memory."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from curriculum.tokens import codec
+from curriculum.tokens.codec import Tokenizer
+from schemas.errors import TokenizerError
+
+pytestmark = pytest.mark.timeout(120)
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+def split(pattern: str, kind: str = "Split", **more: Any) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+        **more,
+    }
+
+
+def in_order(*parts: dict[str, Any]) -> dict[str, Any]:
+    return {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [*parts]}}
+
+
+def replaced(count: int) -> dict[str, Any]:
+    one = split("a", "Replace", content="aa")
+    return {"normalizer": {"type": "Sequence", "normalizers": [one] * count}}
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(?:a|a)*b", "(.*)*x", r"(\w+\s*)+;", "a*a*a*a*a*b"])
+def test_a_pattern_that_explodes_is_refused_before_it_runs(foreign: Any, pattern: str) -> None:
+    with pytest.raises(TokenizerError, match="the pattern"):
+        Tokenizer.parse(foreign(**in_order(split(pattern), BYTES)))
+
+
+def test_a_pattern_of_the_decoder_is_refused_too(foreign: Any) -> None:
+    with pytest.raises(TokenizerError, match="the pattern"):
+        Tokenizer.parse(foreign(decoder=split("(a{1000}){1000}", "Replace", content="")))
+
+
+def test_a_pattern_that_takes_the_square_of_a_line_is_refused(foreign: Any) -> None:
+    with pytest.raises(TokenizerError, match="20,000 times ' '"):
+        Tokenizer.parse(foreign(**in_order(split(r"\s*[\r\n]+|."), BYTES)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (replaced(1), "Replace"),
+        (replaced(40), "Replace"),
+        (in_order(*[BYTES] * 40), "40 × ByteLevel"),
+        (in_order(*[{"type": "Digits", "individual_digits": True}] * 40, BYTES), "41 parts"),
+        ({"added_tokens": [{"id": 2**40, "content": "x"}]}, "added_tokens.0.id"),
+        ({"added_tokens": [{"id": -1, "content": "x"}]}, "added_tokens.0.id"),
+        ({"added_tokens": [{"id": True, "content": "x"}]}, "added_tokens.0.id"),
+        ({"added_tokens": [{"id": 256, "content": "x" * 10_000}]}, "added_tokens.0.content"),
+        ({"added_tokens": [{"id": 256, "content": ["x"]}]}, "added_tokens.0.content"),
+        ({"added_tokens": [{"id": 256}]}, "added_tokens.0.content"),
+        ({"added_tokens": "x"}, "added_tokens"),
+        ({"added_tokens": [{"id": 256, "content": "x"}] * 2}, "one id"),
+        ({"model": {"type": "BPE", "vocab": {"a": 2**40}, "merges": []}}, "model.vocab.a"),
+        ({"model": {"type": "BPE", "vocab": {"a": 1, "b": 1}, "merges": []}}, "one id"),
+        ({"model": {"type": "BPE", "vocab": 3, "merges": []}}, "model.vocab"),
+        ({"model": {"type": ["BPE"], "vocab": {}, "merges": []}}, "only BPE"),
+        ({"normalizer": []}, "normalizer"),
+    ],
+)
+def test_what_an_engine_would_expand_or_misread_is_refused_by_its_place(
+    foreign: Any, changes: dict[str, Any], said: str
+) -> None:
+    Tokenizer.parse(foreign())
+    with pytest.raises(TokenizerError, match=said):
+        Tokenizer.parse(json.dumps(json.loads(foreign()) | changes))
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000 + "]" * 100_000, '{"model":' * 100_000, '{"model": NaN}', '"\ud800"']
+)
+def test_a_deep_or_broken_file_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text(text, errors="surrogatepass")
+    with pytest.raises(TokenizerError):
+        Tokenizer.load(file)
+
+
+def test_a_pipe_and_an_endless_device_are_refused_at_once(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "tokenizer.json", tmp_path / "zero.json"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for file in (pipe, device):
+        with pytest.raises(TokenizerError, match="no regular file"):
+            Tokenizer.load(file)
+
+
+def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(foreign: Any, capfd: Any) -> None:
+    """Whatever is admitted: an engine's own limits end a text, not the command."""
+    content = json.loads(foreign(**in_order(split("(a+)+$"), BYTES)))
+    encode = codec._reference_engine(json.dumps(content))
+    with pytest.raises(BaseException, match="retry-limit"):
+        tokenizers.Tokenizer.from_str(json.dumps(content)).encode("a" * 40 + "b")
+    with pytest.raises(TokenizerError, match="gives up at a text"):
+        encode(["a" * 40 + "b"])
+
+
+def test_the_command_ends_with_2_in_little_memory(foreign: Any, tmp_path: Path) -> None:
+    """40 times twice as long: without a check of its parts an engine asks for 200 TB."""
+    file, rows = tmp_path / "tokenizer.json", tmp_path / "tokens.bin"
+    file.write_text(foreign(**replaced(40)))
+    rows.write_bytes(b"\0\0")
+    words = ("import", str(rows), "--format", "flat", "--tokenizer", str(file), "--family", "mine")
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words, "--home", str(tmp_path / "ws")],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("error: tokenizer.json: ")
+    assert "Traceback" not in done.stderr
