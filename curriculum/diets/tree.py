@@ -24,6 +24,8 @@ class Branch:
     key: str | None = None
     """Of the artefact that the branch comes from."""
     note: str = ""
+    serving: int | None = None
+    """The index of a plan's serving in its phase; one without rows has no branch."""
     branches: tuple["Branch", ...] = ()
 
 
@@ -106,16 +108,17 @@ def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
         title=f"{name}{first.family} {first.objective} at {first.row_length}",
         tokens=tokens,
         planned=planned,
-        realised=tokens / report.tokens,
+        realised=tokens / report.tokens if report.tokens else 0.0,
         repetition=sum(each.repetition * each.rows for each in strata)
         / sum(each.rows for each in strata),
+        serving=first.serving,
         key=first.rows_key,
         note=f"{len(first.by_variant)} variants" if len(first.by_variant) > 1 else "",
         branches=tuple(
             Branch(
                 title=each.domain,
                 tokens=each.tokens,
-                planned=each.share / planned,
+                planned=each.share / planned if planned else 0.0,
                 realised=each.tokens / tokens if tokens else 0.0,
                 repetition=each.repetition,
             )

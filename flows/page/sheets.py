@@ -1,5 +1,6 @@
 """A sheet a phase: its mixture, planned and realised, how full its rows are, its figures by domain."""
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import get_args
@@ -68,11 +69,10 @@ def _mixture(each: PhaseFacts) -> str:
         said = "Ring: the diet’s share. Nothing is mixed yet."
     else:
         plan = explain_plan(report, title=each.name, key="")
-        of = _scale([share for branch in plan.branches for share in _shares(branch)], 0.25)
-        lines = "".join(
-            _serving(branch, serving, of)
-            for serving, branch in zip(servings, plan.branches, strict=True)
-        )
+        held = {branch.serving: branch for branch in plan.branches}
+        branches = [held.get(serving.index) or _without_rows(serving) for serving in servings]
+        of = _scale([share for branch in branches for share in _shares(branch)], 0.25)
+        lines = "".join(map(_serving, branches, servings, itertools.repeat(of)))
         said = f"Ring: the diet’s share. Dot: what the plan holds. {_said(each, report)}"
     heads = "".join(f"<span>{head}</span>" for head in ("planned", "realised", "seen", "tokens"))
     warned = "".join(_warnings(report)) if report else ""
@@ -81,6 +81,11 @@ def _mixture(each: PhaseFacts) -> str:
         f'<div class="lanes"><div class="lane-line heads"><span></span>{_axis(of)}{heads}</div>{lines}'
         f"</div>{warned}</section>"
     )
+
+
+def _without_rows(serving: ResolvedServing) -> Branch:
+    """A serving of which the plan holds nothing: its share went to the others."""
+    return Branch(title=serving.title, tokens=0, planned=serving.share, realised=0.0)
 
 
 def _named(serving: ResolvedServing) -> tuple[str, str]:
@@ -118,7 +123,7 @@ def _shares(branch: Branch) -> list[float]:
 
 def _scale(shares: Sequence[float], step: float) -> float:
     """The end of an axis: the largest share, rounded up."""
-    return min(1.0, max(step, math.ceil(max(shares) / step - 1e-9) * step))
+    return min(1.0, max(step, math.ceil(max(shares, default=0.0) / step - 1e-9) * step))
 
 
 def _axis(of: float) -> str:
