@@ -33,7 +33,9 @@ def named(shipped: Iterable[Path], own: Path | None) -> dict[str, Path]:
     """YAML files by name, sorted; those of one's own folder stand before shipped ones of the same name."""
     files = {file.stem: file for file in shipped}
     if own is not None and own.is_dir():
-        mine = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
+        listed = (file for file in own.glob("*.yaml") if not file.name.startswith("."))
+        # Something else, such as a pipe, would be waited for.
+        mine = (file for file in listed if file.is_file())
         files |= {file.stem: file for file in mine}
     return dict(sorted(files.items()))
 

@@ -15,7 +15,7 @@ import duckdb
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
 from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
-from curriculum.catalog.views import CatalogError
+from curriculum.catalog.errors import CatalogError
 
 __all__ = [
     "SCRIPT_NAME",

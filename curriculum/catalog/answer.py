@@ -11,7 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.connection import connect
-from curriculum.catalog.views import CatalogError, pattern, quoted
+from curriculum.catalog.errors import CatalogError
+from curriculum.catalog.sql_text import pattern, quoted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

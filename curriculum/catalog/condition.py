@@ -5,7 +5,8 @@ from pathlib import Path
 
 import duckdb
 
-from curriculum.catalog.views import CatalogError, pattern, quoted
+from curriculum.catalog.errors import CatalogError
+from curriculum.catalog.sql_text import pattern, quoted
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:

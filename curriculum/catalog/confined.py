@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import cell
+from curriculum.catalog.errors import CatalogError
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.views import CatalogError, pattern, quoted, script
+from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.views import script
 
 CELL = Path(cell.__file__)
 ASKED = "the question"

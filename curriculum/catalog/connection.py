@@ -1,17 +1,17 @@
 """A DuckDB with the views of a workspace: in this process, or as a script for any other client."""
 
-import hashlib
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from curriculum.catalog.seen import FOLDER
+from curriculum import regular_files
+from curriculum.catalog.cache import Cache, digest_of
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.views import pattern, quoted, script
+from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.views import script
 from curriculum.store.store import WORKSPACE_NAME
 
 SCRIPT_NAME = "catalog.sql"
@@ -95,31 +95,38 @@ def _publish(snapshot: Snapshot) -> Path | None:
     home = snapshot.home
     if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
         return None
+    passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
+    places = {name: _kept(Cache(home=home), name, table) for name, table in passing}
+    if not all(places.values()):
+        return None  # Read-only, or full: who asks in this process has the answer all the same.
+    memory = {name: f"read_parquet({quoted(pattern(path))})" for name, path in places.items()}
+    text = _HEAD + script(snapshot, root="", memory=memory)
+    return home / SCRIPT_NAME if _written(home, text.encode()) else None
+
+
+def _kept(cache: Cache, name: str, table: pa.Table) -> str:
+    """Keep a table by its content; its path relative to the workspace, empty where that can't be."""
+    tables = {name: table}
+    group = digest_of(tables)
+    stands = cache.stands(group, tables) or cache.keep(group, tables)
+    return cache.path(group, name) if stands else ""
+
+
+def _written(home: Path, text: bytes) -> bool:
+    """Let catalog.sql hold a text; False where that can't be. A link in its place is replaced."""
     file = home / SCRIPT_NAME
     try:
-        passing = {name: table for name, table in snapshot.tables.items() if len(table)}
-        memory = {
-            name: f"read_parquet({quoted(pattern(_beside(home, table)))})"
-            for name, table in passing.items()
-        }
-        text = _HEAD + script(snapshot, root="", memory=memory)
-        if not file.is_file() or file.read_text() != text:
-            draft = file.with_name(f".{SCRIPT_NAME}.{uuid.uuid4().hex}")
-            draft.write_text(text)
-            draft.replace(file)
+        if regular_files.read(file, most=len(text)) == text:
+            return True
     except OSError:
-        return None  # Read-only, or full: who asks in this process has the answer all the same.
-    return file
-
-
-def _beside(home: Path, table: pa.Table) -> str:
-    """Keep a table by its content; its path relative to the workspace."""
-    digest = hashlib.sha256()
-    for batch in table.to_batches():
-        digest.update(batch.serialize())
-    path = f"{FOLDER}/{digest.hexdigest()[:12]}.parquet"
-    if not (home / path).is_file():
-        draft = home / FOLDER / f".{uuid.uuid4().hex}"
-        pq.write_table(table, draft)
-        draft.replace(home / path)
-    return path
+        pass  # It isn't there, or something else is in its place, which the rename replaces.
+    draft = file.with_name(f".{SCRIPT_NAME}.{uuid.uuid4().hex}")
+    try:
+        with draft.open("xb") as opened:
+            opened.write(text)
+        draft.replace(file)
+    except OSError:
+        return False
+    finally:
+        draft.unlink(missing_ok=True)
+    return True

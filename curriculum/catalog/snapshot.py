@@ -1,37 +1,37 @@
 """A workspace as it stands at one moment: its tables, its live data files, and what couldn't be read.
 
-What manifests say is kept in `<home>/catalog/<digest>/`, a Parquet file a table, so that the next
-snapshot reads only the manifests that are new or changed; the digest is that of their bytes. Where the
-workspace can't be written, or there is none, the tables stay in memory.
+What manifests say is kept as a group of the cache, so that the next snapshot reads only the manifests that
+are new or changed; the group's name is the digest of their bytes. Where the workspace can't be written, or
+there is none, the tables stay in memory.
+
+A workspace may come from somebody else. Of the paths in its manifests and tables only those are read that
+lead, over no symbolic link, to a regular file in it.
 """
 
+import errno
 import hashlib
 import json
-import os
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pydantic import ValidationError
 
+from curriculum.catalog.cache import Cache, Identity
 from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
 from curriculum.catalog.diets import diets
 from curriculum.catalog.running import open_tables
-from curriculum.catalog.seen import FOLDER, Identity, Seen, prune
+from curriculum.catalog.seen import Seen
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
+from curriculum.regular_files import MOST_BYTES, Inside
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.store.verify import sha256_of
 from schemas.errors import CurriculumError
-from schemas.json_text import Sealed
 from schemas.manifest import MANIFEST_NAME
 
 VERSION = 5
@@ -53,13 +53,6 @@ _OWN: dict[str, pa.Schema] = {
 }
 """What a snapshot needs beside TABLES: the manifests that were read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
-DIGESTS = "digests.json"
-
-
-class KeptDigests(Sealed):
-    """digests.json beside the kept tables: the sha256 of each file, by its table's name."""
-
-    tables: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,22 +74,25 @@ def take(home: Path) -> Snapshot:
     home = home.absolute()
     found = walk(home)
     marked = _marked(home)
-    seen = Seen.of(home)
+    cache = Cache(home=home)
+    seen = Seen.of(cache)
     manifests = _manifests(seen, found.published)
     digest = _digest(manifests, marked)
-    kept = _Kept(home=home, digest=digest)
+    kept = _Kept(cache=cache, digest=digest)
     if not kept.stands or kept.mended:
-        kept.write(_made(home, manifests, marked, seen.last))
-    data = kept.table("data")
-    sound, faults = _sound(seen, kept.table("live"), data)
+        kept.write(_made(cache, manifests, marked, seen.last.snapshot), seen.last.seen)
+    sound, faults = _sound(seen, kept.table("live"), kept.table("data"))
     if not kept.tables:
-        seen.keep(digest)
-    problems = pa.concat_tables([kept.table("problems"), faults])
+        seen.keep(cache, digest)
+    running = open_tables(home, found.open_runs)
+    problems = pa.concat_tables(
+        [kept.table("problems"), faults, _problems(found.passed_over), _problems(running.problems)]
+    )
     tables = {
         **kept.tables,
-        **open_tables(home, found.open_runs),
+        **running.tables,
         **closed_gates(home),
-        **diets(home, home / FOLDER),
+        **diets(home, cache),
         "problems": problems,
     }
     return Snapshot(
@@ -108,31 +104,30 @@ def take(home: Path) -> Snapshot:
     )
 
 
+def _problems(found: Iterable[tuple[str, str]]) -> pa.Table:
+    lines = [{"path": path, "problem": problem} for path, problem in found]
+    return pa.Table.from_pylist(lines, schema=_OWN["problems"])
+
+
 @dataclass(kw_only=True, slots=True)
 class _Kept:
     """The kept tables of a digest: files where that can be, else in memory."""
 
-    home: Path
+    cache: Cache
     digest: str
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
-    def folder(self) -> Path:
-        return self.home / FOLDER / self.digest
-
-    @property
     def stands(self) -> bool:
         """True where all tables are there as they were written."""
-        return _whole(self.folder)
+        return self.cache.stands(self.digest, KEPT)
 
     @property
     def mended(self) -> bool:
         """Whether an artefact that couldn't be read now can, though its manifest is as it was."""
         for path in map(str, self.table("problems")["path"].to_pylist()):
-            lines: Lines = {name: [] for name in KEPT}
-            _read(self.home, path, "", lines)
-            if not lines["problems"]:
-                shutil.rmtree(self.folder, ignore_errors=True)
+            if "problems" not in _read(self.cache.home, path, ""):
+                self.cache.forget(self.digest)
                 return True
         return False
 
@@ -140,48 +135,41 @@ class _Kept:
     def files(self) -> dict[str, str]:
         if self.tables:
             return {}
-        return {name: f"{FOLDER}/{self.digest}/{name}.parquet" for name in KEPT}
+        return {name: self.cache.path(self.digest, name) for name in KEPT}
 
     def table(self, name: str) -> pa.Table:
         if name in self.tables:
             return self.tables[name]
-        return pq.read_table(self.folder / f"{name}.parquet")
+        kept = self.cache.tables(self.digest, {name: KEPT[name]})
+        if kept is None:
+            raise FileNotFoundError(errno.ENOENT, "removed meanwhile", self.digest)
+        return kept[name]
 
-    def write(self, tables: dict[str, pa.Table]) -> None:
-        """Let the folder appear in one rename; keep the tables in memory where that can't be."""
-        draft = self.folder.with_name(f".{uuid.uuid4().hex}")
-        try:
-            if not (self.home / WORKSPACE_NAME).is_file():
-                raise FileNotFoundError(WORKSPACE_NAME)
-            draft.mkdir(parents=True)
-            for name, table in tables.items():
-                pq.write_table(table, draft / f"{name}.parquet", compression="zstd")
-            digests = {name: sha256_of(draft / f"{name}.parquet") for name in tables}
-            (draft / DIGESTS).write_text(KeptDigests(tables=digests).model_dump_json())
-            if not self.stands:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            draft.rename(self.folder)
-        except OSError:
-            # Read-only, full, somebody else's, no workspace yet; or another process was faster.
-            shutil.rmtree(draft, ignore_errors=True)
-            if not self.stands:
-                self.tables = tables
-        else:
-            prune(self.folder.parent, keep=self.digest)
-
-
-def _whole(folder: Path) -> bool:
-    """Return True where all tables of a folder are those that were written; else they are made anew."""
-    try:
-        digests = KeptDigests.model_validate_json((folder / DIGESTS).read_bytes()).tables
-        return digests == {name: sha256_of(folder / f"{name}.parquet") for name in KEPT}
-    except (OSError, ValidationError):
-        return False
+    def write(self, tables: dict[str, pa.Table], seen: str) -> None:
+        """Keep the tables, or have them in memory where that can't be."""
+        if (self.cache.home / WORKSPACE_NAME).is_file():
+            self.cache.open()
+            if self.cache.keep(self.digest, tables):
+                self.cache.prune({self.digest, seen})
+                return
+        if not self.stands:
+            self.tables = tables
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
     """The paths that each current/*.txt lists as live."""
-    return {file.name: read_mark(file) for file in sorted((home / "current").glob("*.txt"))}
+    inside = Inside(home)
+    files = sorted((home / "current").glob("*.txt"))
+    return {
+        file.name: read_mark(file) for file in files if _is_plain(inside, f"current/{file.name}")
+    }
+
+
+def _is_plain(inside: Inside, file: str) -> bool:
+    try:
+        return inside.stat(file).st_size <= MOST_BYTES
+    except OSError:
+        return False
 
 
 def _manifests(seen: Seen, published: Iterable[Sighting]) -> dict[str, str]:
@@ -209,24 +197,27 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
 
 
 def _made(
-    home: Path, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
+    cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
     """The tables of these manifests: what the last snapshot has of them, and the rest read now."""
-    before = _before(home / FOLDER / last)
+    before = cache.tables(last, KEPT) or {name: each.empty_table() for name, each in KEPT.items()}
     same = _same(before["seen"], manifests)
     known = set(same)
-    lines: Lines = {name: [] for name in KEPT}
-    for path, digest in manifests.items():
-        if path not in known:
-            _read(home, path, digest, lines)
+    fresh = _tables(
+        [
+            (path, _read(cache.home, path, digest))
+            for path, digest in manifests.items()
+            if path not in known
+        ]
+    )
     tables = {
         name: pa.concat_tables(
             [
                 before[name].filter(pc.is_in(before[name]["path"], pa.array(same, _TEXT))),
-                pa.Table.from_pylist(lines[name], schema=schema),
+                fresh[name],
             ]
         ).sort_by("path")
-        for name, schema in KEPT.items()
+        for name in KEPT
     }
     live = _live(tables, [path for paths in marked.values() for path in paths])
     tables["marks"] = pa.Table.from_pylist(
@@ -241,18 +232,29 @@ def _made(
     return tables
 
 
-def _before(folder: Path) -> dict[str, pa.Table]:
-    """The tables of an earlier snapshot; empty ones where there are none that can be read."""
-    empty = {name: schema.empty_table() for name, schema in KEPT.items()}
+def _tables(of_artefacts: Sequence[tuple[str, Lines]]) -> dict[str, pa.Table]:
+    """The tables of artefacts' lines; of one whose values don't fit into them, the problem alone."""
     try:
-        if not _whole(folder):
-            return empty
-        tables = {name: pq.read_table(folder / f"{name}.parquet") for name in KEPT}
-        if all(tables[name].schema.equals(schema) for name, schema in KEPT.items()):
-            return tables
-    except (OSError, pa.ArrowException):
-        pass  # None yet, or removed, damaged or of another version: all manifests are read.
-    return empty
+        return _table_of([lines for _, lines in of_artefacts])
+    except (ValueError, TypeError, OverflowError):
+        return _table_of([_fitting(path, lines) for path, lines in of_artefacts])
+
+
+def _table_of(lines: Sequence[Lines]) -> dict[str, pa.Table]:
+    return {
+        name: pa.Table.from_pylist(
+            [line for each in lines for line in each.get(name, ())], schema=schema
+        )
+        for name, schema in KEPT.items()
+    }
+
+
+def _fitting(path: str, lines: Lines) -> Lines:
+    try:
+        _table_of([lines])
+    except (ValueError, TypeError, OverflowError) as refused:
+        return {"problems": [{"path": path, "problem": f"a value of its manifest: {refused}"}]}
+    return lines
 
 
 def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
@@ -261,19 +263,19 @@ def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
     return [path for path, digest in manifests.items() if known.get(path) == digest]
 
 
-def _read(home: Path, path: str, digest: str, lines: Lines) -> None:
-    """Add the lines of an artefact, and why something of it can't be read; that is tried again next time."""
+def _read(home: Path, path: str, digest: str) -> Lines:
+    """The lines of an artefact, or why something of it can't be read; that is tried again next time."""
     try:
+        if (size := Inside(home).stat(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"a manifest of {size:,} bytes")
         artefact = artefact_at(home / path)
-    except (CurriculumError, OSError, UnicodeDecodeError) as refused:
-        lines["problems"].append({"path": path, "problem": str(refused)})
-        return
-    found = lines_of(artefact, path)
+        found = lines_of(artefact, path)
+    except (CurriculumError, OSError, ValueError, RecursionError) as refused:
+        return {"problems": [{"path": path, "problem": str(refused)}]}
     found["data"] = list(_data(artefact.manifest.stage, found["files"]))
     if "problems" not in found:
         found["seen"] = [{"path": path, "digest": digest}]
-    for name, each in found.items():
-        lines[name] += each
+    return found
 
 
 def _data(stage: str, files: Sequence[Line]) -> Iterator[Line]:
@@ -313,25 +315,28 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
 
 def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[str]], pa.Table]:
     """The live files by kind, and what is wrong with the others; each is opened once."""
-    inside = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
+    inside = Inside(seen.home)
+    listed = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
     files: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
-    faults: list[Line] = []
-    columns = (inside[name].to_pylist() for name in ("file", "kind", "num_bytes"))
+    faults: list[tuple[str, str]] = []
+    columns = (listed[name].to_pylist() for name in ("file", "kind", "num_bytes"))
     for file, kind, num_bytes in zip(*columns, strict=True):
-        found = _fault(seen, file, kind, num_bytes)
+        found = _fault(seen, inside, file, kind, num_bytes)
         if found:
-            faults.append({"path": file, "problem": found})
+            faults.append((file, found))
         else:
             files[kind].append(file)
-    return files, pa.Table.from_pylist(faults, schema=_OWN["problems"])
+    return files, _problems(faults)
 
 
-def _fault(seen: Seen, file: str, kind: str, num_bytes: int) -> str | None:
+def _fault(seen: Seen, inside: Inside, file: str, kind: str, num_bytes: int) -> str | None:
     """Why a file that was published can't be read now."""
     try:
-        there = os.stat(f"{seen.home}/{file}")  # noqa: PTH116 - ten thousand of them: a Path costs more
-    except OSError:
+        there = inside.stat(file)
+    except FileNotFoundError:
         return "it isn't there any more"
+    except OSError as refused:
+        return refused.strerror
     if there.st_size != num_bytes:
         return f"{there.st_size} bytes where {num_bytes} were published"
     of_kind = next(each for each in KINDS if each.name == kind)

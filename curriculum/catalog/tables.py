@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import ValidationError
 
+from curriculum import regular_files
 from curriculum.diets.resolve import ANNEAL
 from curriculum.store import Artefact
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
@@ -160,7 +161,7 @@ def _artefact(artefact: Artefact) -> Line:
 
 
 def _of_run(artefact: Artefact) -> Lines:
-    report = Report.model_validate_json((artefact.path / REPORT_NAME).read_bytes())
+    report = Report.model_validate_json(regular_files.read(artefact.path / REPORT_NAME))
     branch = artefact.manifest.labels.get("branch")
     line = _reported(report)
     line |= {"branch": branch, "state": "finished", "created": artefact.manifest.created}
@@ -234,7 +235,7 @@ def _parent(job: Job) -> Line:
 def _job(run: Path) -> Job | None:
     """A run's job; None where it was made by a version that wrote others."""
     try:
-        return Job.model_validate_json((run / JOB_NAME).read_bytes())
+        return Job.model_validate_json(regular_files.read(run / JOB_NAME))
     except (OSError, ValidationError):
         return None
 
@@ -325,7 +326,7 @@ def open_run(directory: Path, path: str, *, state: str) -> Line | None:
         **_asked(job),
     }
     try:
-        beat = Heartbeat.model_validate_json((directory / HEARTBEAT_NAME).read_bytes())
+        beat = Heartbeat.model_validate_json(regular_files.read(directory / HEARTBEAT_NAME))
     except (OSError, ValidationError):
         return line
     return line | {

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from curriculum.catalog.data import KINDS
 from curriculum.catalog.snapshot import KEPT, Snapshot
+from curriculum.catalog.sql_text import pattern, quoted
 from curriculum.catalog.tables import OPEN_TABLES
-from schemas.errors import CurriculumError
 
 FIRST = ("tables", "places", "views", "names")
 """Subjects that others build on; the rest follow by name."""
@@ -35,12 +35,7 @@ _NAME = re.compile(r"^(CREATE|COMMENT ON) [A-Z ]+ (?:internal\.)?([a-z_]+)", re.
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _REMARK = re.compile(r"--[^\n]*")
 _READ = re.compile(r"\b(?:FROM|JOIN) +\(?(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
-_GLOB = re.compile(r"[*?\[]")
 _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
-
-
-class CatalogError(CurriculumError):
-    """A question that the catalog can't answer."""
 
 
 def subjects() -> list[str]:
@@ -193,28 +188,3 @@ _PLAIN = {
     "float": "REAL",
     "double": "DOUBLE",
 }
-
-
-def pattern(path: str) -> str:
-    r"""The pattern that matches a path alone: DuckDB takes whatever it reads for a pattern.
-
-    >>> pattern("/w*s [a]/rows.parquet")
-    '/w[*]s [[]a]/rows.parquet'
-
-    Raises:
-        CatalogError: for a backslash beside pattern characters; DuckDB takes it for a separator there.
-    """
-    if not _GLOB.search(path):
-        return path
-    if "\\" in path:
-        raise CatalogError(
-            path,
-            cause="DuckDB can't read a path with a backslash and one of * ? [",
-            cure="Rename the folder",
-        )
-    return _GLOB.sub(r"[\g<0>]", path)
-
-
-def quoted(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"

@@ -2,11 +2,13 @@
 
 import os
 import re
-from dataclasses import dataclass
+import stat
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
-from curriculum.catalog.seen import Identity
+from curriculum.catalog.cache import Identity
+from curriculum.regular_files import LINK
 from schemas.manifest import MANIFEST_NAME
 
 _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
@@ -28,50 +30,77 @@ class Found:
 
     published: tuple[Sighting, ...]
     open_runs: tuple[str, ...]
+    passed_over: tuple[tuple[str, str], ...]
+    """Paths of what isn't walked into, each with the reason."""
 
 
 def walk(home: Path) -> Found:
     """The artefacts and open runs of a workspace; of one that isn't there, none.
 
     A folder `label=value` or `<12 hex digits>` is walked into until a manifest stands in it, as the store
-    lays them.
+    lays them. A symbolic link is walked into nowhere.
     """
-    published: list[Sighting] = []
-    open_runs: list[str] = []
-    for stage in _folders(str(home)):
+    found = _Walk()
+    for stage in found.folders(str(home), ""):
         if _STAGE.match(stage.name):
-            _descend(stage.path, stage.name, published, open_runs)
-    published.sort(key=attrgetter("path"))
-    return Found(published=tuple(published), open_runs=tuple(sorted(open_runs)))
+            found.descend(stage.path, stage.name)
+    found.published.sort(key=attrgetter("path"))
+    return Found(
+        published=tuple(found.published),
+        open_runs=tuple(sorted(found.open_runs)),
+        passed_over=tuple(sorted(found.passed_over)),
+    )
 
 
-def _descend(folder: str, path: str, published: list[Sighting], open_runs: list[str]) -> None:
-    for entry in _folders(folder):
-        is_key = _KEY.fullmatch(entry.name) is not None
-        if not is_key and "=" not in entry.name:
-            continue
-        below = f"{path}/{entry.name}"
-        if is_key or entry.name.startswith("attempt="):
-            there = _stat(f"{entry.path}/{MANIFEST_NAME}")
-            if there is not None:
-                published.append(Sighting(path=below, identity=Identity.of(there)))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Walk:
+    published: list[Sighting] = field(default_factory=list)
+    open_runs: list[str] = field(default_factory=list)
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+
+    def descend(self, folder: str, path: str) -> None:
+        for entry in self.folders(folder, f"{path}/"):
+            is_key = _KEY.fullmatch(entry.name) is not None
+            if not is_key and "=" not in entry.name:
                 continue
-            if _stat(f"{entry.path}/{JOB_NAME}") is not None:
-                open_runs.append(below)
-                continue
-        _descend(entry.path, below, published, open_runs)
+            below = f"{path}/{entry.name}"
+            if is_key or entry.name.startswith("attempt="):
+                there = _stat(f"{entry.path}/{MANIFEST_NAME}")
+                if there is not None:
+                    self.published.append(Sighting(path=below, identity=Identity.of(there)))
+                    continue
+                if _stat(f"{entry.path}/{JOB_NAME}") is not None:
+                    self.open_runs.append(below)
+                    continue
+            self.descend(entry.path, below)
+
+    def folders(self, folder: str, path: str) -> list[os.DirEntry[str]]:
+        """The folders of a folder; `path` is that of what it holds, relative to the workspace."""
+        try:
+            with os.scandir(folder) as entries:
+                return [entry for entry in entries if self._is_walked(entry, path)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _is_walked(self, entry: os.DirEntry[str], path: str) -> bool:
+        if entry.is_symlink():
+            self.passed_over.append((_shown(path + entry.name), LINK))
+        elif entry.is_dir(follow_symlinks=False):
+            if _shown(entry.name) == entry.name:
+                return True
+            self.passed_over.append((_shown(path + entry.name), "its name isn't UTF-8"))
+        return False
 
 
-def _folders(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if entry.is_dir()]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+def _shown(path: str) -> str:
+    """A path with a replacement for bytes that aren't UTF-8."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _stat(file: str) -> os.stat_result | None:
+    """The status of a regular file; None for anything else."""
     try:
-        return os.stat(file)  # noqa: PTH116 - ten thousand of them: a Path each costs more than the call
+        there = os.lstat(file)
     except FileNotFoundError:
         return None
+    return there if stat.S_ISREG(there.st_mode) else None
