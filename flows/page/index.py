@@ -1,7 +1,6 @@
 """The page that lists the reports of a workspace: what its address alone leads to."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from dashboards import palette
 from flows.template import escaped, policy
@@ -27,10 +26,11 @@ code {{ color: var(--soft); }}
 _NOTHING = "<p>No report is written yet: <code>curriculum report</code> writes those of all specialists.</p>"
 
 
-def index(files: Sequence[Path]) -> str:
-    """The page, with a link to each of the files."""
+def index(names: Sequence[str]) -> str:
+    """The page, with a link to each of the files of these names, which need no quoting."""
     links = "".join(
-        f'<li><a href="/{escaped(file.name)}">{escaped(file.stem)}</a></li>\n' for file in files
+        f'<li><a href="/{escaped(name)}">{escaped(name.removesuffix(".html"))}</a></li>\n'
+        for name in names
     )
     body = f"<ul>\n{links}</ul>" if links else _NOTHING
     page = _PAGE.format(palette=palette.properties(), body=body, policy="{policy}")

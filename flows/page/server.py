@@ -1,31 +1,51 @@
 """`python -m flows.page.server WORKSPACE --port N`: reports for the browsers of this machine, nothing else.
 
-It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists nothing and listens on
+It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists nothing else and listens on
 127.0.0.1 only. Other sites can't read a report through a name of theirs that they let point here: only our
 own names are answered.
+
+A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
+origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
+those of our own templates run. Links, pipes and files beyond MOST_BYTES are no reports.
 """
 
 import argparse
 import contextlib
+import functools
+import os
 import re
 import signal
+import socket
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+from curriculum import regular_files
 from flows import settings
 from flows.page.index import index
+from flows.template import script_digest, template
 
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
-_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; sandbox"
-"""The policy of a page that has none of its own."""
 FOLDER = "rows"
 """Below the reports: the pages that they lead to."""
-_NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)")
+_NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)", re.ASCII)
+_TEMPLATES = ("report.html", "rows.html")
+_INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
+_OURS = re.compile(
+    r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
+)
+MOST_BYTES = 64 << 20
+"""Of a page."""
+MOST_CONNECTIONS = 32
 PATIENCE_S = 10.0
-"""How long a browser may take to ask."""
+"""How long a browser may be silent."""
+WHOLE_S = 60.0
+"""How long one request may take from its first byte to the last one of the answer."""
 
 
 class Server(ThreadingHTTPServer):
@@ -35,12 +55,37 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder.absolute()
+        self._since: dict[socket.socket, float] = {}
+        self._changing = threading.Lock()
         super().__init__((settings.HOST, port), _Handler)
 
     @property
     def address(self) -> str:
         """Where it listens."""
         return f"http://{settings.HOST}:{self.server_port}"
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take a connection while there aren't too many."""
+        with self._changing:
+            if len(self._since) >= MOST_CONNECTIONS:
+                return False
+            self._since[request] = time.monotonic()
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._changing:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections that take too long: one that sends a byte now and then never falls silent."""
+        before = time.monotonic() - WHOLE_S
+        with self._changing:
+            late = [request for request, since in self._since.items() if since < before]
+        for request in late:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: object) -> None:
         """A browser that hangs up is no error of ours."""
@@ -63,18 +108,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         page = self._page() if self._is_ours() else None
-        if page is None:
-            status, text, policy = HTTPStatus.NOT_FOUND, "There is no such report.\n", _NOTHING
-        else:
-            status, text, policy = HTTPStatus.OK, page, _policy(page)
+        status = HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK
+        text = "There is no such report.\n" if page is None else page
         body = text.encode()
         self.send_response(status)
         kind = "html" if page is not None else "plain"
         self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("Content-Security-Policy", policy(text))
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-DNS-Prefetch-Control", "off")
         self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
@@ -91,33 +136,70 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(self.server, Server)
         asked = self.path.partition("?")[0]
         if asked == "/":
-            reports = sorted(self.server.folder.glob("*.html"))
-            return index([each for each in reports if self._inside(f"/{each.name}")])
-        file = self._inside(asked)
+            return index(_listed(self.server.folder))
+        found = _NAME.fullmatch(asked)
         try:
-            return file.read_text(encoding="utf-8") if file else None
+            return _read(self.server.folder, found[1]) if found else None
         except (OSError, UnicodeDecodeError):
             return None
-
-    def _inside(self, asked: str) -> Path | None:
-        """The file of a report, or of a page below, that a path means."""
-        assert isinstance(self.server, Server)
-        found = _NAME.fullmatch(asked)
-        if found is None:
-            return None
-        file = self.server.folder / found[1]
-        folder = self.server.folder.resolve()
-        is_ours = file.resolve().parent in (folder, folder / FOLDER) and file.is_file()
-        return file if is_ours else None
 
     def log_message(self, format: str, *args: object) -> None:
         """Who reads what is nobody's business."""
 
 
-def _policy(page: str) -> str:
-    """What a page says of itself, said by the server too."""
-    found = _POLICY.search(page)
-    return found[1] if found else _NOTHING
+@contextlib.contextmanager
+def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
+    """A folder that is no link, as a descriptor."""
+    descriptor = regular_files.folder(folder, beside=beside)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _listed(folder: Path) -> list[str]:
+    """The names of the reports; none where there is no folder of them."""
+    try:
+        with _opened(folder) as reports, os.scandir(reports) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if _NAME.fullmatch(f"/{entry.name}") and entry.is_file(follow_symlinks=False)
+            )
+    except OSError:
+        return []
+
+
+def _read(folder: Path, name: str) -> str:
+    """Read a report, or a page below it; an OSError for what is neither."""
+    below, _, file = name.rpartition("/")
+    with contextlib.ExitStack() as held:
+        beside = held.enter_context(_opened(folder))
+        if below:
+            beside = held.enter_context(_opened(below, beside=beside))
+        # Text of another encoding would show a browser other instructions than `policy` sees.
+        return regular_files.read(file, most=MOST_BYTES, beside=beside).decode("utf-8")
+
+
+def policy(page: str) -> str:
+    """The policy of a page, of which nothing is taken from the page itself.
+
+    Scripts run in a page that gives the browser no instruction but a policy, which can only forbid more.
+    In any other none runs, and then no page leads a browser elsewhere by itself either.
+    """
+    is_plain = len(_INSTRUCTION.findall(page)) == len(_OURS.findall(page))
+    return f"{_POLICY_HEAD}; script-src {_scripts()}; sandbox{' allow-scripts' if is_plain else ''}"
+
+
+_POLICY_HEAD = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+@functools.cache
+def _scripts() -> str:
+    return " ".join(script_digest(template(name)) for name in _TEMPLATES)
 
 
 def main() -> None:
