@@ -1,6 +1,6 @@
 """What the SQL page shows: what can be asked about, questions to begin with, and an answer as a table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from curriculum.catalog.confined import Limits, Reply, ask
 from dashboards import frame
 from dashboards.cookbook import recipes
 from dashboards.questions import Question
+from dashboards.turns import PAGES, TURNS
 
 FIRST = """\
 SELECT family, split, count(*) AS rows, sum(valid_token_count) AS tokens
@@ -35,13 +36,31 @@ class Outcome:
     """As HTML: the answer, or a sentence about why there is none."""
 
 
-def outcome(home: Path, sql: str) -> Outcome:
-    """Ask, in a process that can write nothing."""
+def outcome(
+    home: Path, sql: str, *, session: str = "", show: Callable[[str], None] = lambda _: None
+) -> Outcome:
+    """Ask in a process that can write nothing, when it is the question's turn.
+
+    Until there is an answer `show` gets, as HTML, how many questions come before this one.
+    """
+    given_up = PAGES.given_up(session)
     try:
-        reply = ask(home, sql, LIMITS)
+        with TURNS.turn(lambda before: show(waiting(before)), given_up):
+            show('<p class="count" role="status">Asking …</p>')
+            reply = ask(home, sql, LIMITS, given_up)
     except CatalogError as refused:
         return Outcome(sql=sql, reply=None, shown=refusal(refused))
     return Outcome(sql=sql, reply=reply, shown=answer(reply))
+
+
+def waiting(before: int) -> str:
+    """The place of a question that waits.
+
+    >>> waiting(2)
+    '<p class="count" id="waits" role="status">2 questions before this one.</p>'
+    """
+    words = "1 question" if before == 1 else f"{before} questions"
+    return f'<p class="count" id="waits" role="status">{words} before this one.</p>'
 
 
 def answer(reply: Reply) -> str:

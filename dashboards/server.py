@@ -28,6 +28,7 @@ from dashboards.guard import (
     headers_of,
     with_headers,
 )
+from dashboards.turns import PAGES, Watched
 
 HERE = Path(__file__).parent
 SESSION_TTL_S = 120
@@ -49,7 +50,7 @@ def application(home: Path, token: str, names: Collection[str]) -> Application:
     )
     for page in frame.PAGES:
         pages = pages.with_app(path=f"/{page.name}", root=str(HERE / f"{page.name}.py"))
-    shown = Pages(built=pages.build())
+    shown = Pages(built=Watched(pages=pages.build(), open_pages=PAGES))
     return Guard(pages=shown, token=token, names=frozenset(names), cure=NEEDS_TOKEN)
 
 

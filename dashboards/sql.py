@@ -7,7 +7,7 @@ app = marimo.App(width="full", app_title="SQL")
 with app.setup:
     import marimo as mo
 
-    from dashboards import asking, frame, place
+    from dashboards import asking, frame, place, turns
 
     def say(sql: str | None) -> None:
         """Keep the question in the address."""
@@ -42,7 +42,16 @@ def _() -> tuple[mo.ui.form[str, str], str]:
 
 @app.cell
 def _(asked: mo.ui.form[str, str], first: str) -> tuple[asking.Outcome]:
-    came = asking.outcome(place.home(), first if asked.value is None else str(asked.value))
+    def _show(words: str) -> None:
+        mo.output.replace(mo.Html(f'<section class="card"><h2>Answer</h2>{words}</section>'))
+
+    came = asking.outcome(
+        place.home(),
+        first if asked.value is None else str(asked.value),
+        session=turns.session_of(mo.app_meta().request),
+        show=_show,
+    )
+    mo.output.clear()
     return (came,)
 
 

@@ -13,6 +13,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +33,7 @@ ASKED = "the question"
 ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
 _NAMES = ("Catalog Error", "Binder Error")
 _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_POLL_S = 0.2
 OVERHEAD = 1 << 30
 """Bytes that a process needs beside DuckDB's own: libraries, stacks, and the answer on its way."""
 
@@ -81,20 +84,24 @@ class Reply:
         return sink.getvalue()
 
 
-def ask(home: Path, sql: str, limits: Limits | None = None) -> Reply:
+def ask(
+    home: Path, sql: str, limits: Limits | None = None, given_up: Callable[[], bool] = bool
+) -> Reply:
     """The answer to one SELECT over the views of a workspace, asked by somebody whom nobody trusts.
+
+    Its process ends soon after `given_up` returns True, which is asked several times a second.
 
     Raises:
         CatalogError: for anything else than one SELECT, one that DuckDB refuses, one that is beyond its
-            limits, and where the kernel can't confine it.
+            limits, one that is given up, and where the kernel can't confine it.
     """
     given = limits or Limits()
     snapshot = take(home)
     text = sql.encode(errors="replace").decode()
-    head, body = _answered(snapshot, text, given, asked=text)
+    head, body = _answered(snapshot, text, given, given_up, asked=text)
     if str(head.get("words")).startswith(_NAMES):
         # A name that the question doesn't spell out, or a wrong one: all of the catalog tells.
-        head, body = _answered(snapshot, text, given, asked=None)
+        head, body = _answered(snapshot, text, given, given_up, asked=None)
     if "refused" in head:
         raise _refused(head["refused"], head["words"], given)
     table = pa.ipc.open_stream(body).read_all()
@@ -109,14 +116,22 @@ def ask(home: Path, sql: str, limits: Limits | None = None) -> Reply:
 
 
 def _answered(
-    snapshot: Snapshot, sql: str, limits: Limits, *, asked: str | None
+    snapshot: Snapshot,
+    sql: str,
+    limits: Limits,
+    given_up: Callable[[], bool],
+    *,
+    asked: str | None,
 ) -> tuple[dict[str, Any], bytes]:
     """What a cell says, with the Arrow stream after it.
 
     Raises:
         CatalogError: where it ended without a word.
     """
-    line, body, code = _exchanged(snapshot.home, _wish(snapshot, sql, limits, asked), limits)
+    wish = _wish(snapshot, sql, limits, asked)
+    line, body, code = _exchanged(snapshot.home, wish, limits, given_up)
+    if given_up():
+        raise CatalogError(ASKED, cause="its page is closed, or asks another one", cure="Ask again")
     if not line:
         raise _ended(code, limits)
     return json.loads(line), body
@@ -151,7 +166,9 @@ def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> by
     return json.dumps(wish).encode() + b"\n" + sink.getvalue()
 
 
-def _exchanged(home: Path, wish: bytes, limits: Limits) -> tuple[bytes, bytes, int]:
+def _exchanged(
+    home: Path, wish: bytes, limits: Limits, given_up: Callable[[], bool]
+) -> tuple[bytes, bytes, int]:
     """The line that a cell says and what follows, both empty where it says nothing; and how it ended.
 
     It ends itself in time. Of our environment it learns nothing but where its libraries are.
@@ -164,7 +181,7 @@ def _exchanged(home: Path, wish: bytes, limits: Limits) -> tuple[bytes, bytes, i
         cwd=home if home.is_dir() else "/",
         env={**_ENVIRONMENT, "PYTHONPATH": ":".join(filter(None, sys.path))},
     )
-    with process:
+    with process, _ended_when(given_up, process):
         assert process.stdin
         assert process.stdout
         try:
@@ -177,6 +194,26 @@ def _exchanged(home: Path, wish: bytes, limits: Limits) -> tuple[bytes, bytes, i
             # It has ended, or says more than it may.
             process.kill()
     return line, body, process.returncode
+
+
+@contextlib.contextmanager
+def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Kill a process once its question is given up, as long as the block lasts."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_POLL_S):
+            if given_up():
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def _refused(kind: cell.Kind, words: str, limits: Limits) -> CatalogError:

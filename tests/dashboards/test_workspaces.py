@@ -1,5 +1,6 @@
 """Pages of workspaces that hold little: what to do first is said, and nothing fails. Without a browser."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_a_workspace_without_any_mixture_is_shown_as_far_as_it_goes(
     for each in Store(home, dry=True).artefacts("documents"):
         target = shown / each.path.relative_to(home)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(each.path)
+        shutil.copytree(each.path, target)
     text = said(overview.app)
     assert "No row is packed yet." in text
     assert "Nothing is mixed or trained yet" in text
@@ -55,8 +56,8 @@ def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
     for each in Store(home, dry=True).artefacts():
         target = shown / each.path.relative_to(home)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.symlink_to(each.path)
-    (shown / "current").symlink_to(home / "current")
+        shutil.copytree(each.path, target)
+    shutil.copytree(home / "current", shown / "current")
     broken = shown / "runs/specialist=x/phase=y/000000000000"
     broken.mkdir(parents=True)
     (broken / "manifest.json").write_text('{"schema_version": "999.0"}')

@@ -1,0 +1,149 @@
+"""Questions of the SQL page take turns: a few at a time, the rest wait in the order in which they came.
+
+One question may use a gigabyte and two cores; a server answers at most MOST at once, over all its pages. A
+question is given up when its page is closed, asks another question, or has waited too long.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+from curriculum.catalog import CatalogError
+
+MOST = 2
+"""Questions that are answered at once."""
+PLACES = 30
+"""Questions that may wait."""
+PATIENCE_S = 120.0
+"""How long a question waits."""
+_POLL_S = 0.2
+_ASKS = b"/api/kernel/set_ui_element_value"
+_SESSION = b"marimo-session-id"
+
+Application = Callable[..., Awaitable[None]]
+
+
+@dataclass(kw_only=True, slots=True)
+class Turns:
+    """The questions that are answered, and behind them those that wait."""
+
+    most: int = MOST
+    places: int = PLACES
+    seconds: float = PATIENCE_S
+    _line: list[object] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextlib.contextmanager
+    def turn(self, show: Callable[[int], None], given_up: Callable[[], bool]) -> Iterator[None]:
+        """Hold a turn while the block lasts; `show` gets the number of questions before this one as it falls.
+
+        Raises:
+            CatalogError: where too many wait, where it takes too long, and for a question that is given up.
+        """
+        ticket = object()
+        with self._changed:
+            if len(self._line) >= self.most + self.places:
+                raise _refusal(f"{self.places} questions wait already", "Ask again in a minute")
+            self._line.append(ticket)
+        try:
+            self._wait(ticket, show, given_up)
+            yield
+        finally:
+            with self._changed:
+                self._line.remove(ticket)
+                self._changed.notify_all()
+
+    def _wait(
+        self, ticket: object, show: Callable[[int], None], given_up: Callable[[], bool]
+    ) -> None:
+        until, shown = time.monotonic() + self.seconds, -1
+        while True:
+            with self._changed:
+                before = self._line.index(ticket)
+            if before < self.most:
+                return
+            if given_up():
+                raise _refusal("its page is closed, or asks another question", "Ask again")
+            if time.monotonic() > until:
+                words = f"it waited {self.seconds:g} s for the {before} before it"
+                raise _refusal(words, "Ask again, or in a terminal with `curriculum query`")
+            if before != shown:
+                show(before)
+                shown = before
+            with self._changed:
+                self._changed.wait(_POLL_S)
+
+
+def _refusal(cause: str, cure: str) -> CatalogError:
+    return CatalogError("the question", cause=cause, cure=cure)
+
+
+@dataclass(kw_only=True, slots=True)
+class Pages:
+    """The open pages, by marimo's id of their session, each with the number of times that it asked."""
+
+    _asked: dict[str, int] = field(default_factory=dict)
+
+    def opened(self, session: str) -> None:
+        """Count a page that is opened."""
+        self._asked.setdefault(session, 0)
+
+    def asks(self, session: str) -> None:
+        """Count a question of an open page."""
+        if session in self._asked:
+            self._asked[session] += 1
+
+    def closed(self, session: str) -> None:
+        """Forget a page."""
+        self._asked.pop(session, None)
+
+    def given_up(self, session: str) -> Callable[[], bool]:
+        """Return a function that is true once the page is closed or has asked anew since now."""
+        now = self._asked.get(session)
+        return lambda: self._asked.get(session) != now
+
+
+TURNS, PAGES = Turns(), Pages()
+"""Those of this server."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watched:
+    """marimo's pages, and beside them which are open and when they ask."""
+
+    pages: Any
+    open_pages: Pages
+
+    @property
+    def routes(self) -> Any:
+        """The applications of the pages."""
+        return getattr(self.pages, "routes", ())
+
+    async def __call__(self, scope: MutableMapping[str, Any], *ways: Any) -> None:
+        """Pass on one request, or one WebSocket."""
+        if scope["type"] == "websocket":
+            query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+            (session, *_) = query.get("session_id", [""])
+            self.open_pages.opened(session)
+            try:
+                await self.pages(scope, *ways)
+            finally:
+                self.open_pages.closed(session)
+            return
+        if scope["path"].encode().endswith(_ASKS):
+            for name, value in scope["headers"]:
+                if name.lower() == _SESSION:
+                    self.open_pages.asks(value.decode("latin-1"))
+        await self.pages(scope, *ways)
+
+
+def session_of(request: Any) -> str:
+    """The session of the page whose request marimo answers; empty where there is none."""
+    if request is None:
+        return ""
+    named = request.headers.get(_SESSION.decode())
+    return str(named or next(iter(request.query_params.get("session_id", [])), ""))
