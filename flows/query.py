@@ -1,5 +1,6 @@
 """`curriculum query`: an answer as a table, or as a file that other tools read."""
 
+import codecs
 import csv
 import io
 import itertools
@@ -10,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,10 +38,27 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
             _print(answer)
         elif file is None:
             _require_no_terminal(form)
-            _WRITERS[form](answer, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
+            target = cast(BinaryIO, _Screen()) if sys.stdout.isatty() else sys.stdout.buffer
+            _WRITERS[form](answer, target)
+            sys.stdout.flush()
         else:
             _write(answer, form, file)
+
+
+class _Screen(io.RawIOBase):
+    """A terminal that is sent a visible sign for each control character."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write text, given as its bytes."""
+        sys.stdout.write(safe(self._decoder.decode(bytes(content))))
+        return len(content)
 
 
 def text_of(sql: str | None, file: Path | None) -> str:

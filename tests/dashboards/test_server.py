@@ -132,7 +132,7 @@ def test_the_token_is_taken_out_of_the_address_and_not_put_into_the_cookie() -> 
             " //evil.example",
         ),
         *("/%09/evil.example", "/%2f/evil.example", "/.//evil.example", "http://evil.example/"),
-        *("/@evil.example", "javascript:alert(1)", "/a\r\nSet-Cookie: b=c"),
+        *("/@evil.example", " //evil.example", "javascript:alert(1)", "/a\r\nSet-Cookie: b=c"),
     ],
 )
 def test_nobody_is_sent_to_another_site(path: str) -> None:
