@@ -12,6 +12,8 @@ from typing import TypeVar
 from curriculum.catalog import open_catalog
 
 Line = TypeVar("Line")
+MOST_MEMORY = "2GiB"
+"""Of one page's snapshot; what doesn't fit is written to a folder that goes with the server."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +64,8 @@ class Snapshot:
     def __init__(self, home: Path) -> None:
         self.home = home
         self._catalog = open_catalog(home)
+        # Some kilobytes of somebody else's Parquet can unpack to gigabytes.
+        self._catalog.execute(f"SET memory_limit = '{MOST_MEMORY}'")
 
     def ask(self, asked: Question, line: type[Line]) -> list[Line]:
         """The answer to a question; the fields of a line are its columns."""
