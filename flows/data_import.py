@@ -12,6 +12,7 @@ from curriculum.diets.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.interop.card import write_card
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.foreign_parquet import check_facts
+from curriculum.interop.limits import bounded_memory
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
@@ -54,7 +55,8 @@ def take_in(home: Path, wish: Import) -> None:
     store.open()
     with store.leased():
         tokenizer = _tokenizer_for(store, wish)
-        rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
+        with bounded_memory(wish.path):
+            rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
         before = _live_before(store, wish.name, rows)
         mark(store, _mark_of(wish.name, rows), [rows, tokenizer])
     write_card(store)

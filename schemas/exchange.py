@@ -1,13 +1,14 @@
 """What lies beside tokens that were written for other tools, so that they come back as they were."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION
 from schemas.json_text import Versioned
-from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.packed_row import LONGEST_ROW, PACKED_ROW_SCHEMA
 from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE
 
 RECORD_NAME = "export.json"
@@ -29,18 +30,18 @@ class ExportRecord(Versioned):
     pad_id: int
     bos_id: int | None
     eos_id: int | None
-    dtype: str
+    dtype: Literal["uint16", "uint32", "int32"]
     """Of the ids, as numpy names it."""
     tokens: int
     documents: int
     rows: int | None
     """None where no rows are kept: documents that aren't packed."""
-    row_lengths: tuple[int, ...]
+    row_lengths: tuple[Annotated[int, Field(ge=1, le=LONGEST_ROW)], ...]
     steps: int | None = None
     """Of a mixture: the whole steps of its budget, all of which are written."""
-    columns: tuple[str, ...]
+    columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]
     """A value a token, each in `<column>.bin` as uint8."""
-    files: dict[str, int]
+    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")], int]
     """Bytes of every file."""
 
 

@@ -13,6 +13,8 @@ from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION
 
 ROW_MULTIPLE = 128
+LONGEST_ROW = 1 << 20
+"""Tokens."""
 TEXT_PIECE, GENERATED_PIECE = 0, 1
 """Kinds of a piece: tokens that encode bytes of the document, and tokens that we put there
 (BOS, EOS, sentinels, elision lines), whose byte_start equals byte_end."""

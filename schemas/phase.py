@@ -6,10 +6,10 @@ from pydantic import Field, RootModel, model_validator
 
 from schemas.corpus import Name
 from schemas.document import Family
-from schemas.packed_row import ROW_MULTIPLE
+from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 from schemas.text import Number, Strict, Whole
 
-RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=1 << 20, multiple_of=ROW_MULTIPLE)]
+RowLength = Annotated[Whole, Field(ge=ROW_MULTIPLE, le=LONGEST_ROW, multiple_of=ROW_MULTIPLE)]
 
 
 class PhaseSpec(Strict):

@@ -19,6 +19,8 @@ from schemas.errors import SchemaError
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What Arrow raises for a file that isn't what it says, names and texts that aren't UTF-8 among it."""
 
 
 def fault_of(label: str, value: object) -> str | None:
@@ -64,8 +66,23 @@ def opened(file: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as content:
             yield content
-    except (pa.ArrowException, OSError) as unreadable:
+    except MemoryError:
+        raise
+    except UNREADABLE as unreadable:
         raise _broken(file, unreadable) from None
+
+
+def batches(
+    content: pq.ParquetFile, columns: Sequence[str], rows: int = 65_536
+) -> Iterator[pa.RecordBatch]:
+    """Some columns, at most so many rows at once, each batch held against its types.
+
+    Raises:
+        ArrowInvalid: for text that isn't UTF-8, and for lists whose edges lie outside of their values.
+    """
+    for batch in content.iter_batches(rows, columns=list(columns), use_threads=False):
+        batch.validate(full=True)
+        yield batch
 
 
 def schema_of(file: Path) -> pa.Schema:
@@ -76,9 +93,10 @@ def schema_of(file: Path) -> pa.Schema:
     """
     try:
         schema: pa.Schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError) as unreadable:
+        names = schema.names
+    except UNREADABLE as unreadable:
         raise _broken(file, unreadable) from None
-    twice = next((name for name, count in Counter(schema.names).items() if count > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise SchemaError(
             file.name,
@@ -111,7 +129,7 @@ def labels_of(files: Sequence[Path], stored: Sequence[str], said: RowFacts) -> R
     for file in files if labels else ():
         first = 0
         with opened(file) as content:
-            for batch in content.iter_batches(columns=labels):
+            for batch in batches(content, labels):
                 for name in labels:
                     _agree(file, first, batch[name], name, known)
                 first += len(batch)
@@ -167,7 +185,9 @@ def require_distinct(files: Sequence[Path]) -> None:
 
 def _pack_ids(file: Path) -> Any:
     with opened(file) as content:
-        column = content.read(columns=[PACK_ID])[PACK_ID]
+        column = pa.Table.from_batches(
+            batches(content, [PACK_ID]), schema=pa.schema([content.schema_arrow.field(PACK_ID)])
+        )[PACK_ID]
     if not is_readable(column.type, pa.string()):
         raise SchemaError(
             file.name,

@@ -15,6 +15,7 @@ from curriculum.interop.complete import Completion, RowFacts, format_of, require
 from curriculum.interop.foreign_parquet import (
     PACK_ID,
     as_known,
+    batches,
     check_facts,
     labels_of,
     opened,
@@ -23,11 +24,12 @@ from curriculum.interop.foreign_parquet import (
     require_types,
     schema_of,
 )
+from curriculum.interop.limits import require_room
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.rows.columns import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
-from schemas.packed_row import ROW_MULTIPLE, RowFormat
+from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat
 
 BATCH_TOKENS = 1 << 18
 
@@ -49,6 +51,9 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
     for file, schema in zip(files, schemas, strict=True):
         _require_same(file, stored_names(schema.names, KNOWN), stored, files[0])
     row_format = format_of(tokenizer, _row_length(files[0], schemas[0]))
+    for file in files:
+        with opened(file) as content:
+            require_room(file, content, row_format.row_length)
     require(stored, row_format, name=files[0].name)
     for file, schema in zip(files, schemas, strict=True):
         _require_format(file, schema, row_format)
@@ -104,12 +109,14 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
             cure="Give packed rows",
         )
     with opened(file) as content:
+        require_room(file, content, LONGEST_ROW)
         length = _first_length(content)
-    if not length or length % ROW_MULTIPLE:
+    if not length or length > LONGEST_ROW or length % ROW_MULTIPLE:
         raise SchemaError(
             f"row 0 of {file.name}",
             f"{length:,} tokens",
-            cause=f"rows are packed: a multiple of {ROW_MULTIPLE} tokens, the same in all",
+            cause=f"rows are packed: a multiple of {ROW_MULTIPLE} tokens, the same in all, at most "
+            f"{LONGEST_ROW:,}",
             cure="Pack the documents, or import them as --format flat",
         )
     return length
@@ -120,10 +127,10 @@ def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
     found = schema.metadata or {}
     for name, value in expected.metadata().items():
         theirs = found.get(name.encode())
-        if name != "schema_version" and theirs is not None and theirs.decode() != value:
+        if name != "schema_version" and theirs is not None and theirs != value.encode():
             raise SchemaError(
                 file.name,
-                f"{name} {theirs.decode() or 'none'}",
+                f"{name} {theirs[:40].decode(errors='backslashreplace') or 'none'}",
                 cause=f"the tokenizer, or the first row, has {value or 'none'}",
                 cure="Give the tokenizer that the rows were made with",
             )
@@ -133,10 +140,7 @@ def _shard(file: Path, stored: Sequence[str]) -> Shard:
     def tables() -> Iterator[pa.Table]:
         with opened(file) as content:
             length = max(1, _first_length(content))
-            batches = content.iter_batches(
-                max(1, BATCH_TOKENS // length), columns=list(stored), use_threads=False
-            )
-            for batch in batches:
+            for batch in batches(content, stored, max(1, BATCH_TOKENS // length)):
                 yield as_known(file, pa.Table.from_batches([batch]), stored)
 
     return Shard(name=file.name, tables=tables)
@@ -144,5 +148,5 @@ def _shard(file: Path, stored: Sequence[str]) -> Shard:
 
 def _first_length(content: pq.ParquetFile) -> int:
     """Tokens of the first row; 0 where there is none, or it is null."""
-    first = next(content.iter_batches(1, columns=["input_ids"]), None)
+    first = next(batches(content, ["input_ids"], 1), None)
     return len(first["input_ids"][0].as_py() or ()) if first is not None and len(first) else 0

@@ -162,7 +162,8 @@ def _flat(
     if offsets_file.stat().st_size % 8 or not offsets_file.stat().st_size:
         raise _cut_off(offsets_file, offsets_file.stat().st_size, "whole numbers of 8 bytes")
     edges = np.memmap(offsets_file, dtype="<i8", mode="r")
-    if edges[0] != 0 or (np.diff(edges) < 0).any():
+    # Their differences might overflow.
+    if edges[0] != 0 or (edges[1:] < edges[:-1]).any():
         raise SchemaError(
             offsets_file.name,
             f"{edges[0]} … {edges[-1]}",

@@ -16,12 +16,14 @@ from curriculum.interop.complete import Completion, RowFacts, format_of
 from curriculum.interop.documents_in import packed_rows, token_lists
 from curriculum.interop.foreign_parquet import (
     as_known,
+    batches,
     check_facts,
     labels_of,
     opened,
     require_types,
     schema_of,
 )
+from curriculum.interop.limits import require_room
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
 from curriculum.rows.arrays import lists
@@ -29,7 +31,7 @@ from curriculum.rows.columns import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.exchange import BESIDE_SCHEMA, TokenFormat
-from schemas.packed_row import ROW_MULTIPLE, RowFormat
+from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat
 
 BATCH_TOKENS = 1 << 18
 Int64s = npt.NDArray[np.int64]
@@ -53,12 +55,14 @@ def token_rows(
 
 
 def _asked(row_length: int | None, path: Path) -> int:
-    if row_length is None or row_length % ROW_MULTIPLE:
+    whole = row_length is not None and 0 < row_length <= LONGEST_ROW
+    if row_length is None or not whole or row_length % ROW_MULTIPLE:
         raise SchemaError(
             "--row-length",
             row_length,
             cause=f"{path.name} holds documents that aren't packed",
-            cure=f"Say how long rows are to be, a multiple of {ROW_MULTIPLE}: --row-length 4096",
+            cure=f"Say how long rows are to be, a multiple of {ROW_MULTIPLE}, at most {LONGEST_ROW:,}: "
+            "--row-length 4096",
         )
     return row_length
 
@@ -77,9 +81,12 @@ def _as_they_were(
         )
     (row_length,) = record.row_lengths
     names = _columns(beside)
+    counts = ["valid_token_count", "num_docs"]
     with opened(beside) as content:
-        lines = content.read(columns=["valid_token_count", "num_docs"])
-    places = _places(tokens, as_known(beside, lines, lines.column_names), beside)
+        require_room(beside, content, row_length)
+        kept = pa.schema([content.schema_arrow.field(name) for name in counts])
+        lines = pa.Table.from_batches(batches(content, counts), schema=kept)
+    places = _places(tokens, as_known(beside, lines, counts), beside, row_length)
     facts = labels_of([beside], names, said)
     row_format = format_of(tokenizer, row_length)
     stored = ("input_ids", "doc_starts", *tokens.marks, *names)
@@ -88,7 +95,7 @@ def _as_they_were(
         at_once = max(1, BATCH_TOKENS // row_length)
         first = 0
         with opened(beside) as content:
-            for batch in content.iter_batches(at_once, columns=names):
+            for batch in batches(content, names, at_once):
                 some = places.slice(first, first + len(batch))
                 table = _row_table(tokens, some, row_format)
                 known = as_known(beside, pa.Table.from_batches([batch]), names)
@@ -133,19 +140,20 @@ def _columns(beside: Path) -> list[str]:
     return names
 
 
-def _places(tokens: TokenFiles, lines: pa.Table, beside: Path) -> _Places:
+def _places(tokens: TokenFiles, lines: pa.Table, beside: Path, row_length: int) -> _Places:
     if lines["num_docs"].null_count or lines["valid_token_count"].null_count:
         raise SchemaError(str(beside), "a null", cause="every row has its counts", cure=COPY)
     counts = lines["num_docs"].to_numpy().astype(np.int64)
     valid = lines["valid_token_count"].to_numpy().astype(np.int64)
     last, ends = np.cumsum(counts), np.cumsum(valid)
     whole = len(last) and last[-1] == len(tokens.edges) - 1
-    if not whole or (counts < 1).any() or not np.array_equal(tokens.edges[last], ends):
+    fits = not (counts < 1).any() and not (valid < 1).any() and not (valid > row_length).any()
+    if not whole or not fits or not np.array_equal(tokens.edges[last], ends):
         raise SchemaError(
             str(beside),
             f"{int(counts.sum()):,} documents of {int(valid.sum()):,} tokens",
             cause=f"the ids have {len(tokens.edges) - 1:,} documents of {len(tokens.ids):,} tokens, "
-            "or others in a row",
+            f"or others in a row of {row_length:,}",
             cure=COPY,
         )
     return _Places(first_document=last - counts, documents=counts, start=ends - valid, valid=valid)

@@ -1,0 +1,271 @@
+"""Files of strangers that are bombs, lie about themselves or overflow: each is refused by name."""
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from curriculum.interop import limits, megatron
+from curriculum.interop.limits import bounded_memory
+from curriculum.interop.parquet_in import parquet_rows
+from curriculum.interop.publish import publish
+from flows.cli import app
+from schemas.errors import SchemaError
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def exported(world: Any, tmp_path: Path, form: str = "flat") -> Path:
+    folder: Path = world.export(world.flat, tmp_path / "out", form)
+    world.take(folder, form)  # as it is, it is taken
+    return folder
+
+
+def refused(world: Any, folder: Path, form: str, facts: Any, row_length: int | None = 128) -> str:
+    with pytest.raises(SchemaError) as error:
+        world.take(folder, form, facts, row_length)
+    return str(error.value)
+
+
+def bare(folder: Path) -> Path:
+    """The same tokens without what was said of them."""
+    (folder / "export.json").unlink()
+    return folder
+
+
+def parquet(world: Any, folder: Path, facts: Any) -> Any:
+    return publish(world.store, parquet_rows(folder, facts, world.codec), world.tokenizer)
+
+
+def rows(world: Any) -> pa.Table:
+    return pq.read_table(world.flat.files(), partitioning=None).slice(0, 6)
+
+
+def bomb(file: Path, name: str, values: int) -> None:
+    """Two rows, of which the second has so many values of a column; some hundred bytes each 2²⁰ values."""
+    file.parent.mkdir()
+    ids = pa.array([1] * (128 + values), pa.int32())
+    edges = pa.array([0, 128, 128 + values], pa.int32())
+    columns = {"input_ids": pa.array([[1] * 128] * 2), "loss_mask": pa.array([[1] * 128] * 2)}
+    columns[name] = pa.ListArray.from_arrays(edges, ids)
+    pq.write_table(pa.table(columns), file, compression="zstd")
+
+
+@pytest.mark.parametrize("name", ["input_ids", "loss_mask", "doc_starts"])
+def test_a_parquet_bomb_is_refused_by_its_footer(
+    world: Any, tmp_path: Path, said: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "theirs" / "part-0.parquet"
+    bomb(file, name, 1 << 24)
+    assert file.stat().st_size < 100_000
+    monkeypatch.setattr(
+        pq.ParquetFile, "iter_batches", lambda *_, **__: pytest.fail("it was decoded")
+    )
+    with pytest.raises(SchemaError, match=rf"values of {name} in 2 rows"):
+        parquet(world, file.parent, said(family="mine")) if name == "input_ids" else (
+            limits.require_room(file, pq.ParquetFile(file), 128)
+        )
+
+
+def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
+    world: Any, tmp_path: Path, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One long text in a dictionary, named by each of many rows: 1 MB becomes 6 GB."""
+    table = rows(world)
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 6, pa.int32()), pa.array(["x" * 10**6]))
+    at = table.schema.get_field_index("document_ids")
+    lists = pa.ListArray.from_arrays(
+        pa.array([1000 * row for row in range(7)], pa.int32()),
+        pa.DictionaryArray.from_arrays(pa.array([0] * 6000, pa.int32()), long.dictionary),
+    )
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    pq.write_table(
+        table.set_column(at, "document_ids", lists), folder / "part-0.parquet", store_schema=False,
+        compression="zstd",
+    )  # fmt: skip
+    assert (folder / "part-0.parquet").stat().st_size < 2_000_000
+    monkeypatch.setattr(limits, "_room", lambda: 1 << 30)
+    with pytest.raises(SchemaError, match="of memory"), bounded_memory(folder):
+        parquet(world, folder, said())
+
+
+def test_memory_is_as_before_behind_an_import(tmp_path: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with bounded_memory(tmp_path):
+        assert resource.getrlimit(resource.RLIMIT_DATA)[0] > 0
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@pytest.mark.parametrize(
+    "metadata", [{b"vocab_size": b"\xff\xfe"}, {b"row_length": b"9" * 5000}, {b"vocab_size": b"\0"}]
+)
+def test_metadata_that_is_no_text_is_refused(
+    world: Any, tmp_path: Path, said: Any, metadata: dict[bytes, bytes]
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    table = rows(world)
+    held = {**(table.schema.metadata or {}), **metadata}
+    pq.write_table(table.replace_schema_metadata(held), folder / "part-0.parquet")
+    with pytest.raises(SchemaError, match=r"part-0\.parquet"):
+        parquet(world, folder, said())
+
+
+@pytest.mark.parametrize("where", ["name", "value"])
+def test_text_that_is_not_utf8_is_refused(
+    world: Any, tmp_path: Path, said: Any, where: str
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    table = rows(world).append_column("somewhere", pa.array(["a"] * 6))
+    at = table.schema.get_field_index("domain")
+    table = table.set_column(at, "domain", pa.array(["somevalue"] * 6))
+    file = folder / "part-0.parquet"
+    pq.write_table(
+        table, file, compression="none", use_dictionary=False, store_schema=False, write_statistics=False
+    )  # fmt: skip
+    data = file.read_bytes()
+    word = b"somewhere" if where == "name" else b"somevalue"
+    assert word in data
+    file.write_bytes(data.replace(word, word[:-1] + b"\xff"))
+    with pytest.raises(SchemaError, match=r"part-0\.parquet"):
+        parquet(world, folder, said())
+
+
+@pytest.mark.parametrize(
+    "documents", [[0, 2**62, -(2**63), 40], [0, -(2**63), 2**63 - 1, 40], [0, 41, 40], [-1, 40]]
+)
+def test_document_indices_whose_differences_overflow_are_refused(
+    tmp_path: Path, documents: list[int]
+) -> None:
+    file = tmp_path / "tokens.idx"
+    lengths = np.full(40, 2, dtype="<i4")
+    pointers = np.arange(40, dtype="<i8") * 4
+    head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, 40, len(documents))
+    body = lengths.tobytes() + pointers.tobytes() + np.array(documents, dtype="<i8").tobytes()
+    file.write_bytes(head + body)
+    with pytest.raises(SchemaError, match="document indices"):
+        megatron.read_index(file)
+
+
+@pytest.mark.parametrize("sequences", [2**64 - 1, 2**63, 2**62, 10**9])
+def test_an_index_of_absurd_counts_is_refused(tmp_path: Path, sequences: int) -> None:
+    file = tmp_path / "tokens.idx"
+    head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, sequences, 2)
+    file.write_bytes(head + b"\0" * 100)
+    with pytest.raises(SchemaError, match="cut off"):
+        megatron.read_index(file)
+
+
+def test_an_index_of_negative_or_shifted_sequences_is_refused(tmp_path: Path) -> None:
+    for lengths, pointers in (
+        ([-1, 3], [0, -2]),
+        ([2, 2], [0, 2**63 - 1]),
+        ([2**31 - 1, 1], [0, 0]),
+    ):
+        file = tmp_path / "tokens.idx"
+        head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, 2, 3)
+        body = np.array(lengths, "<i4").tobytes() + np.array(pointers, "<i8").tobytes()
+        file.write_bytes(head + body + struct.pack("<3q", 0, 1, 2))
+        with pytest.raises(SchemaError, match="end to end"):
+            megatron.read_index(file)
+
+
+@pytest.mark.parametrize("values", [[2**62, -(2**63)], [2**63 - 1, -(2**63)], [5, 4], [-1, 2]])
+def test_offsets_whose_differences_overflow_are_refused(
+    world: Any, tmp_path: Path, said: Any, values: list[int]
+) -> None:
+    folder = bare(exported(world, tmp_path))
+    edges = np.fromfile(folder / "offsets.bin", dtype="<i8")
+    edges[1:3] = values
+    edges.tofile(folder / "offsets.bin")
+    assert "offsets begin with 0 and rise" in refused(world, folder, "flat", said(family="mine"))
+
+
+@pytest.mark.parametrize("row_length", [None, 0, -128, 127, 1 << 30])
+def test_a_row_length_that_rows_cannot_have_is_refused(
+    world: Any, tmp_path: Path, said: Any, row_length: int | None
+) -> None:
+    folder = bare(exported(world, tmp_path))
+    assert "--row-length" in refused(world, folder, "flat", said(family="mine"), row_length)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("files", {"../../workspace.json": 3}),
+        ("files", {"/etc/passwd": 3}),
+        ("files", {"[/]": 3}),
+        ("files", {"x" * 300: 3}),
+        ("columns", ["../secret"]),
+        ("columns", ["/etc/passwd"]),
+        ("dtype", "object"),
+        ("dtype", "O8"),
+        ("dtype", "float64"),
+        ("dtype", "x" * 100),
+        ("row_lengths", [0]),
+        ("row_lengths", [-128]),
+        ("row_lengths", [2**62]),
+        ("row_lengths", []),
+        ("tokens", "9" * 5000),
+    ],
+)
+def test_a_record_that_points_elsewhere_or_says_nonsense_is_refused(
+    world: Any, tmp_path: Path, said: Any, field: str, value: Any
+) -> None:
+    folder = exported(world, tmp_path)
+    record = json.loads((folder / "export.json").read_text())
+    (folder / "export.json").write_text(json.dumps(record | {field: value}))
+    assert refused(world, folder, "flat", said())
+
+
+def test_rows_that_hold_more_tokens_than_their_length_are_refused(
+    world: Any, tmp_path: Path, said: Any
+) -> None:
+    """Their sums agree with the tokens, and one row would take more than T of them."""
+    folder = exported(world, tmp_path)
+    beside = pq.read_table(folder / "rows.parquet")
+    counts = {name: beside[name].to_pylist() for name in ("valid_token_count", "num_docs")}
+    for name, values in counts.items():
+        values[0] += values[1] + values[2]
+        counts[name] = [values[0], *values[3:]]
+    assert counts["valid_token_count"][0] > 128
+    fewer = pa.concat_tables([beside.slice(0, 1), beside.slice(3)])
+    for name, values in counts.items():
+        at = fewer.schema.get_field_index(name)
+        fewer = fewer.set_column(at, fewer.schema.field(at), pa.array(values, pa.int32()))
+    pq.write_table(fewer, folder / "rows.parquet")
+    record = json.loads((folder / "export.json").read_text())
+    record["files"]["rows.parquet"] = (folder / "rows.parquet").stat().st_size
+    (folder / "export.json").write_text(json.dumps(record))
+    assert "or others in a row of 128" in refused(world, folder, "flat", said())
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_place_of_tokens_is_not_waited_for(world: Any, tmp_path: Path, said: Any) -> None:
+    folder = bare(exported(world, tmp_path))
+    for name in ("tokens.bin", "offsets.bin"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        assert refused(world, folder, "flat", said(family="mine"))
+
+
+def test_the_command_names_a_bomb_and_ends_with_2(world: Any, tmp_path: Path) -> None:
+    file = tmp_path / "theirs" / "part-0.parquet"
+    bomb(file, "input_ids", 1 << 24)
+    tokenizer = world.tokenizer.path / "tokenizer.json"
+    words = ["import", str(file), "--tokenizer", str(tokenizer), "--family", "mine"]
+    done = CliRunner().invoke(app, [*words, "--home", str(tmp_path / "new")])
+    assert done.exit_code == 2, done.output
+    assert "values of input_ids" in done.output
