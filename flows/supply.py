@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import yaml
 from rich.text import Text
 
 from curriculum.build.indexes import INDEXED_FAMILY, Index, indexes_of
 from curriculum.build.repositories import clones
 from curriculum.build.tokens import Tokenizing
 from curriculum.build.workers import Team
+from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.diets.load import Phases, diet_names, load_phases
 from curriculum.diets.resolve import ResolvedServing, default_base
@@ -26,6 +26,7 @@ from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.errors import CorpusError, DietError
 from schemas.progress import Watch, unwatched
+from schemas.yaml_text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
 DOUBT = 2.0
@@ -125,10 +126,10 @@ def _is_diet(home: Path, what: str) -> bool:
     if path.suffix not in CONFIGURATION or not path.is_file():
         return False
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, yaml.YAMLError):
-        return False
-    return isinstance(content, dict) and bool({"specialist", "phases", "extends"} & content.keys())
+        content = read_yaml(text_of(path), file=str(path), error=CorpusError).content
+    except CorpusError:
+        return False  # The corpus' reader names what is wrong with it.
+    return bool({"specialist", "phases", "extends"} & content.keys())
 
 
 def _corpus(home: Path, what: str) -> CorpusSpec:

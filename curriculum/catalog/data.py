@@ -70,6 +70,9 @@ def _fault(there: pa.Schema, kind: Kind) -> str | None:
 def _foreign(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
     if not set(there.names) & set(wanted.names):
         yield "it has none of the columns that it should have"
+    for name in {*there.names} & {*wanted.names}:
+        if there.names.count(name) > 1:
+            yield f"several of its columns are named {name}"
     for field in wanted:
         if field.name in there.names and _sort(there.field(field.name).type) != _sort(field.type):
             found = there.field(field.name).type

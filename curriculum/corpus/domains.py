@@ -15,7 +15,9 @@ from pydantic import JsonValue
 
 from schemas.domains import CHAT_DOMAIN, COLUMNS, DomainRule, DomainsSpec
 from schemas.errors import CorpusError
+from schemas.parsing import read_bounded
 from schemas.text import Location, line_of, nearest, parse
+from schemas.yaml_text import LARGEST_TEXT
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"
@@ -56,8 +58,8 @@ def text_of(file: Path) -> str:
         CorpusError: for a file that can't be read, or isn't UTF-8.
     """
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as broken:
+        return read_bounded(file, 4 * LARGEST_TEXT).decode()
+    except (OSError, ValueError) as broken:
         raise CorpusError(
             str(file), cause=f"the file can't be read ({broken})", cure="Give a YAML file in UTF-8"
         ) from None

@@ -12,6 +12,10 @@ from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+LONGEST_NAME = 255
+"""Bytes of a file's or folder's name; no file system in use takes longer ones."""
+MOST_STARS, MOST_DEPTHS = 3, 2
+"""Stars in one name of a pattern, and `**` before its last name: a path is tried at each place for each."""
 REMEMBERED = 100_000
 """Paths whose verdict is kept, for most paths change many times."""
 
@@ -73,16 +77,28 @@ def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: Language) -
 
 
 def is_plain(raw: bytes) -> bool:
-    """Whether a path is printable UTF-8 and stays inside its tree: no `..`, no newline."""
+    """Whether a path is printable UTF-8 of names that files can have, and stays inside its tree."""
     try:
         path = raw.decode()
     except UnicodeDecodeError:
+        return False
+    if max(map(len, raw.split(b"/"))) > LONGEST_NAME:
         return False
     inside = not {"", ".", ".."} & set(path.split("/"))
     return inside and CONTROL.search(path) is None
 
 
 def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> GitIgnoreSpec:
+    for line in lines:
+        *folders, last = line.rstrip("/").split("/")
+        stars = max(name.count("*") for name in (*folders, last, "") if name != "**")
+        if stars > MOST_STARS or folders.count("**") > MOST_DEPTHS:
+            raise CorpusError(
+                f"repository {spec.name}",
+                f"{field_name}: {ascii(line)[:60]}",
+                cause=f"a name has at most {MOST_STARS} stars, and a pattern {MOST_DEPTHS} times **",
+                cure="Write several patterns, each with fewer",
+            )
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError as wrong:

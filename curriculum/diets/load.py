@@ -17,6 +17,7 @@ from curriculum.diets.extends import merged
 from curriculum.diets.resolve import faults
 from schemas.diet import Diet, token_count
 from schemas.errors import DietError
+from schemas.parsing import read_bounded
 from schemas.phase import PhaseSpec, PhasesSpec
 from schemas.text import line_of, nearest, parse, validated
 from schemas.yaml_text import LARGEST_TEXT, named, read_yaml
@@ -217,20 +218,16 @@ def _find(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
 
 
 def _read(file: Path) -> str:
-    size = file.stat().st_size
-    if size > 4 * LARGEST_TEXT:
-        raise DietError(
-            str(file),
-            f"{size} bytes",
-            cause=f"a configuration file has at most {LARGEST_TEXT} characters",
-            cure="Give the YAML file itself",
-        )
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return read_bounded(file, 4 * LARGEST_TEXT).decode("utf-8-sig")
     except UnicodeDecodeError as broken:
         line = broken.object.count(b"\n", 0, broken.start) + 1
         raise DietError(
             f"{file}:{line}", cause="this is not UTF-8", cure="Save the file as UTF-8"
+        ) from None
+    except (OSError, ValueError) as unreadable:
+        raise DietError(
+            str(file), cause=f"it can't be read ({unreadable})", cure="Give the YAML file itself"
         ) from None
 
 

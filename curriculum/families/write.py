@@ -180,12 +180,31 @@ def documents_in(folder: Path) -> Iterator[Document]:
     """The documents of an artefact as they were written, one row group in memory at a time.
 
     Raises:
-        SchemaError: if there is no documents file.
+        SchemaError: if there is no documents file, and for columns of other types or with nulls.
     """
     for file in _files(folder):
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=[*_PLAIN, *_NESTED])
+            _require_types(folder, table)
             yield from map(_document, table.to_pylist())
+
+
+def _require_types(folder: Path, table: pa.Table) -> None:
+    wanted = pa.schema([DOCUMENT_SCHEMA.field(name) for name in (*_PLAIN, *_NESTED)])
+    try:
+        # The cast refuses null where the contract has none, but for the items of lists.
+        table.select(wanted.names).cast(wanted).validate(full=True)
+        nulls = [name for name in _NESTED if table[name].combine_chunks().flatten().null_count]
+        found = f"a null in {nulls[0]}" if nulls else None
+    except (pa.ArrowException, ValueError, KeyError) as wrong:
+        found = str(wrong).splitlines()[0][:200]
+    if found:
+        raise SchemaError(
+            str(folder),
+            found,
+            cause="these are no documents of the contract",
+            cure="Build them again",
+        )
 
 
 def _files(folder: Path) -> Iterator[pq.ParquetFile]:

@@ -40,13 +40,31 @@ class _Commands(TyperGroup):
 
             # An error that names no file may be a mistake of ours: its traceback is needed.
             named = refusal(failed, Path()) if failed.filename else no_room(failed)
-            if named is None:
+            if named is None and (failed.errno or type(failed) is not OSError):
                 raise
-            _end(f"error: {named}", WRONG)
+            _end(f"error: {named or _unreadable(failed)}", WRONG)
         except _TerminatedError:
             _end(f"\nterminated. {_KEPT}", TERMINATED)
         except KeyboardInterrupt:
             _end(f"\ninterrupted. {_KEPT}", INTERRUPTED)
+        except Exception as failed:
+            if type(failed).__module__.partition(".")[0] not in _READERS:
+                raise
+            _end(f"error: {_unreadable(failed)}", WRONG)
+
+
+_READERS = ("pyarrow", "pydantic_core", "_duckdb", "duckdb")
+"""Libraries that read what may come from elsewhere; pyarrow's errors of files are also plain OSErrors."""
+
+
+def _unreadable(failed: Exception) -> CurriculumError:
+    """The error of a file that its reader refuses, in the reader's words."""
+    return CurriculumError(
+        "a file that was read",
+        " ".join(str(failed).split())[:500],
+        cause="it is damaged, or isn't of its format",
+        cure="Run curriculum check on its folder, which names it",
+    )
 
 
 _KEPT = "What is finished is kept; the same command goes on from there."

@@ -200,8 +200,7 @@ def _of_selection(file: Path, only: Only) -> Mask:
             mask &= _same(table[name], value)
     if only.path is not None:
         paths = [str(each).partition(":")[2] for each in table["lineage"].to_pylist()]
-        wanted = re.compile(regex(only.path))
-        mask &= np.array([wanted.search(path) is not None for path in paths], np.bool_)
+        mask &= _true(pc.match_substring_regex(pa.array(paths, pa.string()), regex(only.path)))
     return mask
 
 

@@ -14,7 +14,7 @@ from flows.lines import report_of
 from flows.look.find import Found
 from flows.look.read import Line, document_lines, wished
 from flows.look.row import origins_of, row_of
-from flows.look.trained import CheckpointFiles, figures_of, saved_at, spec_at
+from flows.look.trained import figures_of, files_at, saved_at, spec_at
 from flows.look.vocabulary import controls, documents_of
 from flows.look.weights import tensors
 from flows.look.wish import Wish
@@ -111,7 +111,7 @@ def _open_run(store: Store, begun: Begun) -> dict[str, object]:
 def _checkpoint(path: Path) -> dict[str, object]:
     spec = spec_at(path)
     job = read_job(path.parents[1] / JOB)
-    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_bytes())
+    files = files_at(path)
     return {
         "path": str(path),
         "manifest": files.model_dump(mode="json"),

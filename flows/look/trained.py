@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow.parquet as pq
 from pydantic import BaseModel
@@ -25,9 +26,12 @@ from flows.look.weights import Group, Tensor, groups, tensors
 from flows.look.wish import Wish
 from flows.runs import Begun, checkpoints
 from flows.show import MUTED, plain_table, table
+from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
+from schemas.json_text import read_json
 from schemas.manifest import FileRecord
 
+Model = TypeVar("Model", bound=BaseModel)
 STEP_LINES = 12
 METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
 """Of a step, that are shown."""
@@ -73,7 +77,7 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     yield _ordered(job)
     beat = begun.path / HEARTBEAT
     if beat.is_file():
-        now = Heartbeat.model_validate_json(beat.read_text())
+        now = _read(Heartbeat, beat)
         yield ""
         yield Text.assemble(
             bar(now.step / max(now.steps, 1)), f"  step {now.step:,} of {now.steps:,}"
@@ -93,7 +97,7 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
 def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]:
     """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
     job, saved = Begun.at(path.parents[1]).job, saved_at(path)
-    files = CheckpointFiles.model_validate_json((path / "manifest.json").read_bytes()).files
+    files = files_at(path).files
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{safe(way)} · step {saved.step:,}", "bold")
@@ -118,13 +122,28 @@ def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]
 
 def saved_at(path: Path) -> Saved:
     """How far a run had come at a checkpoint."""
-    return Saved.model_validate_json((path / "state.json").read_text())
+    return _read(Saved, path / "state.json")
+
+
+def files_at(path: Path) -> CheckpointFiles:
+    """The files of a checkpoint."""
+    return _read(CheckpointFiles, path / "manifest.json")
+
+
+def _read(model: type[Model], file: Path) -> Model:
+    return read_json(
+        model,
+        file,
+        error=StoreError,
+        cause="it was changed since it was written",
+        cure=f"Delete {file.parent}",
+    )
 
 
 def spec_at(path: Path) -> ModelSpec | None:
     """The model of a checkpoint; None where another trainer wrote it."""
     file = path / "model.json"
-    return ModelSpec.model_validate_json(file.read_text()) if file.is_file() else None
+    return _read(ModelSpec, file) if file.is_file() else None
 
 
 def figures_of(report: Report, wish: Wish) -> list[Line]:

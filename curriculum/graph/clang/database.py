@@ -19,11 +19,14 @@ from curriculum.graph.clang.flags import CompilerFlags, is_pair, read_flags
 from curriculum.graph.clang.roots import below, build_folder, folders_of, foreign_root
 from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas.errors import CorpusError
+from schemas.parsing import parse_json, read_bounded
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
 """Databases may name their own root so; as a path it is absolute and nowhere."""
 _DEEPEST_RESPONSE = 8
+_LARGEST_RESPONSE, _MOST_RESPONSES = 1 << 20, 64
+"""Bytes of a response file, and files of a unit: one that names itself twice doubles at each level."""
 _HEADERS = frozenset((".h", ".hh", ".hpp", ".hxx", ".h++", ".inc", ".inl", ".ipp", ".def", ".tcc"))
 
 _COMPILER = re.compile(
@@ -137,14 +140,16 @@ class _Entry:
 
 def _values(file: Path) -> list[Any]:
     try:
-        value = json.loads(file.read_bytes())
+        value = parse_json(read_bounded(file))
     except OSError as error:
         raise CorpusError(
             str(file), cause=f"it can't be read: {error.strerror}", cure="Give another path"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CorpusError(
-            str(file), cause=f"it isn't JSON: {error}", cure="Generate the database anew"
+            str(file),
+            cause=f"it isn't JSON that is read: {error}",
+            cure="Generate the database anew",
         ) from error
     if not isinstance(value, list):
         raise CorpusError(
@@ -212,9 +217,9 @@ class _Reader:
         places: dict[str, str] = {}
         if original is not None:
             places[ORIGINAL] = str(original.absolute())
-        elif foreign is not None and Path(foreign).is_dir():
+        elif foreign is not None and _is_folder(Path(foreign)):
             places[ORIGINAL] = foreign
-        if build is not None and Path(build).is_dir():
+        if build is not None and _is_folder(Path(build)):
             places[BUILD] = build
         return cls(
             paths=paths, folders=folders_of(paths), foreign=foreign, build=build, places=places
@@ -250,27 +255,31 @@ class _Reader:
         compiler = _COMPILER.search(posixpath.basename(words[0])) if words else None
         if compiler is None:
             return None
-        expanded = self._expand(words[1:], entry.directory, _DEEPEST_RESPONSE)
+        left = iter(range(_MOST_RESPONSES))
+        expanded = self._expand(words[1:], entry.directory, _DEEPEST_RESPONSE, left)
         flags = read_flags(list(expanded), path, is_cpp=compiler["cpp"] is not None)
         return None if flags.language is None else flags
 
-    def _expand(self, words: Sequence[str], directory: str, depth: int) -> Iterator[str]:
+    def _expand(
+        self, words: Sequence[str], directory: str, depth: int, left: Iterator[int]
+    ) -> Iterator[str]:
         """The words with those of response files (`@file`) in their place."""
         for word in words:
             if not word.startswith("@") or len(word) == 1:
                 yield word
                 continue
-            text = self._response(posixpath.join(directory, word[1:])) if depth else None
+            is_read = depth and next(left, None) is not None
+            text = self._response(posixpath.join(directory, word[1:])) if is_read else None
             inner = None if text is None else _split(_rooted(text))
             if inner is None:
                 self.tally["missing_response_files"] += 1
             else:
-                yield from self._expand(inner, directory, depth - 1)
+                yield from self._expand(inner, directory, depth - 1, left)
 
     def _response(self, path: str) -> str | None:
         file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
         try:
-            return file.read_text(encoding="utf-8")
+            return read_bounded(file, _LARGEST_RESPONSE).decode()
         except (OSError, ValueError):
             return None
 
@@ -299,6 +308,11 @@ class _Reader:
             if rest is not None:
                 return posixpath.normpath(f"{name}/{rest}")
         return path
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is one, for names too that no file can have."""
+    return _exists(path) and path.is_dir()
 
 
 def _exists(path: Path) -> bool:
