@@ -1,0 +1,113 @@
+"""Files of a workspace that somebody else wrote: a command reads them, or names the fault and ends with 2."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from flows.cli import app
+from tests.fuzz import material
+from tests.sealing import republish
+
+pytestmark = pytest.mark.timeout(300)
+Change = Callable[[pa.Table], pa.Table]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A workspace with documents, rows, plans, two closed runs and an open one."""
+    material.workspace(tmp_path / "ws")
+    return tmp_path / "ws"
+
+
+def given(home: Path, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, [*words, "--home", str(home)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.output
+
+
+def changed(home: Path, pattern: str, change: Change) -> None:
+    """Change a table below a workspace, and let its manifest record the file as it is now."""
+    file = min(home.glob(pattern))
+    pq.write_table(change(pq.read_table(file, partitioning=None)), file)
+    if (file.parent / "manifest.json").is_file():
+        republish(file.parent)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",), ("query", "FROM artefacts"), ("query", "FROM metrics"), ("inspect", "fmt/syntax"),
+        ("inspect", "open/syntax"), ("inspect", "documents"), ("lineage", "fmt/syntax"),
+        ("diff", "fmt/syntax", "fmt/file_graph"), ("compare", "fmt/syntax", "fmt/file_graph"),
+    ],
+)  # fmt: skip
+def test_an_honest_workspace_is_read(home: Path, words: tuple[str, ...]) -> None:
+    assert given(home, *words)[0] == 0
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"step": NaN}', '{"step": 1, "step": 2}', ""])
+def test_a_heartbeat_that_is_no_heartbeat_is_named(home: Path, text: str) -> None:
+    (file,) = home.glob("runs/**/heartbeat.json")
+    file.write_text(text)
+    code, said = given(home, "inspect", "open/syntax")
+    assert code == 2
+    assert "heartbeat.json" in said.replace("\n", "")
+
+
+def test_a_column_that_stands_twice_is_a_problem_of_the_catalog(home: Path) -> None:
+    changed(
+        home, "rows/**/part-*.parquet", lambda table: table.append_column("domain", table["domain"])
+    )
+    code, said = given(home, "query", "SELECT problem FROM problems")
+    assert code == 0
+    assert "several of its columns are named domain" in said
+
+
+def test_documents_of_other_types_are_named(home: Path) -> None:
+    def texts(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("parts")
+        return table.set_column(at, "parts", pa.array([["x"]] * len(table)))
+
+    changed(home, "documents/**/part-*.parquet", texts)
+    done = CliRunner().invoke(app, ["check", str(home / "documents")])
+    assert done.exit_code == 2, done.output
+    assert "no documents of the contract" in done.output
+
+
+def test_metrics_with_nulls_where_the_contract_has_none_end_with_2(home: Path) -> None:
+    def nulls(table: pa.Table) -> pa.Table:
+        at = table.schema.get_field_index("gradient_norm")
+        return table.set_column(at, "gradient_norm", pa.nulls(len(table), pa.float64()))
+
+    changed(home, "runs/specialist=open/**/metrics/*.parquet", nulls)
+    code, said = given(home, "query", "FROM metrics")
+    assert code == 2
+    assert "non-nullable" in said
+
+
+def test_a_damaged_page_ends_with_2(home: Path) -> None:
+    file = min(home.glob("rows/**/part-*.parquet"))
+    data = bytearray(file.read_bytes())
+    data[4:400] = os.urandom(396)
+    file.write_bytes(data)
+    republish(file.parent)
+    code, said = given(home, "inspect", "rows")
+    assert code == 2, said
+    assert "Traceback" not in said
+
+
+def test_a_name_twice_in_a_manifest_is_named(home: Path) -> None:
+    file = min(home.glob("rows/**/manifest.json"))
+    content = json.loads(file.read_text())
+    file.write_text(file.read_text().replace("{", '{"stage": "x",', 1))
+    assert content["stage"] != "x"
+    code, said = given(home, "inspect", "rows")
+    assert code == 2
+    assert "'stage' stands twice" in said.replace("\n", "")
