@@ -12,8 +12,10 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.rows.check import check as check_rows
 from curriculum.store import Artefact, Store, collect, garbage
+from curriculum.train.checkpoint_files import require_whole
 from flows.lines import count
 from flows.look.find import inputs
+from flows.runs import CHECKPOINTS, STEP
 from flows.show import MUTED, err, out
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
@@ -30,6 +32,8 @@ def check(paths: list[Path]) -> None:
     """
     for path in paths:
         artefacts = list(_artefacts(path))
+        for checkpoint in _checkpoints(path):
+            require_whole(checkpoint)
         for artefact in artefacts:
             Store.containing(artefact.path).verify(artefact)
             if artefact.manifest.stage == "documents":
@@ -51,6 +55,13 @@ def _artefacts(path: Path) -> Iterator[Artefact]:
     for file in files:
         if "checkpoints" not in file.parts:
             yield Store.containing(file).load(file.parent)
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    """The checkpoints at or below a path, or around it, of closed runs and of open ones."""
+    above = [each for each in (path, *path.parents) if each.parent.name == CHECKPOINTS]
+    below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
+    return sorted({*above[:1], *below})
 
 
 def _check_documents(artefact: Artefact) -> None:

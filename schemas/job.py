@@ -23,44 +23,50 @@ Backend = Literal["math", "sdpa", "documents", "flex", "varlen"]
 class MambaSpec(Strict):
     """Mamba-2 blocks; `expand` · width features in heads of `head_width`."""
 
-    state: Annotated[int, Field(ge=1)] = 64
+    state: Annotated[int, Field(ge=1, le=1 << 14)] = 64
     """Features of the state of each channel."""
-    head_width: Annotated[int, Field(ge=1)] = 64
-    expand: Annotated[int, Field(ge=1)] = 2
-    chunk: Annotated[int, Field(ge=1)] = 64
+    head_width: Annotated[int, Field(ge=1, le=1 << 14)] = 64
+    expand: Annotated[int, Field(ge=1, le=64)] = 2
+    chunk: Annotated[int, Field(ge=1, le=1 << 16)] = 64
     """Positions that are computed as one product; each document begins a chunk of its own."""
 
 
 class EngramSpec(Strict):
     """Engram blocks: hashed suffix n-grams of `orders`, each looked up by `heads` hashes."""
 
-    orders: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (2, 3, 4)
-    heads: Annotated[int, Field(ge=1)] = 4
-    slots: Annotated[int, Field(ge=1)] = 4096
+    orders: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=8)
+    ] = (2, 3, 4)
+    heads: Annotated[int, Field(ge=1, le=32)] = 4
+    slots: Annotated[int, Field(ge=1, le=1 << 24)] = 4096
     """Least number of entries of the table of one order and head; each has a prime number of its own."""
-    slot_width: Annotated[int, Field(ge=1)] = 32
+    slot_width: Annotated[int, Field(ge=1, le=1 << 14)] = 32
     """Features of one entry."""
 
 
 class ModelSpec(Strict):
-    """A decoder; sizes are in units of features, `vocab_size` in ids."""
+    """A decoder; sizes are in units of features, `vocab_size` in ids.
+
+    A checkpoint may come from anybody, so each size has a limit, far above that of any model of ours: what
+    is computed from a spec alone, before its weights are seen, stays small.
+    """
 
     name: str
-    vocab_size: Annotated[int, Field(ge=1)]
-    blocks: Annotated[str, Field(pattern="^[AMCEF]+$")]
+    vocab_size: Annotated[int, Field(ge=1, le=1 << 24)]
+    blocks: Annotated[str, Field(pattern="^[AMCEF]+$", max_length=1024)]
     """The pattern, a letter a block from the input on: A attention, M Mamba-2, C gated convolution,
     E Engram, F feed-forward."""
-    width: Annotated[int, Field(ge=1)]
-    heads: Annotated[int, Field(ge=1)]
-    kv_heads: Annotated[int, Field(ge=1)]
-    mlp_width: Annotated[int, Field(ge=1)]
+    width: Annotated[int, Field(ge=1, le=1 << 18)]
+    heads: Annotated[int, Field(ge=1, le=1 << 14)]
+    kv_heads: Annotated[int, Field(ge=1, le=1 << 14)]
+    mlp_width: Annotated[int, Field(ge=1, le=1 << 20)]
     softcap: float | None = None
     """Attention scores are bounded by softcap · tanh(score / softcap)."""
-    streams: Annotated[int, Field(ge=1)] = 1
+    streams: Annotated[int, Field(ge=1, le=64)] = 1
     """Residual streams; several are mixed by manifold-constrained hyper-connections (mHC)."""
     mamba: MambaSpec = MambaSpec()
     engram: EngramSpec = EngramSpec()
-    conv_kernel: Annotated[int, Field(ge=1)] = 4
+    conv_kernel: Annotated[int, Field(ge=1, le=1 << 10)] = 4
     """Positions that each convolution reads, its own included."""
     structure: bool = False
     """Whether it reads structure columns; attached to a trained model they change nothing at first."""

@@ -6,6 +6,7 @@ through that, so the ids of other documents are kept out here, by position: what
 blank, reads nothing and adds exactly nothing.
 """
 
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ class Table:
     offset: int
 
 
+@functools.cache
 def tables(spec: EngramSpec) -> tuple[Table, ...]:
     """The tables, order by order; each has a prime size of its own, so that no two collide alike.
 

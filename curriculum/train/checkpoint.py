@@ -14,34 +14,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from curriculum.store.recipe import digest
-from curriculum.store.verify import sha256_of
+from curriculum.train.checkpoint_files import (
+    MOMENTS,
+    SPEC,
+    STATE,
+    WEIGHTS,
+    CheckpointManifest,
+    damage,
+    damaged,
+    read_part,
+    record_of,
+    require_listed,
+    stranger,
+)
 from curriculum.train.disk import flush, write_text
 from curriculum.train.learner import Learner, generators, is_moment, tensors, whole
 from curriculum.train.metrics import say
 from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
-from schemas.json_text import Sealed, read_json
-from schemas.manifest import MANIFEST_NAME, FileRecord
-from schemas.text import Model, Strict
+from schemas.manifest import MANIFEST_NAME
+from schemas.text import Strict
 
 KEPT = 2
-WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
 _NAME = re.compile(r"step=(\d+)")
 _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
 """How safetensors tells an error of the operating system."""
-
-
-class CheckpointManifest(Sealed):
-    """What a complete checkpoint holds."""
-
-    step: int
-    files: tuple[FileRecord, ...]
 
 
 class TrainerState(Strict):
@@ -135,16 +136,20 @@ def publish(folder: Path, spec: ModelSpec | None, state: TrainerState) -> Path:
     """Complete a draft that holds its tensors, manifest last, and let it appear; older ones go.
 
     `spec` is None for what another trainer wrote, whose model is its own affair.
+
+    Raises:
+        JobError: for a link or a pipe among the files, which no reader would take.
     """
     path, target = folder / f".step={state.step}.draft", folder / f"step={state.step}"
     if spec is not None:
-        (path / "model.json").write_text(spec.model_dump_json(indent=1))
-    (path / "state.json").write_text(state.model_dump_json(indent=1))
-    files = tuple(_record(path, file) for file in sorted(path.rglob("*")) if file.is_file())
+        (path / SPEC).write_text(spec.model_dump_json(indent=1))
+    (path / STATE).write_text(state.model_dump_json(indent=1))
+    files = tuple(record_of(path, file) for file in sorted(path.rglob("*")) if file.is_file())
     for record in files:
         flush(path / record.name)
     manifest = CheckpointManifest(step=state.step, files=files)
     write_text(path / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    require_listed(path)
     if target.exists():
         shutil.rmtree(target)
     path.rename(target)
@@ -155,40 +160,24 @@ def publish(folder: Path, spec: ModelSpec | None, state: TrainerState) -> Path:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    """The newest checkpoint that is whole; damaged ones are named and passed over.
+
+    Raises:
+        JobError: for one that holds what no writer of ours leaves: it was put there.
+    """
     for path in _numbered(folder):
         fault = damage(path)
         if fault is None:
             return path
+        if fault == stranger(path):
+            raise damaged(path, fault)
         say(f"{path.name} is passed over: {fault}")
     return None
 
 
-def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, or None."""
-    file = checkpoint / MANIFEST_NAME
-    if not file.is_file():
-        return "it has no manifest"
-    try:
-        manifest = CheckpointManifest.model_validate_json(file.read_bytes())
-    except ValidationError:
-        return "its manifest can't be read, or was changed"
-    for record in manifest.files:
-        path = checkpoint / record.name
-        if not path.is_file() or _record(checkpoint, path) != record:
-            return f"{record.name} isn't what was written"
-    return None
-
-
-def content_of(checkpoint: Path) -> str:
-    """What a checkpoint is: a digest of its files; 64 hex digits."""
-    manifest = _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
-    return digest([[record.name, record.sha256] for record in manifest.files])
-
-
 def read_state(checkpoint: Path) -> TrainerState:
     """How far the run had come at a checkpoint."""
-    return _of(TrainerState, checkpoint, "state.json")
+    return read_part(TrainerState, checkpoint, STATE)
 
 
 def read_spec(checkpoint: Path) -> ModelSpec:
@@ -197,37 +186,13 @@ def read_spec(checkpoint: Path) -> ModelSpec:
     Raises:
         JobError: for one that another trainer left.
     """
-    if not (checkpoint / "model.json").is_file():
+    if not (checkpoint / SPEC).is_file():
         raise JobError(
             str(checkpoint),
             cause="another trainer left this checkpoint, of a model that ours doesn't know",
             cure="Read it with that trainer",
         )
-    return _of(ModelSpec, checkpoint, "model.json")
-
-
-def _of(model: type[Model], checkpoint: Path, name: str) -> Model:
-    """A file of a checkpoint, verified against its manifest, which says what version wrote it."""
-    manifest = _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
-    record = next((each for each in manifest.files if each.name == name), None)
-    if record != _record(checkpoint, checkpoint / name):
-        raise JobError(
-            str(checkpoint / name),
-            cause="it isn't what was written: the checkpoint is damaged",
-            cure="Train that phase again",
-        )
-    return _read(model, checkpoint / name, version=manifest.schema_version)
-
-
-def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
-    return read_json(
-        model,
-        file,
-        error=JobError,
-        cause="the checkpoint is damaged, or another version wrote it",
-        cure="Train that phase again",
-        version=version,
-    )
+    return read_part(ModelSpec, checkpoint, SPEC)
 
 
 def _numbered(folder: Path) -> list[Path]:
@@ -238,8 +203,3 @@ def _numbered(folder: Path) -> list[Path]:
         (int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))
     ]
     return [path for _, path in sorted(found, reverse=True)]
-
-
-def _record(folder: Path, path: Path) -> FileRecord:
-    name = path.relative_to(folder).as_posix()
-    return FileRecord(name=name, sha256=sha256_of(path), num_bytes=path.stat().st_size)

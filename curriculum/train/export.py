@@ -13,7 +13,8 @@ from typing import Literal, get_args
 from pydantic import JsonValue
 from torch import Tensor
 
-from curriculum.train.checkpoint import content_of, read_state, write_tensors
+from curriculum.train.checkpoint import read_state, write_tensors
+from curriculum.train.checkpoint_files import content_of
 from curriculum.train.disk import flush
 from curriculum.train.qwen import qwen_config, qwen_weights, require_counterpart
 from curriculum.train.weights import backend_for_one, job_of, longest_row, model_in

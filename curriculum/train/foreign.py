@@ -34,6 +34,7 @@ from curriculum.store import Store
 from curriculum.train import checkpoint
 from curriculum.train.batch import Batch
 from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.counts import StepCounts, counts_of_step
 from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT, read_job
 from curriculum.train.disk import write_text
@@ -46,7 +47,6 @@ from curriculum.train.loop import Outcome
 from curriculum.train.metrics import Learnt, Metrics, StepMetrics
 from curriculum.train.report import report_of
 from curriculum.train.writers import open_writers
-from schemas.errors import JobError
 from schemas.job import Figure, Job, MaskingCost, Stopped
 
 EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED, "failed": FAILED}
@@ -237,9 +237,5 @@ def _start(job: Job, workspace: Path) -> Path | None:
     if job.start_from is None:
         return None
     path = workspace / job.start_from.path
-    fault = checkpoint.damage(path)
-    if fault is not None:
-        raise JobError(
-            str(path), fault, cause="the checkpoint is damaged", cure="Train that phase again"
-        )
+    require_whole(path)
     return path

@@ -286,7 +286,7 @@ def _previous_job(ingredients: Ingredients) -> Job | None:
 def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
     previous, middle = ingredients.previous, ingredients.middle
     if middle is not None:
-        from curriculum.train.checkpoint import content_of
+        from curriculum.train.checkpoint_files import content_of
 
         return CheckpointRef(
             run_key=read_job(middle.parents[1] / JOB).run_key,

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from curriculum.train import checkpoint
+from curriculum.train.checkpoint_files import damage
 from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT, read_report
 from curriculum.train.masking_cost import LEAST
 from schemas.errors import JobError
@@ -60,7 +61,7 @@ def _require_checkpoint(file: Path, report: Report, workspace: Path, directory: 
             report.checkpoint or "empty",
             f"the next phase starts from one in {directory / CHECKPOINTS}",
         )
-    fault = checkpoint.damage(path)
+    fault = damage(path)
     if fault is not None:
         raise JobError(str(path), fault, cause="the checkpoint isn't whole", cure=f"{_WRITE}")
     try:

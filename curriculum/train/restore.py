@@ -2,23 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from curriculum.model.decoder import Decoder
 from curriculum.train import sharded
 from curriculum.train.attach import would_lose_structure
-from curriculum.train.checkpoint import (
-    MOMENTS,
-    SHARDS,
-    WEIGHTS,
-    TrainerState,
-    damage,
-    read_spec,
-    read_state,
-)
+from curriculum.train.checkpoint import TrainerState, read_spec, read_state
+from curriculum.train.checkpoint_files import MOMENTS, SHARDS, WEIGHTS, damaged, require_whole
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.learner import (
     MOMENT_NAMES,
@@ -35,12 +30,18 @@ def resume(checkpoint: Path, learner: Learner) -> TrainerState:
     """Load everything: the run goes on as if it had never stopped.
 
     A rank that the writers hadn't keeps the generator that its seed gave it.
+
+    Raises:
+        JobError: as `carry_over`, and for a state of a generator that is none.
     """
     carry_over(checkpoint, learner)
     there = names_in(checkpoint)
     states = {name: state for name, state in generators(learner).items() if name in there}
     fill(checkpoint, states, learner.ranks)
-    set_generators(learner, states)
+    try:
+        set_generators(learner, states)
+    except RuntimeError as broken:
+        raise damaged(checkpoint, f"the state of a generator: {broken}") from None
     return read_state(checkpoint)
 
 
@@ -61,7 +62,7 @@ def carry_over(checkpoint: Path, learner: Learner) -> None:
         f"{name}.{moment}": _empty(moment, weight, learner)
         for name, weight in weights.items()
         for moment in MOMENT_NAMES
-        if f"{name}.{moment}" in there
+        if any(f"{name}.{each}" in there for each in MOMENT_NAMES)
     }
     fill(checkpoint, {**{n: w.detach() for n, w in weights.items()}, **moments}, learner.ranks)
     for name, weight in weights.items():
@@ -71,33 +72,55 @@ def carry_over(checkpoint: Path, learner: Learner) -> None:
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
-    """The weights of a checkpoint of either form, whole, by their names."""
-    there = names_in(checkpoint)
+    """The weights of a checkpoint of either form, whole, by their names.
+
+    Raises:
+        JobError: where they aren't those of its model, before any memory is taken for them.
+    """
+    there, shapes = names_in(checkpoint), _shapes(read_spec(checkpoint))
     weights = {
-        name: torch.empty(shape)
+        name: shape
         for name, shape in there.items()
         if not is_moment(name, there) and not name.startswith(("generator", "cuda_generator"))
     }
-    fill(checkpoint, weights, ALONE)
-    return weights
+    for name in sorted(shapes.keys() | weights.keys()):
+        if shapes.get(name) != weights.get(name):
+            wanted, found = (
+                [*each[name]] if name in each else "not there" for each in (shapes, weights)
+            )
+            raise damaged(checkpoint, f"weight {name!r} is {found}, where its model has {wanted}")
+    into = {name: torch.zeros(shape) for name, shape in weights.items()}
+    fill(checkpoint, into, ALONE)
+    return into
+
+
+def _shapes(spec: ModelSpec) -> dict[str, torch.Size]:
+    """The shapes of a model's weights by name, without memory for them: its sender may say any size."""
+    with torch.device("meta"):
+        model = Decoder(spec, "math")
+    return {name: weight.shape for name, weight in model.named_parameters()}
 
 
 def names_in(checkpoint: Path) -> dict[str, torch.Size]:
-    """What tensors a checkpoint holds, with their whole shapes."""
-    if (checkpoint / SHARDS).is_dir():
-        return sharded.names_in(checkpoint / SHARDS)
-    found: dict[str, torch.Size] = {}
-    for file in (WEIGHTS, MOMENTS):
-        with safe_open(checkpoint / file, "pt") as tensors:
-            found |= {
-                name: torch.Size(tensors.get_slice(name).get_shape())
-                for name in tensors.keys()  # noqa: SIM118
-            }
-    return found
+    """What tensors a checkpoint holds, with their whole shapes.
+
+    Raises:
+        JobError: for files of tensors that can't be read.
+    """
+    return {name: torch.Size(shape) for name, (shape, _) in _described(checkpoint).items()}
 
 
 def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read into tensors in place, each rank its part of those that are sharded."""
+    """Read into tensors in place, each rank its part of those that are sharded.
+
+    Raises:
+        JobError: for a tensor that isn't there, or has another shape or kind than it is wanted in.
+    """
+    there = _described(checkpoint)
+    for name, into in wanted.items():
+        is_like = tuple(into.shape), str(into.dtype).removeprefix("torch.")
+        if there.get(name) != is_like:
+            raise damaged(checkpoint, f"tensor {name!r} is {there.get(name)}, not {is_like}")
     if (checkpoint / SHARDS).is_dir():
         sharded.fill(checkpoint / SHARDS, wanted, ranks)
         return
@@ -105,6 +128,18 @@ def fill(checkpoint: Path, wanted: dict[str, Tensor], ranks: Ranks) -> None:
         with safe_open(checkpoint / file, "pt") as tensors:
             for name in wanted.keys() & tensors.keys():
                 _copy(tensors.get_tensor(name), wanted[name])
+
+
+def _described(checkpoint: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """The shapes and kinds of the tensors of a checkpoint, by name; no tensor is read."""
+    if (checkpoint / SHARDS).is_dir():
+        written = sharded.tensors_in(checkpoint / SHARDS)
+        return {name: (each.shape, each.kind) for name, each in written.items()}
+    return {
+        name: each
+        for file in (WEIGHTS, MOMENTS)
+        for name, each in sharded.head(checkpoint / file).items()
+    }
 
 
 def _copy(value: Tensor, into: Tensor) -> None:
@@ -133,11 +168,7 @@ def _differences(ours: ModelSpec, theirs: ModelSpec) -> Iterator[tuple[str, obje
 
 
 def _require_fitting(checkpoint: Path, learner: Learner) -> None:
-    fault = damage(checkpoint)
-    if fault is not None:
-        raise JobError(
-            str(checkpoint), fault, cause="the checkpoint is damaged", cure="Train that phase again"
-        )
+    require_whole(checkpoint)
     spec, ours = read_spec(checkpoint), learner.model.spec
     attached = spec.model_copy(update={"structure": ours.structure})
     if attached == ours and spec.structure and not ours.structure:

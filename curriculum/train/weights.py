@@ -9,7 +9,8 @@ from torch import Tensor
 from curriculum.model.decoder import Decoder
 from curriculum.model.generate import continuation
 from curriculum.model.sampling import Sampling
-from curriculum.train.checkpoint import damage, read_spec
+from curriculum.train.checkpoint import read_spec
+from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.directory import JOB, read_job
 from curriculum.train.restore import read_weights
 from schemas.errors import JobError
@@ -25,16 +26,9 @@ def model_in(checkpoint: Path) -> tuple[ModelSpec, dict[str, Tensor]]:
     """The model of a checkpoint and its weights by name, on the CPU.
 
     Raises:
-        JobError: for a checkpoint whose files aren't what was written.
+        JobError: for a checkpoint whose files aren't what was written, or not those of its model.
     """
-    fault = damage(checkpoint)
-    if fault is not None:
-        raise JobError(
-            str(checkpoint),
-            fault,
-            cause="the checkpoint is damaged",
-            cure="Take another step of that run, or train the phase again",
-        )
+    require_whole(checkpoint)
     return read_spec(checkpoint), read_weights(checkpoint)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from curriculum.build.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
+from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.directory import read_job
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
@@ -14,7 +15,7 @@ from flows.lines import report_of
 from flows.look.find import Found
 from flows.look.read import Line, document_lines, wished
 from flows.look.row import origins_of, row_of
-from flows.look.trained import figures_of, files_at, saved_at, spec_at
+from flows.look.trained import figures_of, saved_at, spec_at
 from flows.look.vocabulary import controls, documents_of
 from flows.look.weights import tensors
 from flows.look.wish import Wish
@@ -109,12 +110,12 @@ def _open_run(store: Store, begun: Begun) -> dict[str, object]:
 
 
 def _checkpoint(path: Path) -> dict[str, object]:
-    spec = spec_at(path)
+    require_listed(path)
+    spec, files = spec_at(path), manifest_of(path)
     job = read_job(path.parents[1] / JOB)
-    files = files_at(path)
     return {
         "path": str(path),
-        "manifest": files.model_dump(mode="json"),
+        "manifest": files.model_dump(mode="json", include={"step", "files"}),
         "state": saved_at(path).model_dump(mode="json"),
         "model": spec.model_dump(mode="json") if spec else None,
         "job": job.model_dump(mode="json"),

@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pyarrow.parquet as pq
 from pydantic import BaseModel
@@ -14,6 +13,7 @@ from rich.text import Text
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
 from curriculum.train.directory import HEARTBEAT
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
@@ -29,9 +29,7 @@ from flows.show import MUTED, plain_table, table
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
 from schemas.json_text import read_json
-from schemas.manifest import FileRecord
 
-Model = TypeVar("Model", bound=BaseModel)
 STEP_LINES = 12
 METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
 """Of a step, that are shown."""
@@ -44,13 +42,6 @@ class Saved(BaseModel):
     slot: int = 0
     tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
     figures: tuple[Figure, ...] = ()
-
-
-class CheckpointFiles(BaseModel):
-    """A checkpoint's manifest."""
-
-    step: int
-    files: tuple[FileRecord, ...]
 
 
 def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
@@ -77,7 +68,13 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     yield _ordered(job)
     beat = begun.path / HEARTBEAT
     if beat.is_file():
-        now = _read(Heartbeat, beat)
+        now = read_json(
+            Heartbeat,
+            beat,
+            error=StoreError,
+            cause="it was changed since it was written",
+            cure=f"Delete {begun.path}",
+        )
         yield ""
         yield Text.assemble(
             bar(now.step / max(now.steps, 1)), f"  step {now.step:,} of {now.steps:,}"
@@ -96,8 +93,8 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
 
 def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]:
     """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
-    job, saved = Begun.at(path.parents[1]).job, saved_at(path)
-    files = files_at(path).files
+    require_listed(path)
+    job, saved, files = Begun.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{safe(way)} · step {saved.step:,}", "bold")
@@ -122,28 +119,12 @@ def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]
 
 def saved_at(path: Path) -> Saved:
     """How far a run had come at a checkpoint."""
-    return _read(Saved, path / "state.json")
-
-
-def files_at(path: Path) -> CheckpointFiles:
-    """The files of a checkpoint."""
-    return _read(CheckpointFiles, path / "manifest.json")
-
-
-def _read(model: type[Model], file: Path) -> Model:
-    return read_json(
-        model,
-        file,
-        error=StoreError,
-        cause="it was changed since it was written",
-        cure=f"Delete {file.parent}",
-    )
+    return read_part(Saved, path, STATE)
 
 
 def spec_at(path: Path) -> ModelSpec | None:
     """The model of a checkpoint; None where another trainer wrote it."""
-    file = path / "model.json"
-    return _read(ModelSpec, file) if file.is_file() else None
+    return read_part(ModelSpec, path, SPEC) if (path / SPEC).is_file() else None
 
 
 def figures_of(report: Report, wish: Wish) -> list[Line]:

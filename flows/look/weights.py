@@ -1,16 +1,26 @@
 """What a checkpoint's safetensors hold, read of the file's head: no tensor is loaded."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from curriculum.train.checkpoint_files import damaged
+
 WEIGHTS = "model.safetensors"
 _LARGEST_HEAD = 100_000_000
 """Bytes: what safetensors themselves allow."""
 _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
+
+
+class _Head(BaseModel):
+    """What a file's head says of one tensor."""
+
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +62,15 @@ def tensors(checkpoint: Path) -> list[Tensor]:
         length = int.from_bytes(opened.read(8), "little")
         if length > _LARGEST_HEAD:
             return []
-        head = json.loads(opened.read(length))
-    head.pop("__metadata__", None)
+        text = opened.read(length)
+    try:
+        head = TypeAdapter(dict[str, _Head]).validate_json(text)
+    except ValidationError as broken:
+        raise damaged(file, f"its head: {broken.errors()[0]['msg']}") from None
     return [
-        Tensor(name=name, kind=each["dtype"], shape=tuple(each["shape"]))
+        Tensor(name=name, kind=each.dtype, shape=each.shape)
         for name, each in head.items()
+        if name != "__metadata__"
     ]
 
 

@@ -19,7 +19,8 @@ from torch.distributed.tensor import DTensor
 
 from curriculum.train import __main__ as process
 from curriculum.train import checkpoint, restore, sharded
-from curriculum.train.checkpoint import SHARDS, TrainerState
+from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint_files import SHARDS, damage
 from curriculum.train.counts import counts_of_step
 from curriculum.train.distributed import ALONE, Place, Ranks, joined
 from curriculum.train.exits import KILLED
@@ -180,10 +181,10 @@ def save_shards(folder: Path, learner: Learner, state: TrainerState) -> Path:
 
 def test_a_damaged_shard_is_found(world: Any, one_of_one: Ranks, tmp_path: Path) -> None:
     path = save_shards(tmp_path, stepped(world, one_of_one), at(2))
-    (shard,) = (path / SHARDS).glob("*.distcp")
-    assert checkpoint.damage(path) is None
+    (shard,) = (path / SHARDS).glob("rank-*.safetensors")
+    assert damage(path) is None
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    assert checkpoint.damage(path) == f"{SHARDS}/{shard.name} isn't what was written"
+    assert damage(path) == f"{SHARDS}/{shard.name} isn't what was written"
 
 
 def test_shards_are_what_they_were_when_the_save_began(
@@ -192,7 +193,7 @@ def test_shards_are_what_they_were_when_the_save_began(
     learner = stepped(world, one_of_one)
     before = weights(learner)
     draft = checkpoint.new_draft(tmp_path, 1)
-    held = hold(monkeypatch, torch, "save")
+    held = hold(monkeypatch, checkpoint, "save_file")
     begun = sharded.start(draft / SHARDS, learner)
     ruin(learner)
     assert not begun.done()

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.store.verify import sha256_of
-from curriculum.train.checkpoint import CheckpointManifest
+from curriculum.train.checkpoint_files import CheckpointManifest
 from curriculum.train.launch import Launch, launched
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.recipe import run_recipe

@@ -1,0 +1,196 @@
+"""The files of a checkpoint held against its manifest; nothing here needs torch.
+
+A checkpoint may come from somebody else, manifest and all. So each reader refuses one that holds a link, a
+pipe, or a file that its manifest doesn't list, or that no checkpoint of ours has.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+from curriculum.store.recipe import digest
+from curriculum.store.verify import sha256_of
+from schemas.errors import JobError
+from schemas.json_text import Sealed, read_json
+from schemas.manifest import MANIFEST_NAME, FileRecord
+from schemas.text import Model
+
+WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
+SPEC, STATE, INDEX = "model.json", "state.json", "index.json"
+_FORMS = (
+    re.compile("|".join(map(re.escape, (WEIGHTS, MOMENTS, SPEC, STATE)))),
+    re.compile(rf"{SPEC}|{STATE}|{SHARDS}/(?:{INDEX}|rank-\d{{5}}\.safetensors)"),
+)
+"""The files of a checkpoint of ours: the portable form, and that of several ranks."""
+_LARGEST_JSON = 1 << 26
+"""Bytes of a manifest, an index or a state; those of thousands of tensors on a hundred ranks are fewer."""
+
+
+class CheckpointManifest(Sealed):
+    """What a complete checkpoint holds."""
+
+    step: int
+    files: tuple[FileRecord, ...]
+
+
+def damage(checkpoint: Path) -> str | None:
+    """What is wrong with a checkpoint's files, or None; reads every byte of them."""
+    manifest = _listed(checkpoint)
+    if isinstance(manifest, str):
+        return manifest
+    for record in manifest.files:
+        if record_of(checkpoint, checkpoint / record.name) != record:
+            return f"{record.name} isn't what was written"
+    return None
+
+
+def require_whole(checkpoint: Path) -> None:
+    """Let a checkpoint pass whose files are those of its manifest, byte by byte.
+
+    Raises:
+        JobError: naming the file that is damaged, missing, or no part of a checkpoint.
+    """
+    fault = damage(checkpoint)
+    if fault is not None:
+        raise damaged(checkpoint, fault)
+
+
+def require_listed(checkpoint: Path) -> None:
+    """Let a checkpoint pass whose files are those of its manifest by their names; none is read.
+
+    Raises:
+        JobError: naming the file that is missing, or no part of a checkpoint.
+    """
+    found = _listed(checkpoint)
+    if isinstance(found, str):
+        raise damaged(checkpoint, found)
+
+
+def damaged(place: Path, fault: str) -> JobError:
+    """The error of a checkpoint, or of a file of one, that isn't what was written."""
+    return JobError(
+        str(place),
+        fault,
+        cause="the checkpoint is damaged",
+        cure="Take another step of that run, or train that phase again",
+    )
+
+
+def content_of(checkpoint: Path) -> str:
+    """What a checkpoint is: a digest of its files; 64 hex digits."""
+    manifest = manifest_of(checkpoint)
+    return digest([[record.name, record.sha256] for record in manifest.files])
+
+
+def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
+    """A file of a checkpoint, verified against its manifest, which says what version wrote it.
+
+    Raises:
+        JobError: for a file that isn't what was written, or isn't one of these.
+    """
+    manifest, file = manifest_of(checkpoint), checkpoint / name
+    record = next((each for each in manifest.files if each.name == name), None)
+    if record is None or not _is_regular(file) or record != record_of(checkpoint, file):
+        raise damaged(file, "it isn't what was written")
+    return _read(model, file, version=manifest.schema_version)
+
+
+def manifest_of(checkpoint: Path) -> CheckpointManifest:
+    """The manifest of a checkpoint.
+
+    Raises:
+        JobError: for one that isn't there, or was changed.
+    """
+    return _read(CheckpointManifest, checkpoint / MANIFEST_NAME)
+
+
+def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
+    """A small file of a checkpoint, whatever its sender made of it."""
+    if not _is_regular(file):
+        raise damaged(file, "there is no such file")
+    if file.stat().st_size > _LARGEST_JSON:
+        raise damaged(file, f"{file.stat().st_size} bytes, where at most {_LARGEST_JSON} are read")
+    try:
+        return read_json(
+            model,
+            file,
+            error=JobError,
+            cause="the checkpoint is damaged, or another version wrote it",
+            cure="Train that phase again",
+            version=version,
+        )
+    except RecursionError:
+        raise damaged(file, "its values are nested too deep") from None
+
+
+def _listed(checkpoint: Path) -> CheckpointManifest | str:
+    """The manifest of a checkpoint whose files are those that it lists, or why they aren't."""
+    if (named := stranger(checkpoint)) is not None:
+        return named
+    if not _is_regular(checkpoint / MANIFEST_NAME):
+        return "it has no manifest"
+    try:
+        manifest = manifest_of(checkpoint)
+    except JobError:
+        return "its manifest can't be read, or was changed"
+    names = {record.name for record in manifest.files}
+    there = {path.relative_to(checkpoint).as_posix() for path in _below(checkpoint)}
+    if missing := sorted((names | _needed(names)) - there):
+        return f"{missing[0]} isn't what was written"
+    return manifest
+
+
+def stranger(checkpoint: Path) -> str | None:
+    """What in a checkpoint's folder is no part of it, or None: a link, a pipe, a file that isn't listed.
+
+    Another trainer's checkpoint may hold files of any names; one of ours has those of its form alone.
+    """
+    if checkpoint.is_symlink():
+        return "it is a link"
+    there = sorted(_below(checkpoint))
+    for path in there:
+        if not _is_regular(path):
+            return f"{path.relative_to(checkpoint)} is neither a file nor a folder"
+    try:
+        listed = {record.name for record in manifest_of(checkpoint).files}
+    except JobError:
+        return None
+    for path in there:
+        name = path.relative_to(checkpoint).as_posix()
+        if name not in listed | {MANIFEST_NAME}:
+            return f"{name} isn't in its manifest"
+        if SPEC in listed and name != MANIFEST_NAME and not _form(listed).fullmatch(name):
+            return f"{name} is no file of a checkpoint"
+    return None
+
+
+def _form(names: Container[str]) -> re.Pattern[str]:
+    return _FORMS[f"{SHARDS}/{INDEX}" in names]
+
+
+def _needed(names: Container[str]) -> set[str]:
+    """What a checkpoint of ours can't be without; another trainer's is its own affair."""
+    return {STATE} if SPEC in names else set()
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """All that lies in a folder and its folders, but for those folders; links aren't followed."""
+    for where, folders, files in os.walk(folder):
+        links = (name for name in folders if (Path(where) / name).is_symlink())
+        yield from (Path(where) / name for name in (*links, *files))
+
+
+def _is_regular(file: Path) -> bool:
+    """Return True for a file itself, where a link to one, a pipe and a device give False."""
+    try:
+        return stat.S_ISREG(file.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def record_of(folder: Path, path: Path) -> FileRecord:
+    """A file of a checkpoint as its manifest records it."""
+    name = path.relative_to(folder).as_posix()
+    return FileRecord(name=name, sha256=sha256_of(path), num_bytes=path.stat().st_size)

@@ -1,0 +1,273 @@
+"""Checkpoints that somebody else wrote, manifest and all: nothing in them runs, or is taken on trust."""
+
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.device_mesh import init_device_mesh
+
+from curriculum.train import checkpoint, restore, sharded
+from curriculum.train.checkpoint import TrainerState, newest
+from curriculum.train.checkpoint_files import SHARDS, damage, record_of, require_listed
+from curriculum.train.distributed import ALONE, Ranks
+from curriculum.train.learner import Learner, new_learner
+from curriculum.train.weights import model_in
+from schemas.errors import JobError
+from tests.sealing import edit
+
+CPU = torch.device("cpu")
+
+
+class Payload:
+    """What makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
+        return Path.touch, (self.file,)
+
+
+@pytest.fixture
+def fired(tmp_path: Path) -> Path:
+    """The file that a payload makes."""
+    return tmp_path / "fired"
+
+
+@pytest.fixture(params=["portable", "shards"])
+def written(world: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A checkpoint as its sender had it, in either form."""
+    store = (tmp_path / "meet").as_uri()
+    dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    ranks = Ranks(
+        mesh=init_device_mesh("cpu", (1,)),
+        host=dist.new_group(backend="gloo"),
+        saving=dist.new_group(backend="gloo"),
+    )
+    folder = tmp_path / "checkpoints"
+    learner = new_learner(world.job(), CPU, ranks)
+    if request.param == "portable":
+        yield checkpoint.save(folder, learner, TrainerState(step=3))
+    else:
+        sharded.start(checkpoint.new_draft(folder, 3) / SHARDS, learner).result()
+        yield checkpoint.publish(folder, learner.model.spec, TrainerState(step=3))
+    dist.destroy_process_group()
+
+
+def list_all(folder: Path) -> None:
+    """Let the manifest list all files as they are now, as a sender can."""
+    files = [each for each in sorted(folder.rglob("*")) if each.is_file()]
+    records = [record_of(folder, each) for each in files if each.name != "manifest.json"]
+    edit(folder / "manifest.json", files=[each.model_dump() for each in records])
+
+
+def readers(folder: Path, learner: Learner) -> dict[str, Callable[[], object]]:
+    return {
+        "sample and export": lambda: model_in(folder),
+        "resume": lambda: restore.resume(folder, learner),
+        "next phase": lambda: restore.carry_over(folder, learner),
+        "look for the newest": lambda: newest(folder.parent),
+        "inspect": lambda: require_listed(folder),
+    }
+
+
+def refused(folder: Path, world: Any, words: str, *, all_of_them: bool = True) -> None:
+    """No reader takes it, and each says why."""
+    learner = new_learner(world.job(), CPU, ALONE)
+    for name, read in readers(folder, learner).items():
+        if all_of_them or name in ("sample and export", "resume"):
+            with pytest.raises(JobError, match=words):
+                read()
+
+
+@pytest.mark.parametrize("is_listed", [False, True], ids=["unlisted", "listed"])
+@pytest.mark.parametrize("name", [f"{SHARDS}/.metadata", f"{SHARDS}/__0_.metadata", "extra.pt"])
+def test_a_planted_pickle_runs_in_no_reader(
+    world: Any, written: Path, fired: Path, name: str, is_listed: bool
+) -> None:
+    file = written / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(pickle.dumps(Payload(fired)))
+    if is_listed:
+        list_all(written)
+    why = "is no file of a checkpoint" if is_listed else "isn't in its manifest"
+    refused(written, world, f"{name} {why}")
+    assert not fired.exists()
+
+
+def test_the_planted_pickle_would_have_run(written: Path, fired: Path) -> None:
+    (written / SHARDS).mkdir(exist_ok=True)
+    (written / SHARDS / ".metadata").write_bytes(pickle.dumps(Payload(fired)))
+    with pytest.raises(AttributeError):
+        FileSystemReader(written / SHARDS).read_metadata()
+    assert fired.exists()
+
+
+def test_a_pickle_in_place_of_tensors_or_the_index_is_not_unpickled(
+    world: Any, written: Path, fired: Path
+) -> None:
+    for file in [*written.rglob("*.safetensors"), *written.glob(f"{SHARDS}/index.json")]:
+        whole = file.read_bytes()
+        file.write_bytes(pickle.dumps(Payload(fired)))
+        list_all(written)
+        refused(written, world, file.name, all_of_them=False)
+        file.write_bytes(whole)
+    assert not fired.exists()
+    list_all(written)
+    assert damage(written) is None
+
+
+def test_nothing_of_ours_is_a_pickle(written: Path) -> None:
+    names = {each.name for each in written.rglob("*") if each.is_file()}
+    assert {Path(name).suffix for name in names} == {".json", ".safetensors"}
+
+
+def _link(file: Path) -> None:
+    file.rename(file.parents[1] / "elsewhere")
+    file.symlink_to(file.parents[1] / "elsewhere")
+
+
+def _pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize("make", [_link, _pipe])
+@pytest.mark.parametrize("name", ["model.json", "state.json"])
+def test_links_and_pipes_are_refused_by_name_and_not_opened(
+    world: Any, written: Path, make: Callable[[Path], None], name: str
+) -> None:
+    make(written / name)
+    refused(written, world, f"{name} is neither a file nor a folder")
+
+
+def test_a_folder_behind_a_link_is_refused(world: Any, written: Path) -> None:
+    (written / "more").symlink_to(written.parent)
+    refused(written, world, "more is neither a file nor a folder")
+    (written / "more").unlink()
+    moved = written.rename(written.parents[1] / "moved")
+    written.symlink_to(moved)
+    refused(written, world, "it is a link")
+
+
+SIZES = {"width": 10**12, "vocab_size": 1 << 40, "blocks": "E" * 10**6, "heads": 10**9}
+
+
+@pytest.mark.parametrize("field", SIZES)
+def test_a_model_of_absurd_size_is_an_error(world: Any, written: Path, field: str) -> None:
+    file = written / "model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: SIZES[field]}))
+    list_all(written)
+    refused(written, world, f"model.json: {field}: ", all_of_them=False)
+
+
+def test_a_model_whose_weights_are_others_is_refused_before_it_is_made(
+    world: Any, written: Path
+) -> None:
+    file = written / "model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"mlp_width": 1 << 20}))
+    list_all(written)
+    with pytest.raises(JobError, match=r"weight 'blocks.1.*where its model has \[\d*, 1?\d+"):
+        model_in(written)
+
+
+@pytest.mark.parametrize("name", ["model.json", "state.json", "manifest.json"])
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 100_000, "", "\0", "[]"])
+def test_json_that_is_none_or_nested_deep_is_an_error(
+    world: Any, written: Path, name: str, text: str
+) -> None:
+    (written / name).write_text(text)
+    if name != "manifest.json":
+        list_all(written)
+    with pytest.raises(JobError):
+        model_in(written) and checkpoint.read_state(written)
+
+
+def test_json_without_end_is_not_read(world: Any, written: Path) -> None:
+    os.truncate(written / "state.json", 1 << 27)
+    list_all(written)
+    with pytest.raises(JobError, match="134217728 bytes, where at most"):
+        checkpoint.read_state(written)
+
+
+def change_head(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what a file of safetensors says of its tensors."""
+    content = file.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    head = json.loads(content[8 : 8 + length])
+    change(head)
+    text = json.dumps(head).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + length :])
+
+
+def test_tensors_that_are_larger_than_their_file_are_an_error(world: Any, written: Path) -> None:
+    def grow(head: dict[str, Any]) -> None:
+        for name, each in head.items():
+            if name.startswith("head.weight") and len(each["shape"]) == 2:
+                each["shape"] = [10**6, 10**6]
+
+    for file in written.rglob("*.safetensors"):
+        change_head(file, grow)
+    list_all(written)
+    refused(written, world, "the checkpoint is damaged", all_of_them=False)
+
+
+def test_moments_and_generators_of_other_shapes_are_an_error(world: Any, written: Path) -> None:
+    if (written / SHARDS).is_dir():
+        pytest.skip("the index is held against the files: see the next test")
+    file = written / "optimizer.safetensors"
+    held = load_file(file)
+    save_file(held | {"generator": torch.zeros(9, dtype=torch.uint8)}, file)
+    list_all(written)
+    learner = new_learner(world.job(), CPU, ALONE)
+    with pytest.raises(JobError, match="tensor 'generator' is"):
+        restore.resume(written, learner)
+    save_file({"generator": torch.zeros_like(held["generator"])}, file)
+    list_all(written)
+    with pytest.raises(JobError, match="the state of a generator"):
+        restore.resume(written, learner)
+
+
+INDEXES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a file elsewhere": lambda each: each["chunks"][0].update(file="../../x.safetensors"),
+    "an absolute file": lambda each: each["chunks"][0].update(file="/etc/passwd"),
+    "no such rank": lambda each: each["chunks"][0].update(file="rank-00009.safetensors"),
+    "a gap": lambda each: each["chunks"][0].update(offsets=[1, 0]),
+    "a huge shape": lambda each: each.update(shape=[10**9, 10**9]),
+    "a huge chunk": lambda each: (
+        each.update(shape=[10**9, each["shape"][1]]),
+        each["chunks"][0].update(sizes=[10**9, each["shape"][1]]),
+    ),
+    "twice": lambda each: each["chunks"].append(each["chunks"][0]),
+    "another kind": lambda each: each.update(kind="uint8"),
+    "no kind": lambda each: each.update(kind="load"),
+    "negative": lambda each: each.update(shape=[-1, 1]),
+    "no sizes": lambda each: each["chunks"][0].update(sizes=[]),
+}
+
+
+@pytest.mark.parametrize("written", ["shards"], indirect=True)
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_index_that_says_otherwise_than_the_files_is_an_error(
+    world: Any, written: Path, name: str
+) -> None:
+    file = written / SHARDS / "index.json"
+    said = json.loads(file.read_text())
+    INDEXES[name](next(each for each in said["tensors"] if each["name"] == "head.weight"))
+    file.write_text(json.dumps(said))
+    list_all(written)
+    refused(written, world, "the checkpoint is damaged", all_of_them=False)
+
+
+def test_an_honest_checkpoint_is_read_by_all(world: Any, written: Path) -> None:
+    learner = new_learner(world.job(), CPU, ALONE)
+    for read in readers(written, learner).values():
+        read()
