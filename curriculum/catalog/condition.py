@@ -8,6 +8,13 @@ import duckdb
 from curriculum.catalog.errors import CatalogError
 from curriculum.catalog.sql_text import pattern, quoted
 
+_CONFIG = {
+    "memory_limit": "4GiB",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+"""The files may be somebody else's: some kilobytes of Parquet can unpack to gigabytes."""
+
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
     """Of each file the numbers of the rows that a condition on its columns holds for, ascending.
@@ -28,7 +35,7 @@ def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
     found: dict[str, list[int]] = {str(file): [] for file in files}
     if not files:
         return []
-    connection = duckdb.connect()
+    connection = duckdb.connect(config=_CONFIG)
     try:
         connection.execute(f"SET allowed_paths = [{allowed}]")
         connection.execute("SET enable_external_access = false")

@@ -184,9 +184,11 @@ def _course(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Renderable
 
 def _losses(run: Path) -> list[float]:
     """The loss of each step, as far as it is written."""
+    from curriculum.catalog import bounded
+
     found: dict[int, float] = {}
     for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
-        read = pq.read_table(file, columns=["step", "loss"]).to_pylist()
+        read = bounded.read(file, ["step", "loss"]).to_pylist()
         found |= {each["step"]: each["loss"] for each in read}
     return [found[step] for step in sorted(found)]
 
