@@ -20,7 +20,7 @@ MOST_BYTES = 128 << 20
 _WORKING_BYTES = 128 << 20
 """That DuckDB may need beside it."""
 _ROWS = 2048
-_CONFIG = {
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
     "threads": "1",
     "autoinstall_known_extensions": "false",

@@ -8,7 +8,7 @@ import duckdb
 from curriculum.catalog.errors import CatalogError
 from curriculum.catalog.sql_text import pattern, quoted
 
-_CONFIG = {
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "4GiB",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

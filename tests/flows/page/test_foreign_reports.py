@@ -209,9 +209,12 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
     (folder / "ours.html").write_text(ours)
     read: list[str] = []
     reading = serving._read
-    monkeypatch.setattr(
-        serving, "_read", lambda folder, name: read.append(name) or reading(folder, name)
-    )
+
+    def recorded(folder: Path, name: str) -> str:
+        read.append(name)
+        return reading(folder, name)
+
+    monkeypatch.setattr(serving, "_read", recorded)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page()
