@@ -13,6 +13,8 @@ from schemas.manifest import MANIFEST_NAME
 
 _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
 JOB_NAME = "job.json"
+_DEPTH = 16
+"""Folders below the workspace; artefacts lie at half of that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +66,9 @@ class _Walk:
             if not is_key and "=" not in entry.name:
                 continue
             below = f"{path}/{entry.name}"
+            if below.count("/") > _DEPTH:
+                self.passed_over.append((below, "it lies deeper than any artefact"))
+                continue
             if is_key or entry.name.startswith("attempt="):
                 there = _stat(f"{entry.path}/{MANIFEST_NAME}")
                 if there is not None:
@@ -80,6 +85,9 @@ class _Walk:
             with os.scandir(folder) as entries:
                 return [entry for entry in entries if self._is_walked(entry, path)]
         except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as refused:
+            self.passed_over.append((path.rstrip("/") or ".", str(refused.strerror)))
             return []
 
     def _is_walked(self, entry: os.DirEntry[str], path: str) -> bool:
@@ -101,6 +109,6 @@ def _stat(file: str) -> os.stat_result | None:
     """The status of a regular file; None for anything else."""
     try:
         there = os.lstat(file)
-    except FileNotFoundError:
+    except OSError:
         return None
     return there if stat.S_ISREG(there.st_mode) else None

@@ -336,3 +336,27 @@ def test_a_manifest_of_impossible_numbers_is_named_and_the_rest_answers(
     changed = manifest.model_copy(update={"labels": {**manifest.labels, **labels}})
     file.write_text(changed.model_dump_json())
     assert query(home, "SELECT phase FROM artefacts WHERE phase = 'one'").rows == [("one",)]
+
+
+def test_folders_without_end_are_named_and_the_rest_answers(home: Path) -> None:
+    folder = os.open(home / "mixtures", os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("a=b", dir_fd=folder)
+        below = os.open("a=b", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    assert query(home, COUNT).rows == [(3,)]
+    ((path, problem),) = query(home, PROBLEMS).rows
+    assert path.startswith("mixtures/a=b/a=b/")
+    assert "deeper" in problem
+    while (home / "mixtures" / "a=b").exists():
+        _unnest(home / "mixtures")
+
+
+def _unnest(folder: Path) -> None:
+    """Remove the outermost folder of a chain; what lies in it takes its place."""
+    (folder / "a=b").rename(folder / "outer")
+    if (folder / "outer" / "a=b").exists():
+        (folder / "outer" / "a=b").rename(folder / "a=b")
+    (folder / "outer").rmdir()
