@@ -194,7 +194,8 @@ def _require_types(folder: Path, table: pa.Table) -> None:
     try:
         # The cast refuses null where the contract has none, but for the items of lists.
         table.select(wanted.names).cast(wanted).validate(full=True)
-        nulls = [name for name in _NESTED if table[name].combine_chunks().flatten().null_count]
+        lists: dict[str, Any] = {name: table[name].combine_chunks() for name in _NESTED}
+        nulls = [name for name, each in lists.items() if each.flatten().null_count]
         found = f"a null in {nulls[0]}" if nulls else None
     except (pa.ArrowException, ValueError, KeyError) as wrong:
         found = str(wrong).splitlines()[0][:200]

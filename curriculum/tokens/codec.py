@@ -276,7 +276,8 @@ def _panics_named() -> Iterator[None]:
 def _check_time(encode: Encode, *, name: str) -> None:
     """Refuse what takes the square of a line's length: a second here is minutes of the longest line."""
     for letter in SLOW_LETTERS:
-        text, seconds = letter * SLOW_LENGTH, []
+        text = letter * SLOW_LENGTH
+        seconds: list[float] = []
         while len(seconds) < 3 and min(seconds, default=SLOW_SECONDS) >= SLOW_SECONDS:
             begun = time.monotonic()
             encode([text])

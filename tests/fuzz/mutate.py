@@ -87,7 +87,8 @@ def broken_json(tree: Any, dice: Dice, seal: Callable[[Any], Any] = lambda tree:
 
     Where a value is to be a text that no tree gives, the seal is of the tree with a word in its place.
     """
-    found, raws = json.loads(json.dumps(tree)), []
+    found = json.loads(json.dumps(tree))
+    raws: list[str] = []
     for _ in range(dice.choice((1, 1, 1, 2, 3, 8))):
         found = _changed(found, dice, raws)
     text = json.dumps(seal(found), ensure_ascii=dice.random() < 0.5)
@@ -192,7 +193,7 @@ def _plain(value: Any) -> Any:
 
 
 def _retyped(table: pa.Table, at: int, dice: Dice) -> pa.Table:
-    kind = dice.choice(_TYPES)
+    kind: Any = dice.choice(_TYPES)
     try:
         column: Any = table.column(at).cast(kind, safe=False)
     except (pa.ArrowException, ValueError, KeyError, AttributeError):
@@ -200,7 +201,7 @@ def _retyped(table: pa.Table, at: int, dice: Dice) -> pa.Table:
     return table.set_column(at, table.column_names[at], column)
 
 
-def _sample(kind: pa.DataType, count: int) -> Any:
+def _sample(kind: Any, count: int) -> Any:
     values: Sequence[Any] = (0, 1, True, "x", b"x", [], [1], ["x"], {}, [[1]], 0.5, [{}])
     for value in values:
         try:

@@ -37,7 +37,7 @@ from curriculum.tokens.codec import Tokenizer
 from flows.cli import app
 from schemas.approval import Approval
 from schemas.corpus import ConversationsSpec, CorpusSpec
-from schemas.errors import StoreError
+from schemas.errors import CurriculumError, StoreError
 from schemas.exchange import ExportRecord
 from schemas.gate import ClosedGate
 from schemas.job import Heartbeat, Job, Report
@@ -487,7 +487,9 @@ def _give(words: list[str]) -> None:
     done = CliRunner().invoke(app, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    if done.exit_code not in (0, 1, 2, 3):
+    if done.exit_code == 2 and "Traceback" not in done.output:
+        raise CurriculumError(words[0], cause=done.output[-200:], cure="Expected")
+    if done.exit_code not in (0, 1, 3):
         raise WrongError(f"{words}: exit code {done.exit_code}")
     if "Traceback" in done.output:
         raise WrongError(f"{words}: {done.output[-500:]}")
