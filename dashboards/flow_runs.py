@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.moment import now
+from schemas.parsing import parse_json, read_bounded
 
 ADDRESS, ORDERS = "prefect/address.txt", "orders"
 OWN_HOST = "127.0.0.1"
@@ -96,7 +97,7 @@ def _flow_run(home: Path, address: str, told: dict[str, Any]) -> FlowRun | None:
 def _ordered(file: Path) -> tuple[str, str | None] | None:
     """The specialist and branch of the diet in a frozen order; None where it isn't frozen yet."""
     try:
-        diet = json.loads(file.read_text())["diet"]
+        diet = parse_json(read_bounded(file))["diet"]
         return str(diet["specialist"]), diet["branch"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -223,12 +223,27 @@ class TokenStore:
 
     @staticmethod
     def open(folder: Path) -> "TokenStore":
-        """The store that `tokenise_documents` wrote there; takes no memory."""
-        offsets = np.memmap(folder / "offsets.bin", dtype=np.int64, mode="r")
-        path, count = folder / "tokens.bin", int(offsets[-1])
+        """The store that `tokenise_documents` wrote there; takes no memory.
+
+        Raises:
+            SchemaError: for offsets that don't rise from 0, or end elsewhere than the ids.
+        """
+        path, edges = folder / "tokens.bin", folder / "offsets.bin"
+        size = edges.stat().st_size
+        if not size or size % 8:
+            raise _no_tokens(edges, f"{size:,} bytes")
+        offsets = np.memmap(edges, dtype=np.int64, mode="r")
+        count = int(offsets[-1])
+        # Their differences might overflow.
+        if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():
+            raise _no_tokens(edges, f"{offsets[0]} … {count}")
         if not count:
             return TokenStore(folder=folder, ids=np.empty(0, dtype=np.uint16), offsets=offsets)
-        kind = {2: np.uint16, 4: np.uint32}[path.stat().st_size // count]
+        found = path.stat().st_size
+        kinds = {2 * count: np.uint16, 4 * count: np.uint32}
+        if found not in kinds:
+            raise _no_tokens(path, f"{found:,} bytes for {count:,} ids")
+        kind = kinds[found]
         ids = np.memmap(path, dtype=kind, mode="r", shape=(count,))
         return TokenStore(folder=folder, ids=ids, offsets=offsets)
 
@@ -256,6 +271,14 @@ class TokenStore:
     def part_lengths(self) -> "PartLengths":
         """The parts of all documents in their order, as a stream."""
         return PartLengths(self.folder / "parts.parquet")
+
+
+def _no_tokens(file: Path, found: str) -> SchemaError:
+    return SchemaError(
+        str(file), found,
+        cause="offsets are int64 and rise from 0 to the number of ids, which have 2 or 4 bytes",
+        cure=f"Delete {file.parent} and build again",
+    )  # fmt: skip
 
 
 class PartLengths:

@@ -522,7 +522,7 @@ def _crash(case: Path, material: Path) -> None:
 
 
 def _raise(case: Path, material: Path) -> None:
-    {}["nothing"]
+    raise KeyError("nothing")
 
 
 def _spoil_nothing(material: Path, case: Path, dice: Dice) -> None:

@@ -18,6 +18,7 @@ from curriculum.graph.facts import Range
 from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel
 from schemas.errors import CorpusError
+from schemas.parsing import parse_json, read_bounded
 
 FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
 ClassKind = Literal["class", "enum", "alias"]
@@ -208,7 +209,7 @@ class Snapshot:
                 classes=tuple(IndexedClass(**row) for row in _rows(folder, "classes")),
                 edges=tuple(IndexedEdge(**row) for row in _rows(folder, "edges")),
                 includes=tuple(IndexedInclude(**row) for row in _rows(folder, "includes")),
-                report=_report((folder / REPORT).read_text(encoding="utf-8")),
+                report=_report(read_bounded(folder / REPORT)),
             )
         except (OSError, pa.ArrowInvalid, ValueError, TypeError, KeyError) as error:
             raise CorpusError(
@@ -291,8 +292,8 @@ def _function(row: dict[str, Any]) -> IndexedFunction:
     return IndexedFunction(**{**row, "body": body, "parameters": tuple(row["parameters"])})
 
 
-def _report(text: str) -> IndexReport:
-    row = json.loads(text)
+def _report(text: bytes) -> IndexReport:
+    row = parse_json(text)
     return IndexReport(
         **{
             **row,

@@ -236,7 +236,9 @@ def test_rows_that_hold_more_tokens_than_their_length_are_refused(
     """Their sums agree with the tokens, and one row would take more than T of them."""
     folder = exported(world, tmp_path)
     beside = pq.read_table(folder / "rows.parquet")
-    counts = {name: beside[name].to_pylist() for name in ("valid_token_count", "num_docs")}
+    counts: dict[str, list[Any]] = {
+        name: beside[name].to_pylist() for name in ("valid_token_count", "num_docs")
+    }
     for name, values in counts.items():
         values[0] += values[1] + values[2]
         counts[name] = [values[0], *values[3:]]
