@@ -1,8 +1,9 @@
 """ASGI guard of a local server: it lets in its owner's browser and programs, and refuses every other request.
 
 A request must name this server in its Host header, must not come from another site's page, and must prove
-that it is the owner's: a browser by a cookie, which it got for the token in the printed address; a program
-by the Authorization header, where the server has a secret for programs.
+that it is the owner's: a browser by a cookie, which it got for the token in the printed address, and which
+counts for this user's processes only; a program by the Authorization header, where the server has a secret
+for programs.
 """
 
 import base64
@@ -15,6 +16,8 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
+
+from dashboards.peer import is_same_user
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -35,6 +38,8 @@ ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
 }
 """Headers of every answer."""
+USER = "curriculum"
+"""The name by which programs log in, with the token as their password."""
 _SAFE = ("GET", "HEAD")
 _FROM_OUTSIDE = ("cross-site", "same-site")
 """Values of Sec-Fetch-Site; another port of this host is the same site."""
@@ -52,7 +57,7 @@ class Guard:
     cure: str
     """The sentence for a browser without a token."""
     secret: str | None = None
-    """`user:password` of programs; without it browsers alone get in."""
+    """`user:password` of programs; where there is none, browsers alone get in."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or one WebSocket."""
@@ -78,12 +83,13 @@ class Guard:
         return host in self.names and headers.get("origin") in {None, f"http://{host}"}
 
     def _is_known(self, scope: Scope, headers: Mapping[str, str]) -> bool:
-        if self.secret is not None and _is_basic(headers.get("authorization", ""), self.secret):
+        given = headers.get("authorization", "")
+        if self.secret is not None and _same(given, authorization(self.secret)):
             return True
         # A browser names the origin of whatever may change something, or opens a connection.
         is_named = "origin" in headers
         is_safe = scope["type"] == "http" and scope.get("method", "GET") in _SAFE
-        return self._has_cookie(headers) and (is_safe or is_named)
+        return (is_safe or is_named) and self._has_cookie(headers) and _is_this_users(scope)
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
         try:
@@ -113,6 +119,27 @@ class Guard:
         life = f"Max-Age={KEPT_DAYS * 24 * 3600}"
         cookie = f"{self._cookie}={self._proof}; {life}; Path=/; HttpOnly; SameSite=Strict"
         await answer(send, HTTPStatus.SEE_OTHER, {"location": path, "set-cookie": cookie})
+
+
+def login(address: str, token: str) -> str:
+    """The address that logs a browser in."""
+    return f"{address}?{urlencode({TOKEN: token})}"
+
+
+def split_login(address: str) -> tuple[str, str]:
+    """A server's address and the token that it was written down with, empty where there was none."""
+    server, _, query = address.partition("?")
+    return server.rstrip("/"), dict(parse_qsl(query)).get(TOKEN, "")
+
+
+def secret_of(token: str) -> str:
+    """`user:password` of programs."""
+    return f"{USER}:{token}"
+
+
+def authorization(secret: str) -> str:
+    """The Authorization header of a program."""
+    return f"Basic {base64.b64encode(secret.encode()).decode()}"
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -169,14 +196,15 @@ def _is_from_here(scope: Scope, headers: Mapping[str, str]) -> bool:
     return scope.get("method") in _SAFE and kind == ("navigate", "document")
 
 
+def _is_this_users(scope: Scope) -> bool:
+    """Return False for a connection of another user, who may have got our cookie."""
+    client, server = scope.get("client"), scope.get("server")
+    return client is None or server is None or is_same_user(tuple(client), tuple(server))
+
+
 def _local(path: str) -> str:
     """Encode a path of this server so that no browser reads a host in it; one slash begins it."""
     return "/" + quote(path, safe="/~").lstrip("/")
-
-
-def _is_basic(given: str, secret: str) -> bool:
-    expected = f"Basic {base64.b64encode(secret.encode()).decode()}"
-    return _same(given, expected)
 
 
 def _same(one: str, other: str) -> bool:
