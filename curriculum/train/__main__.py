@@ -122,7 +122,8 @@ def _trainer_and_processes(job: Path) -> tuple[str | None, int]:
 def _start(job: Path, processes: int, asked_to_stop: Callable[[], bool]) -> int:
     from curriculum.train.start import start_ranks
 
-    command = [sys.executable, "-m", "curriculum.train", str(job), "--parent", str(os.getpid())]
+    words = (str(job), "--parent", str(os.getpid()))
+    command = [sys.executable, "-P", "-m", "curriculum.train", *words]
     environment = dict(os.environ)
     if sys.platform == "linux":
         # All are on this machine; by its name gloo might look for another way to it.

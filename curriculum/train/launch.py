@@ -31,6 +31,7 @@ from curriculum.train.exits import (
 )
 from curriculum.train.follow import Follower
 from curriculum.train.orphans import MARK, end_all, processes_of
+from curriculum.train.parent import job_environment
 from curriculum.train.slots import Slot, Slots
 from schemas.errors import JobError
 from schemas.job import Job, Report
@@ -40,7 +41,7 @@ GRACE_SECONDS = 10.0
 """For the step in progress and its checkpoint; then all processes of the job are killed, and the last
 checkpoint before is what stays."""
 POLL_SECONDS = 0.2
-COMMAND = (sys.executable, "-m", "curriculum.train")
+COMMAND = (sys.executable, "-P", "-m", "curriculum.train")
 _LOG_LINES = 12
 _CURES = {
     NOT_FINITE: "Its last line says which rows it was, and what to do",
@@ -181,7 +182,7 @@ def _ended(directory: Path, slot: Slot | None, follower: Follower) -> int:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ.copy(), MARK: str(directory.resolve())},
+            env={**job_environment(), MARK: str(directory.resolve())},
             pass_fds=() if slot is None else (slot.lock,),
         )
     try:

@@ -1,11 +1,25 @@
-"""The end of a parent, as the system tells of it."""
+"""What a process gets from its parent: an environment, and a signal at the parent's end."""
 
 import ctypes
+import os
 import signal
 import sys
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
+
+
+def job_environment() -> dict[str, str]:
+    """The environment of this process for a job and the commands in it, without what they need not have.
+
+    Prefect's variables hold what lets a program into its server, and a command of others may look for modules
+    beside its script.
+    """
+    return {
+        name: value
+        for name, value in os.environ.copy().items()
+        if not name.startswith("PREFECT_") and name != "PYTHONSAFEPATH"
+    }
 
 
 def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:

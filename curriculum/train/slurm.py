@@ -14,6 +14,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import LOG
 from curriculum.train.disk import write_text
 from curriculum.train.exits import CANCELLED, MEMORY
+from curriculum.train.parent import job_environment
 from curriculum.train.sbatch import NAME
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob
@@ -193,7 +194,10 @@ def _noted(number: str, directory: Path) -> Handed:
 
 def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
     try:
-        return subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+        # sbatch hands its environment on to the job.
+        return subprocess.run(
+            words, input=text, capture_output=True, text=True, check=False, env=job_environment()
+        )
     except FileNotFoundError:
         raise JobError(
             NAME,
