@@ -1,6 +1,6 @@
 """Flow runs on the server of `curriculum serve`: the active ones, and those that failed and weren't repeated.
 
-The server's address lies in the workspace, and so do the orders that name whose run it is.
+The orders that say whose run it is lie in the workspace.
 """
 
 import json
@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dashboards import place
+from dashboards.guard import authorization, secret_of, split_login
 from schemas.moment import now
 from schemas.parsing import parse_json, read_bounded
 
-ADDRESS, ORDERS = "prefect/address.txt", "orders"
+ORDERS = "orders"
 OWN_HOST = "127.0.0.1"
 PATIENCE_S = 3.0
 MOST = 200
@@ -50,9 +52,13 @@ class FlowRun:
 
 def flow_runs(home: Path) -> list[FlowRun]:
     """The last flow run of each name that failed or is active; none where no server answers."""
+    login = place.server()
+    if login is None:
+        return []
+    address, token = split_login(login)
+    known = {"Authorization": authorization(secret_of(token))} if token else {}
     try:
-        address = (home / ADDRESS).read_text().strip()
-        listed = _asked(f"{address}/api/flow_runs/filter")
+        listed = _asked(f"{address}/api/flow_runs/filter", known)
     except (OSError, ValueError):
         return []
     last: dict[str, dict[str, Any]] = {}
@@ -63,9 +69,9 @@ def flow_runs(home: Path) -> list[FlowRun]:
     return [each for each in found if each is not None]
 
 
-def _asked(url: str) -> list[dict[str, Any]]:
+def _asked(url: str, known: dict[str, str]) -> list[dict[str, Any]]:
     body = json.dumps({"sort": "EXPECTED_START_TIME_DESC", "limit": MOST}).encode()
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", **known}
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return list(json.loads(answer.read()))

@@ -39,12 +39,14 @@ _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.
 _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
 
 
-def application(home: Path, token: str, names: Collection[str]) -> Application:
+def application(
+    home: Path, token: str, names: Collection[str], served: place.Served
+) -> Application:
     """The pages of a workspace, for browsers that know the token and ask for one of the names.
 
-    A name is a host and a port: `127.0.0.1:4202`.
+    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the address of the Prefect server.
     """
-    place.show(home)
+    place.show(home, served)
     pages = marimo.create_asgi_app(
         quiet=True, html_head=frame.HEAD, session_ttl=SESSION_TTL_S, include_code=False
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curriculum.store.recipe import KEY_DIGITS
-from flows import approvals, closed, settings
+from flows import approvals, closed, prefect_settings, settings
 from flows.course import Order, course
 from flows.gates import APPROVAL, verdict
 from flows.lines import change, report_of
@@ -46,8 +46,9 @@ def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
     api = settings.known_api(home)
     if api is None:
         return ""
-    settings.apply(settings.attached(home, api))
+    settings.apply(prefect_settings.attached(home, api))
     # Prefect reads its settings when it is imported.
-    from flows.suspension import resume
+    with prefect_settings.unset(home):
+        from flows.suspension import resume
 
     return resume(ticket, who=who, comment=comment, say=warn)

@@ -3,6 +3,7 @@
 Only `run`, `demo` and `serve` import Prefect; the others call the same functions as the flows do.
 """
 
+from flows import settings
 from flows.commands import asking, diets, keeping, looking, making, models
 from flows.commands.app import app
 
@@ -10,7 +11,8 @@ __all__ = ["app", "asking", "diets", "keeping", "looking", "main", "making", "mo
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point; no process that it starts imports what lies in the current directory."""
+    settings.apply({settings.SAFE_PATH: "1"})
     app()
 
 

@@ -117,7 +117,12 @@ def _show(workspace: Path, ear: socket.socket, address: str) -> None:
             port = ear.getsockname()[1]
             names = {f"{settings.HOST}:{port}", f"localhost:{port}"}
             config = uvicorn.Config(
-                application(workspace, _token(address), names),
+                application(
+                    workspace,
+                    _token(address),
+                    names,
+                    lambda: settings.login_at(workspace),
+                ),
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -132,7 +137,7 @@ def _leave() -> NoReturn:
     os._exit(0)
 
 
-def _write_secret(file: Path, said: str) -> None:
+def write_secret(file: Path, said: str) -> None:
     """Whole or not at all, and for its owner only."""
     draft = file.with_suffix(".new")
     draft.unlink(missing_ok=True)
@@ -152,12 +157,11 @@ def main() -> None:
     arguments.add_argument("--port", type=int, required=True)
     given = arguments.parse_args()
     place = settings.dashboard_file(given.workspace)
-    place.parent.mkdir(parents=True, exist_ok=True)
     before = place.read_text() if place.is_file() else ""
     token = _token(before) if before else secrets.token_urlsafe(24)
     with _until_stopped(), _any_if_taken(given.port) as ear:
         address = _address(ear, token)
-        _write_secret(place, address)
+        write_secret(place, address)
         sys.stdout.write("the pages are there\n")
         sys.stdout.flush()
         _show(given.workspace, ear, address)

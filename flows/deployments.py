@@ -20,13 +20,16 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.flows import Flow
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.importtools import import_object
-from pydantic import JsonValue
+from prefect.workers.process import ProcessWorker
 
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows import lost, settings, zombies
 
 DECLARED = Path(__file__).with_name("prefect.yaml")
+FLOW_PROCESS = "flows.flow_process"
+FIXED = {"command", "env", "working_dir"}
+"""Of a run's process: no run, deployment or form says them."""
 OWN_DIGITS = 4
 """Of a workspace's uuid, where another workspace of that name was first."""
 
@@ -38,15 +41,17 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
     where another workspace holds that name there, some digits of its own. `idle` are the kinds of pools
     whose workers don't run: what they left behind is brought to an end.
     """
-    home = settings.home()
-    store = Store(home)
+    store = Store(settings.home())
     store.open()
     workspace = store.workspace()
     with get_client(sync_client=True) as client:
         suffix = _claim(client, workspace) if shared else ""
         for kind in (settings.CPU, settings.GPU):
             _own(client, f"{kind}{suffix}", workspace)
-        for declared in declared_deployments(home, suffix):
+            client.update_work_pool(
+                f"{kind}{suffix}", WorkPoolUpdate(base_job_template=job_template())
+            )
+        for declared in declared_deployments(suffix):
             _apply(client, declared)
         zombies.watch(client, suffix)
         for kind in idle:
@@ -64,27 +69,36 @@ class Declared:
     entrypoint: str
     pool: str
     tags: tuple[str, ...]
-    command: str
-    env: dict[str, str]
-
-    @property
-    def job_variables(self) -> dict[str, JsonValue]:
-        """What its runs' processes are started with."""
-        return {"command": self.command, "env": {**self.env}}
 
 
-def declared_deployments(home: Path, suffix: str) -> list[Declared]:
-    """What flows/prefect.yaml says, with the end of a workspace's names; its runs use this very Python."""
+def job_template() -> dict[str, Any]:
+    """The base job template of our pools: the command of a run's process is fixed, and uses this very Python.
+
+    Its environment is the worker's, which names the workspace. Prefect's own template lets whoever creates a
+    run or a deployment give it a command, an environment and a working directory. No `env` is fixed here:
+    Prefect would merge a caller's into it.
+    """
+    template = ProcessWorker.get_default_base_job_template()
+    command = f"{shlex.quote(sys.executable)} -P -m {FLOW_PROCESS}"
+    fixed = template["job_configuration"] | {"command": command}
+    variables = template["variables"]
+    given = {name: each for name, each in variables["properties"].items() if name not in FIXED}
+    return {
+        "job_configuration": {
+            name: each for name, each in fixed.items() if name not in FIXED - {"command"}
+        },
+        "variables": variables | {"properties": given},
+    }
+
+
+def declared_deployments(suffix: str) -> list[Declared]:
+    """The deployments of flows/prefect.yaml, with the end of a workspace's names."""
     return [
         Declared(
             name=f"{each['name']}{suffix}",
             entrypoint=each["entrypoint"],
             pool=f"{each['work_pool']['name']}{suffix}",
             tags=tuple(f"{tag}{suffix}" for tag in each["tags"]),
-            command=each["work_pool"]["job_variables"]["command"].replace(
-                "python", shlex.quote(sys.executable), 1
-            ),
-            env=settings.deployed(home, suffix),
         )
         for each in yaml.safe_load(DECLARED.read_text())["deployments"]
     ]
@@ -115,7 +129,7 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
         name=declared.name,
         tags=[*declared.tags],
         work_pool_name=declared.pool,
-        job_variables=declared.job_variables,
+        job_variables={},
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     try:

@@ -183,7 +183,12 @@ def _command(command: str, body: str) -> _Fault | None:
         given.seek(0)
         try:
             process = subprocess.Popen(
-                shlex.split(command), stdin=given, stdout=told, stderr=told, start_new_session=True
+                shlex.split(command),
+                stdin=given,
+                stdout=told,
+                stderr=told,
+                env=settings.outside(),
+                start_new_session=True,
             )
         except (ValueError, IndexError) as failed:
             return _Fault(why=f"it is no command ({failed})")

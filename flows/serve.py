@@ -3,8 +3,8 @@
 import contextlib
 import functools
 import http.client
+import secrets
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -16,15 +16,13 @@ from types import FrameType
 
 import filelock
 
-from flows import dashboard, settings
+from curriculum.store import Store
+from dashboards.guard import login
+from flows import dashboard, prefect_settings, settings
 from flows.serving.children import Child, ServeError, end_all
 from flows.serving.deploying import Choices, deploy
-from flows.serving.pages import confine
+from flows.serving.listening import await_health, listening
 
-PATIENCE_S = 300.0
-"""How long a server may take to start."""
-TEAM_PATIENCE_S = 15.0
-"""How long a server of others may take to answer."""
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 RUNS_END_S = 25.0
@@ -44,6 +42,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
     Raises:
         ServeError: where the workspace is served already, the port is taken or a child keeps dying.
     """
+    Store(workspace).open()
     team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
     with (
         _only_one(workspace),
@@ -53,16 +52,18 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
     ):
         served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
         if team is None:
-            _free(port)
-            settings.apply(settings.served(workspace, port))
-            served.server = served.child("server", "prefect", *_SERVER)
+            ear = ending.enter_context(listening(port))
+            served.token = secrets.token_urlsafe(32)
+            settings.apply(prefect_settings.served(workspace, port, served.token))
+            served.server = served.child("server", _SERVER, str(ear.fileno()))
+            served.server.sockets = (ear,)
             ending.callback(lambda: end_all([served.server] if served.server else []))
             tell("starting the server …")
             served.start_server()
         else:
-            settings.apply(settings.joined(workspace, team))
+            settings.apply(prefect_settings.joined(workspace, team))
             tell(f"joining {team} …")
-            _await_health(f"{team}/health", None)
+            await_health(f"{team}/health", None)
         ending.callback(served.end_workers)
         served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
         served.start_pages()
@@ -73,7 +74,7 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         served.watch()
 
 
-_SERVER = ("server", "start", "--host", settings.HOST)
+_SERVER = "flows.serving.api"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -85,6 +86,8 @@ class _Served:
     team: str | None
     shared: bool
     tell: Tell
+    token: str = ""
+    """Of our own server."""
     server: Child | None = None
     suffix: str = ""
     workers: dict[str, Child] = field(default_factory=dict)
@@ -108,12 +111,12 @@ class _Served:
     def start_server(self) -> None:
         assert self.server is not None
         self.server.start()
-        _await_health(f"{self.address}/api/health", self.server)
-        confine(self.workspace, self.port)
+        await_health(f"{self.address}/api/health", self.server)
 
     def start_workers(self, limits: dict[str, int]) -> None:
         self.choices.take()
         self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
+        settings.apply(settings.deployed(self.workspace, self.suffix))
         for kind, limit in limits.items():
             worker = self.child(
                 f"worker-{kind}",
@@ -143,7 +146,7 @@ class _Served:
         request = urllib.request.Request(
             f"{self.address}/api/work_pools/{pool}",
             data=b'{"is_paused": true}',
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **settings.credentials()},
             method="PATCH",
         )
         # Where the server is gone too, nobody can take a run.
@@ -204,10 +207,12 @@ class _Served:
         teller.start()
 
     def announce(self) -> None:
-        settings.address_file(self.workspace).write_text(self.address)
+        address = login(self.address, self.token) if self.token else self.address
+        dashboard.write_secret(settings.address_file(self.workspace), address)
         logs = settings.prefect_folder(self.workspace)
         self.tell(f"workspace   {self.workspace}")
-        self.tell(f"runs        {self.address}/v2/runs")
+        runs = f"{self.address}/v2/runs"
+        self.tell(f"runs        {login(runs, self.token) if self.token else runs}")
         self.tell(
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
@@ -270,32 +275,27 @@ def api_for(workspace: Path) -> Iterator[None]:
     Raises:
         ServeError: where it doesn't start.
     """
-    folder = settings.prefect_folder(workspace)
-    folder.mkdir(parents=True, exist_ok=True)
+    Store(workspace).open()
     if api := settings.known_api(workspace):
-        settings.apply(settings.attached(workspace, api))
+        settings.apply(prefect_settings.attached(workspace, api))
         yield
         return
-    port = _any_port()
-    settings.apply(settings.unseen(workspace, port))
-    server = Child(
-        name=f"server-{port}",
-        arguments=("-m", "prefect", *_SERVER),
-        log=folder / f"server-{port}.log",
-    )
-    try:
-        server.start()
-        _await_health(f"http://{settings.HOST}:{port}/api/health", server)
-        yield
-    finally:
-        server.end()
+    with listening(0) as ear:
+        port = ear.getsockname()[1]
+        settings.apply(prefect_settings.unseen(workspace, port, secrets.token_urlsafe(32)))
+        server = Child(
+            name=f"server-{port}",
+            arguments=("-m", _SERVER, str(ear.fileno())),
+            log=settings.prefect_folder(workspace) / f"server-{port}.log",
+            sockets=(ear,),
+        )
+        try:
+            server.start()
+            await_health(f"http://{settings.HOST}:{port}/api/health", server)
+            yield
+        finally:
+            server.end()
     server.log.unlink()
-
-
-def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((settings.HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -316,20 +316,6 @@ def _only_one(workspace: Path) -> Iterator[None]:
     finally:
         settings.address_file(workspace).unlink(missing_ok=True)
         lock.release()
-
-
-def _free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.HOST, port))
-        except OSError as taken:
-            raise ServeError(
-                "--port",
-                port,
-                cause=f"{settings.HOST}:{port} is in use ({taken.strerror})",
-                cure="Choose another with --port",
-            ) from None
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -370,26 +356,3 @@ def _stoppable() -> Iterator[None]:
             yield
         finally:
             ignore()
-
-
-def _await_health(url: str, server: Child | None) -> None:
-    """Wait until a server answers; a team's, which isn't our child, for a little while only."""
-    patience = PATIENCE_S if server else TEAM_PATIENCE_S
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if server is not None:
-            server.require_alive()
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-    found = f"no answer within {patience:.0f} s"
-    if server is not None:
-        raise server.fault(found)
-    raise ServeError(
-        "PREFECT_API_URL",
-        url.removesuffix("/health"),
-        cause=found,
-        cure="Start that server, or unset the variable to have one of your own",
-    )

@@ -1,14 +1,16 @@
 """What the environment says, and what we tell Prefect; the environment is read nowhere else in flows."""
 
-import base64
+import hashlib
 import math
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TypeVar
 
 import filelock
 
+from dashboards.guard import authorization, secret_of, split_login
 from schemas.errors import CurriculumError
 
 Number = TypeVar("Number", int, float)
@@ -19,14 +21,12 @@ DASHBOARD_PORT = 4202
 """Beside the server and its reports, as `serve` has it."""
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
-WORKING = {
-    "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # They hear of a cancel at once, but after the death of a server they have to ask.
-    "PREFECT_WORKER_CANCELLATION_POLL_SECONDS": "3",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-}
-"""Of workers and their runs: how often they ask for work, and how often they say that they live."""
-SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
+NAME_LENGTH, DIGEST_LENGTH = 40, 16
+"""Of the name of a workspace's folder among the state of its user."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python puts neither the current directory nor a script's on its path where it is set."""
+_OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", SAFE_PATH)
+"""Variables of our own processes that no command of others gets."""
 
 
 class SettingError(CurriculumError):
@@ -48,7 +48,11 @@ def state_folder() -> Path:
     """
     given = os.environ.get("CURRICULUM_STATE")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(given) if given else Path(state) / "curriculum"
+    return _own(Path(given) if given else Path(state) / "curriculum").absolute()
+
+
+def _own(folder: Path) -> Path:
+    """Make a folder for its owner only, unless it is there."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
@@ -59,7 +63,7 @@ def state_folder() -> Path:
             cure="Name a folder of your own",
         )
     folder.chmod(0o700)
-    return folder.absolute()
+    return folder
 
 
 def notify_target() -> str | None:
@@ -140,12 +144,23 @@ def team_api() -> str | None:
 
 
 def credentials() -> dict[str, str]:
-    """What a team's server is asked with, where it wants to know who asks: as Prefect's own client does."""
+    """The headers that a server wants of a program, as Prefect's own client sends them."""
     if given := os.environ.get("PREFECT_API_AUTH_STRING"):
-        return {"Authorization": f"Basic {base64.b64encode(given.encode()).decode()}"}
+        return {"Authorization": authorization(given)}
     if given := os.environ.get("PREFECT_API_KEY"):
         return {"Authorization": f"Bearer {given}"}
     return {}
+
+
+def token() -> str:
+    """The token of the server that this process is, or belongs to; `served` names it."""
+    return os.environ["PREFECT_API_AUTH_STRING"].partition(":")[2]
+
+
+def team_secret() -> str | None:
+    """The `user:password` for a team's server, unless the headers for it are given otherwise."""
+    has_own = "PREFECT_CLIENT_CUSTOM_HEADERS" in os.environ
+    return None if has_own else os.environ.get("PREFECT_API_AUTH_STRING")
 
 
 def is_shared() -> bool:
@@ -187,6 +202,11 @@ def environment(variables: dict[str, str]) -> dict[str, str]:
     return {**os.environ, **variables}
 
 
+def outside() -> dict[str, str]:
+    """The environment of a command that others wrote: without what lets a program into the server."""
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
+
+
 def wait_passively() -> None:
     """Let threads of tensors sleep while they wait; before torch is imported, which reads this once.
 
@@ -196,65 +216,27 @@ def wait_passively() -> None:
 
 
 def prefect_folder(workspace: Path) -> Path:
-    """Where Prefect keeps its database, its profile and its logs: inside the workspace."""
-    return workspace / "prefect"
+    """Make the folder of Prefect's database, settings and logs, for one workspace of one user.
+
+    It lies outside of the workspace, which may come from somebody else: Prefect runs what its database has
+    scheduled. A workspace that was copied or moved has a folder of its own there.
+
+    Raises:
+        StoreError: where there is no workspace, or its workspace.json can't be read.
+    """
+    from curriculum.store import Store
+
+    place = workspace.resolve()
+    # Its sender chose the uuid, and a path may be used again: both belong to its name.
+    identity = os.fsencode(place) + b"\0" + Store(place).workspace().uuid.encode()
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name)[:NAME_LENGTH]
+    digest = hashlib.sha256(identity).hexdigest()[:DIGEST_LENGTH]
+    return _own(_own(state_folder() / "prefect") / f"{name}-{digest}")
 
 
 def pages_folder(workspace: Path) -> Path:
     """Where the server copies its pages to, so that we can say whom they may talk to."""
     return prefect_folder(workspace) / "pages"
-
-
-def quiet(workspace: Path) -> dict[str, str]:
-    """Prefect of one workspace: nothing shared with other workspaces, nothing sent to anyone."""
-    return {
-        "CURRICULUM_HOME": str(workspace),
-        "DO_NOT_TRACK": "1",
-        "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
-        "PREFECT_HOME": str(prefect_folder(workspace)),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_API_HOST": HOST,
-        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-        "PREFECT_TELEMETRY_ENABLE_RESOURCE_METRICS": "false",
-    }
-
-
-def served(workspace: Path, port: int) -> dict[str, str]:
-    """Prefect with a server of its own on a port.
-
-    The page takes the address of the API from PREFECT_API_URL, not from the server's own port, and other
-    sites' pages must not reach an API that starts runs.
-    """
-    origin = f"http://{HOST}:{port}"
-    return {
-        **quiet(workspace),
-        "PREFECT_API_URL": f"{origin}/api",
-        "PREFECT_SERVER_API_PORT": str(port),
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origin,
-        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(pages_folder(workspace)),
-        **WORKING,
-    }
-
-
-def joined(workspace: Path, api: str) -> dict[str, str]:
-    """Prefect for workers and deployments on a team's server."""
-    return {**quiet(workspace), "PREFECT_API_URL": api, **WORKING}
-
-
-def unseen(workspace: Path, port: int) -> dict[str, str]:
-    """Prefect with a short-lived server of its own: no pages, and the terminal is left to us."""
-    return {
-        **served(workspace, port),
-        **SILENT,
-        # It ends before the last lines would be sent, and Prefect would try for a minute.
-        "PREFECT_LOGGING_TO_API_ENABLED": "false",
-        "PREFECT_SERVER_UI_ENABLED": "false",
-    }
-
-
-def attached(workspace: Path, api: str) -> dict[str, str]:
-    """Prefect with a server that runs already."""
-    return {**quiet(workspace), **SILENT, **WORKING, "PREFECT_API_URL": api}
 
 
 def known_api(workspace: Path) -> str | None:
@@ -267,13 +249,11 @@ def known_api(workspace: Path) -> str | None:
 
 def serve_lock(workspace: Path) -> filelock.FileLock:
     """Held by `curriculum serve` as long as it lives."""
-    folder = prefect_folder(workspace)
-    folder.mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(folder / "serve.lock")
+    return filelock.FileLock(prefect_folder(workspace) / "serve.lock")
 
 
 def address_file(workspace: Path) -> Path:
-    """Where `curriculum serve` writes its address."""
+    """Where `curriculum serve` writes its address, with the token that browsers and programs log in by."""
     return prefect_folder(workspace) / "address.txt"
 
 
@@ -309,7 +289,21 @@ def reports_at(workspace: Path) -> str | None:
 
 
 def served_at(workspace: Path) -> str | None:
-    """The address of the server that serves this workspace now, if one does."""
+    """The address of the server that serves this workspace now, if one does; without its token."""
+    address = login_at(workspace)
+    return split_login(address)[0] if address else None
+
+
+def served_secret(workspace: Path) -> str:
+    """The `user:password` of programs for the server that serves this workspace; empty where none does."""
+    address = login_at(workspace)
+    return secret_of(split_login(address)[1]) if address else ""
+
+
+def login_at(workspace: Path) -> str | None:
+    """The address that serves this workspace now, if one does, with the token that logs in there."""
+    if not (workspace / "workspace.json").is_file():
+        return None
     address = _said(address_file(workspace))
     if address is None:
         return None

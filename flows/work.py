@@ -23,7 +23,7 @@ from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.sbatch import asked
-from flows import closed, settings, telling
+from flows import closed, prefect_settings, settings, telling
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
@@ -340,7 +340,8 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     _require_sources(plan)
     with api_for(order.home):
         # Prefect reads its settings when it is imported.
-        from flows.in_process import run_flow
+        with prefect_settings.unset(order.home):
+            from flows.in_process import run_flow
 
         with watching() as watch:
             runs = run_flow(order, phase, watch, onwards=onwards)

@@ -215,7 +215,6 @@ def main() -> None:
     signal.signal(signal.SIGTERM, stop)
     with contextlib.suppress(KeyboardInterrupt), _server(given.workspace, given.port) as server:
         place = settings.reports_file(given.workspace)
-        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(server.address)
         sys.stdout.write(f"{server.address}\n")
         sys.stdout.flush()

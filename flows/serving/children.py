@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,8 @@ class Child:
     """How long it may take to end before it is killed, with its group."""
     with_us: signal.Signals = signal.SIGTERM
     """What it gets when we are gone."""
+    sockets: tuple[socket.socket, ...] = ()
+    """Sockets of ours that it inherits, by their numbers."""
     process: "subprocess.Popen[bytes] | None" = None
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS))
 
@@ -50,8 +53,11 @@ class Child:
             self.log.replace(self.log.with_suffix(".before.log"))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, *self.arguments],
+                [sys.executable, "-P", *self.arguments],
+                # Nothing is imported or set by what lies where we were started.
+                cwd=self.log.parent,
                 env=settings.environment({}),
+                pass_fds=[each.fileno() for each in self.sockets],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -63,7 +63,8 @@ def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
     try:
         with log.open("wb") as errors:
             done = subprocess.run(
-                [sys.executable, "-m", "flows.deployments", *flags],
+                [sys.executable, "-P", "-m", "flows.deployments", *flags],
+                cwd=log.parent,
                 env=settings.environment({}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -1,11 +1,13 @@
 """`curriculum serve` as a process of a test, and its server's API."""
 
 import contextlib
+import json
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +17,11 @@ import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments.runner import RunnerDeployment
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.types.entrypoint import EntrypointType
 
 from curriculum.corpus.sample import unpack_samples
+from dashboards.guard import authorization
 from flows import settings
 from flows.deployments import declared_deployments
 from tests.flows.napping import nap
@@ -54,10 +57,8 @@ def free_port() -> int:
 
 def command(home: Path, port: int) -> list[str]:
     """The command line of `curriculum serve`."""
-    return [
-        *(sys.executable, "-m", "flows.cli", "serve"),
-        *("--home", str(home), "--port", str(port)),
-    ]
+    program = Path(sys.executable).with_name("curriculum")
+    return [str(program), "serve", "--home", str(home), "--port", str(port)]
 
 
 def wait_until(
@@ -80,13 +81,31 @@ class Served:
     log: Path
     family: set[psutil.Process] = field(default_factory=set)
     """What runs, or ran, beneath it."""
+    host: Path | None = None
+    """The workspace whose server it joined."""
 
     @contextlib.contextmanager
     def client(self) -> Iterator[SyncPrefectClient]:
         """A client of its server."""
-        api = {PREFECT_API_URL: f"{self.address}/api"}
+        api = {PREFECT_API_URL: f"{self.address}/api", PREFECT_API_AUTH_STRING: self.secret}
         with temporary_settings(api), get_client(sync_client=True) as client:
             yield client
+
+    @property
+    def secret(self) -> str:
+        """What programs log in by, at the server that was started for it."""
+        return settings.served_secret(self.host or self.home)
+
+    def request(self, path: str, body: object = None) -> urllib.request.Request:
+        """A request of its owner to its server's API."""
+        return urllib.request.Request(
+            f"{self.address}/api/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Content-Type": "application/json",
+                "Authorization": authorization(self.secret),
+            },
+        )
 
     def end(self) -> int:
         """Press Ctrl-C, unless it has ended; its exit code."""
@@ -105,7 +124,7 @@ class Served:
 
     def napping(self, kind: str, suffix: str = "") -> UUID:
         """A deployment of the nap on a pool, as our deployments are made."""
-        declared = declared_deployments(self.home, suffix)[0]
+        declared = declared_deployments(suffix)[0]
         with self.client():
             made = RunnerDeployment.from_flow(
                 nap,
@@ -113,7 +132,6 @@ class Served:
                 name=f"nap-{kind}{suffix}",
                 tags=[*declared.tags],
                 work_pool_name=f"{kind}{suffix}",
-                job_variables=declared.job_variables,
             ).apply()
         assert isinstance(made, UUID)
         return made
@@ -141,7 +159,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(home: Path, *, code: int = 0, **variables: str) -> Iterator[Served]:
+def serving(
+    home: Path,
+    *,
+    code: int = 0,
+    host: Path | None = None,
+    cwd: Path | None = None,
+    **variables: str,
+) -> Iterator[Served]:
     """A workspace that is served while the block lasts; then all is gone, and it ends with the code."""
     home.mkdir(parents=True, exist_ok=True)
     log, port = home / "serve.txt", free_port()
@@ -151,9 +176,10 @@ def serving(home: Path, *, code: int = 0, **variables: str) -> Iterator[Served]:
             stdout=file,
             stderr=subprocess.STDOUT,
             env=settings.environment(variables),
+            cwd=cwd,
         )
     address = variables.get("PREFECT_API_URL", f"http://{settings.HOST}:{port}/api")
-    served = Served(home, address.removesuffix("/api"), process, log)
+    served = Served(home, address.removesuffix("/api"), process, log, host=host)
     try:
         wait_until(lambda: process.poll() is not None or "Ctrl-C ends all of it" in log.read_text())
         assert process.poll() is None, log.read_text()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from curriculum.store import Store
 from flows import settings, telling
 from flows.notify import Whose
 from flows.serving import crashed
@@ -105,7 +106,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A workspace that was served before."""
-    settings.prefect_folder(tmp_path / "lab").mkdir(parents=True)
+    Store(tmp_path / "lab").open()
     return tmp_path / "lab"
 
 
@@ -166,7 +167,7 @@ def test_what_crashed_while_nothing_was_served_is_told_at_the_start(
     server.crash("a", at(-3 * 24 * 60))
     look(lookout(server, home))
     assert told() == [], "before anybody ever looked"
-    (home / "prefect/crashes-told.txt").write_text(at(-4 * 24 * 60).isoformat())
+    (settings.prefect_folder(home) / "crashes-told.txt").write_text(at(-4 * 24 * 60).isoformat())
     look(lookout(server, home))
     assert len(told()) == 1
 
@@ -186,9 +187,9 @@ def test_a_first_look_that_finds_nothing_is_remembered_too(
 
 
 def test_what_is_no_news_any_more_isnt_told(home: Path) -> None:
-    (home / "prefect/crashes-told.txt").write_text(at(-60 * 24 * 60).isoformat())
+    (settings.prefect_folder(home) / "crashes-told.txt").write_text(at(-60 * 24 * 60).isoformat())
     assert since(home) > at(-8 * 24 * 60)
-    (home / "prefect/crashes-told.txt").write_text("")
+    (settings.prefect_folder(home) / "crashes-told.txt").write_text("")
     assert since(home) > at(-11)
 
 

@@ -174,7 +174,7 @@ def test_a_signal_while_children_end_for_a_fault_changes_nothing(
 
     before = signal.getsignal(number)
     monkeypatch.setattr(settings, "apply", lambda _: None)
-    monkeypatch.setattr(serve, "_await_health", lambda *_: None)
+    monkeypatch.setattr(serve, "await_health", lambda *_: None)
     monkeypatch.setattr(serve._Served, "start_workers", fail)
     monkeypatch.setattr(serve._Served, "end_workers", end)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:9/api")

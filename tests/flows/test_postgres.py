@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from curriculum.store import Store
+from flows import settings
 from tests.flows.serving import free_port, serving
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -70,7 +71,12 @@ def twins(database: str, tmp_path_factory: pytest.TempPathFactory) -> Twins:
     first, second, trace = folder / "one/ours", folder / "two/ours", folder / "trace"
     with (
         serving(first, PREFECT_API_DATABASE_CONNECTION_URL=database) as host,
-        serving(second, PREFECT_API_URL=f"{host.address}/api") as guest,
+        serving(
+            second,
+            host=first,
+            PREFECT_API_URL=f"{host.address}/api",
+            PREFECT_API_AUTH_STRING=host.secret,
+        ) as guest,
     ):
         with host.client() as client:
             pools = {each.name for each in client.read_work_pools()}
@@ -86,7 +92,7 @@ def twins(database: str, tmp_path_factory: pytest.TempPathFactory) -> Twins:
 
 
 def test_two_workspaces_of_one_name_run_on_one_postgres_without_meeting(twins: Twins) -> None:
-    assert not (twins.first / "prefect/prefect.db").exists()
+    assert not (settings.prefect_folder(twins.first) / "prefect.db").exists()
     suffix = f"-ours-{Store(twins.second).workspace().uuid[:4]}"
     assert twins.pools == {"cpu-ours", "gpu-ours", f"cpu{suffix}", f"gpu{suffix}"}
     assert twins.homes == {str(twins.first), str(twins.second)}

@@ -17,8 +17,10 @@ import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
-from flows import lost, serve, settings
+from curriculum.store import Store
+from flows import lost, prefect_settings, serve, settings
 from flows.deployments import declared_deployments
+from flows.serving import listening
 from flows.serving.children import ServeError
 from schemas.event import Event
 from tests.flows.serving import Served, command, free_port, serving, wait_until
@@ -46,12 +48,12 @@ def test_every_flow_is_deployed_to_its_pool(served: Served) -> None:
         pools = {each.name: each.type for each in client.read_work_pools()}
         flows = {name: client.read_flow(each.flow_id).name for name, each in made.items()}
     assert {kind: pools[kind] for kind in ("cpu", "gpu")} == {"cpu": "process", "gpu": "process"}
-    for declared in declared_deployments(served.home, ""):
+    for declared in declared_deployments(""):
         there = made[declared.name]
         assert flows[there.name] == declared.name
         assert there.work_pool_name == declared.pool
         assert there.entrypoint == declared.entrypoint
-        assert there.job_variables["env"]["CURRICULUM_HOME"] == str(served.home)
+        assert there.job_variables == {}
         assert there.description
     assert [made[name].work_pool_name for name in ("build", "mix", "run", "train")] == [
         *("cpu", "cpu", "cpu", "gpu")
@@ -108,7 +110,7 @@ def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_p
 def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) -> None:
     run = served.nap("cpu", until=str(tmp_path / "there again"))
     served.await_state(run, "Running")
-    served.child("server start").kill()
+    served.child("flows.serving.api").kill()
     wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
     (tmp_path / "there again").touch()
     served.await_state(run, "Completed")
@@ -155,7 +157,7 @@ def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_
     waiting = served.nap("cpu", asks=True)
     served.await_state(waiting, "Suspended")
     code = "from tests.flows.napping import nap; nap(seconds=900)"
-    variables = settings.joined(served.home, f"{served.address}/api")
+    variables = prefect_settings.attached(served.home, f"{served.address}/api")
     alone = subprocess.Popen(
         [sys.executable, "-c", code],
         env=settings.environment(variables),
@@ -198,7 +200,8 @@ def test_an_end_by_ctrl_c_ends_the_runs_and_keeps_what_became_of_them(
     pid = int(trace.read_text().split()[0])
     assert served.end() == 0, served.log.read_text()
     assert not psutil.pid_exists(pid)
-    with closing(sqlite3.connect(served.home / "prefect/prefect.db")) as database:
+    database_file = settings.prefect_folder(served.home) / "prefect.db"
+    with closing(sqlite3.connect(database_file)) as database:
         states = dict(database.execute("select id, state_name from flow_run").fetchall())
         pools = dict(database.execute("select name, is_paused from work_pool").fetchall())
     assert states[str(run)] == "Crashed"
@@ -232,7 +235,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = holder.getsockname()[1]
         with pytest.raises(ServeError, match=f"{port}.*in use"):
             serve.serve(tmp_path, port, lambda _: None)
-    assert not settings.address_file(tmp_path).exists()
+    assert settings.served_at(tmp_path) is None
 
 
 def test_nobody_serves_a_fresh_workspace(tmp_path: Path) -> None:
@@ -251,9 +254,9 @@ def test_an_address_that_is_gone_at_once_after_it_was_read_is_no_fault(
                 file.unlink(missing_ok=True)
             raise filelock.Timeout("serve.lock")
 
+    Store(tmp_path).open()
     monkeypatch.setattr(settings, "serve_lock", lambda _: Held())
     for ask, answer in ((settings.served_at, "here"), (settings.reports_at, None)):
-        settings.address_file(tmp_path).parent.mkdir(exist_ok=True)
         settings.address_file(tmp_path).write_text("here")
         settings.reports_file(tmp_path).write_text("there")
         assert ask(tmp_path) == answer
@@ -262,15 +265,16 @@ def test_an_address_that_is_gone_at_once_after_it_was_read_is_no_fault(
 def test_a_teams_server_goes_before_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Store(tmp_path).open()
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert settings.known_api(tmp_path) == "http://127.0.0.1:9/api"
-    assert settings.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
+    assert prefect_settings.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
 
 
 def test_a_teams_server_that_isnt_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "TEAM_PATIENCE_S", 0.5)
+    monkeypatch.setattr(listening, "TEAM_PATIENCE_S", 0.5)
     monkeypatch.setattr(settings, "apply", lambda _: None)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
     with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):

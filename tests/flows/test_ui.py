@@ -11,6 +11,7 @@ from playwright.sync_api import Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PageTimeout
 
 from curriculum.store import Store
+from flows import settings
 from flows.lines import report_of
 from schemas.approval import Approval
 from tests.flows.serving import Served, furnish, serving, wait_until
@@ -81,6 +82,7 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
         page.set_default_timeout(BROWSER_MS)
         page.on("requestfinished", note)
+        page.goto(settings.address_file(served.home).read_text())
         yield page
         browser.close()
     assert outside == [], "the pages talked to somebody else"

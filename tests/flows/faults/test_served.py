@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from curriculum.train.slots import Slots
+from dashboards.guard import authorization
 from flows import settings
 
 pytestmark = pytest.mark.timeout(2400)
@@ -58,7 +59,10 @@ class Served:
         request = urllib.request.Request(
             f"http://{settings.HOST}:{self.port}/api/{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={
+                "Content-Type": "application/json",
+                "Authorization": authorization(settings.served_secret(self.course.home)),
+            },
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
