@@ -252,6 +252,31 @@ def test_a_command_takes_no_settings_from_the_folder_that_it_was_called_in(
         assert done.stdout.strip().endswith(named)
 
 
+def test_a_worker_imports_nothing_from_the_folder_that_a_command_was_called_in(
+    tmp_path: Path,
+) -> None:
+    """Python starts the processes of a pool with the current directory first on its path."""
+    sentinel, here = tmp_path / "executed", tmp_path / "received"
+    here.mkdir()
+    (here / "multiprocessing.py").write_text(PAYLOAD.format(sentinel=str(sentinel)))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing, sys\n"
+        "from flows import cli\n"
+        "if __name__ == '__main__':\n"
+        "    if sys.argv[1] == 'command':\n"
+        "        cli.app = lambda: None\n"
+        "        cli.main()\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=print)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+    )
+    for caller, fires in (("command", False), ("anybody", True)):
+        command = [sys.executable, str(script), caller]
+        subprocess.run(command, cwd=here, capture_output=True, check=False)
+        assert sentinel.exists() == fires
+
+
 def test_a_workspace_elsewhere_or_of_another_sender_has_a_prefect_of_its_own(
     tmp_path: Path,
 ) -> None:
