@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from dashboards import place
 from dashboards.palette import FAMILY_COLOURS, properties
 from dashboards.questions import Question
+from schemas.visible import visible
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,5 +98,5 @@ def problem(name: str, title: str, said: str) -> str:
 
 
 def text(said: str) -> str:
-    """Text that people wrote, between tags or in a quoted attribute."""
-    return escape(said).replace("\0", "\N{REPLACEMENT CHARACTER}").replace("\r", "&#13;")
+    """Text that people wrote, between tags or in a quoted attribute; what can't be seen is written out."""
+    return escape(visible(said))

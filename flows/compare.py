@@ -1,11 +1,9 @@
 """`curriculum compare`: runs side by side, or specialists phase by phase."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -22,11 +20,11 @@ from flows.contrast import (
     sides,
 )
 from flows.lines import Line, change, count, percent
-from flows.look.safe import safe
-from flows.show import ACCENT, MUTED, out, plain_table, table
+from flows.show import ACCENT, MUTED, out, plain_table, print_json, table
 from flows.speed import money
 from schemas.errors import JobError
 from schemas.job import Figure
+from schemas.visible import one_line
 
 MOST_LINES = 16
 """Of each table, unless all are asked for."""
@@ -58,7 +56,7 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
     found = groups(home, what)
     if as_json:
         said = {"groups": [_as_json(each) for each in found]}
-        typer.echo(json.dumps(said, ensure_ascii=False, indent=1))
+        print_json(said)
         return
     for piece in _shown(found, full=full):
         out.print(piece, soft_wrap=isinstance(piece, Text))
@@ -93,7 +91,7 @@ def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
 
 def _titles(compared: Sequence[Side]) -> list[str]:
     """What heads their columns; with the first digits of the key where two are called alike."""
-    asked = [safe(each.title) for each in compared]
+    asked = [one_line(each.title) for each in compared]
     keys = [each.job.run_key[:6] for each in compared]
     return [
         f"{title} {key}" if asked.count(title) > 1 else title
@@ -122,8 +120,8 @@ def _run_line(side: Side) -> Line:
         )
     names = ("val_bpb", "anchor", "tokens", "tokens/s", "seconds", "GPU hours", "cost", "stopped")
     return {
-        "run": safe(way),
-        "phase": safe(job.phase),
+        "run": one_line(way),
+        "phase": one_line(job.phase),
         "key": job.run_key[:KEY_DIGITS],
         **dict(zip(names, cells, strict=True)),
     }
@@ -145,8 +143,8 @@ def _settings(
     most = None if full else MOST_LINES
     drawn = plain_table("set otherwise", *titles)
     for each in found[:most]:
-        cells = (Text(safe(value)) if value else Text(ABSENT, MUTED) for value in each.values)
-        drawn.add_row(Text(safe(each.name)), *cells)
+        cells = (Text(one_line(value)) if value else Text(ABSENT, MUTED) for value in each.values)
+        drawn.add_row(Text(one_line(each.name)), *cells)
     yield drawn
     if len(found) > len(found[:most]):
         yield Text(f"… {len(found) - MOST_LINES:,} more (--full)", MUTED)

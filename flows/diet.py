@@ -1,6 +1,5 @@
 """`curriculum diet check` and `diet diff`: what a diet asks, before anything is spent on it."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +26,7 @@ from curriculum.supply import ALL, Estimate, Kind
 from flows.course import Course, Order, course
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
 from flows.lines import Line, count
-from flows.show import ACCENT, MUTED, out, table, warn, watching
+from flows.show import ACCENT, MUTED, out, print_json, table, warn, watching
 from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of
 from schemas.errors import DietError
@@ -68,7 +67,7 @@ def check(order: Order, *, share: float, as_json: bool) -> None:
     faults = [*_unbuildable(plan), *(str(each.fault) for each in checks if each.fault)]
     sources, speed = tuple(source_checks(checks)), last_speed(plan.store, plan.diet.model)
     if as_json:
-        out.print_json(json.dumps(_as_json(plan, checks, faults, sources, speed, built)))
+        print_json(_as_json(plan, checks, faults, sources, speed, built))
     else:
         _show(plan, checks, found, sources, speed, built)
     for line in unmeasured(plan.phases):
@@ -103,7 +102,7 @@ def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bo
             "fields": [asdict(each) for each in others],
             "servings": [{**asdict(each), "difference": each.difference} for each in listed],
         }
-        out.print_json(json.dumps(found))
+        print_json(found)
         return
     differing = [each for each in listed if each.difference]
     if differing:

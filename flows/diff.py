@@ -1,19 +1,17 @@
 """`curriculum diff`: what changes from one mixture or set of rows to another, in tokens and in documents."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import RenderableType
 from rich.text import Text
 
 from flows.eaten import KINDS, Eaten, eaten
 from flows.lines import Line, count, number, percent
-from flows.look.safe import safe
-from flows.show import ACCENT, MUTED, out, table
+from flows.show import ACCENT, MUTED, out, print_json, table
+from schemas.visible import one_line
 
 MOST_LINES = 12
 """Of each table, unless all are asked for."""
@@ -81,7 +79,7 @@ def diff(home: Path, before: str, after: str, *, full: bool = False, as_json: bo
     """Print what changes from one mixture or set of rows to another."""
     found = difference(eaten(home, before), eaten(home, after))
     if as_json:
-        typer.echo(json.dumps(_as_json(found), ensure_ascii=False, indent=1))
+        print_json(_as_json(found))
         return
     for piece in _shown(found, full=full):
         out.print(piece, soft_wrap=isinstance(piece, Text))
@@ -179,7 +177,7 @@ def _total(side: Eaten, name: str) -> int:
 def _table(kind: str, listed: Sequence[Change], *, full: bool) -> Iterator[RenderableType]:
     """What differs by one kind, or that nothing does."""
     if len(listed) == 1:
-        yield Text(f"\nall of {kind} {safe(listed[0].name)}", MUTED)
+        yield Text(f"\nall of {kind} {one_line(listed[0].name)}", MUTED)
         return
     differing = [each for each in listed if full or each.tokens]
     if not differing:
@@ -195,7 +193,7 @@ def _table(kind: str, listed: Sequence[Change], *, full: bool) -> Iterator[Rende
 
 def _line(kind: str, change: Change) -> Line:
     return {
-        kind: safe(change.name),
+        kind: one_line(change.name),
         "before": count(change.before) if change.before else "",
         "share": percent(change.share_before) if change.before else "",
         "after": count(change.after) if change.after else "",
@@ -247,9 +245,9 @@ def _document_line(change: Change, where: Mapping[str, Any]) -> Line:
     return {
         "document": change.name[:12],
         "family": where["family"],
-        "repository": safe(where["repository"]),
+        "repository": one_line(where["repository"]),
         "commit": where["commit"][:10],
-        "path": safe(where["path"]),
+        "path": one_line(where["path"]),
         "tokens": f"{abs(change.tokens):,}",
     }
 

@@ -1,6 +1,5 @@
 """What `curriculum lineage` prints."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -11,9 +10,9 @@ from rich.text import Text
 from curriculum.store.recipe import KEY_DIGITS
 from flows.lineage import NO_LICENCE, read_by, readers_or_read
 from flows.lines import Line, number
-from flows.look.safe import safe
 from flows.readings import Commit, Readers, ReadUntil, Share, StepRead, Visit
-from flows.show import MUTED, out, table
+from flows.show import MUTED, out, print_json, table
+from schemas.visible import one_line
 
 MOST_CHECKPOINTS = 12
 """That are listed; --json gives all."""
@@ -23,7 +22,7 @@ def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
     """Print what a step read; or which steps read something; or all that a model has read."""
     found = readers_or_read(home, what) if step is None else read_by(home, what, step)
     if as_json:
-        out.print_json(json.dumps(asdict(found)))
+        print_json(asdict(found))
     elif isinstance(found, StepRead):
         _step(found)
     elif isinstance(found, Readers):
@@ -74,13 +73,13 @@ def _document_lines(read: StepRead) -> Iterator[Line]:
                     "document": document.document_id,
                     "tokens": document.tokens,
                     "commit": commit.commit,
-                    "file": safe(commit.file),
-                    "licence": safe(commit.licence or NO_LICENCE),
+                    "file": one_line(commit.file),
+                    "licence": one_line(commit.licence or NO_LICENCE),
                 }
 
 
 def _readers(found: Readers) -> None:
-    _title(f"{found.kind} {safe(found.name)}")
+    _title(f"{found.kind} {one_line(found.name)}")
     if not found.visits:
         _say("no step of any run has read it")
         return
@@ -127,7 +126,7 @@ def _until(read: ReadUntil) -> None:
 def _share_lines(shares: Iterable[Share], names: Sequence[str]) -> Iterator[Line]:
     for each in shares:
         yield {
-            **dict(zip(names, map(safe, each.names), strict=True)),
+            **dict(zip(names, map(one_line, each.names), strict=True)),
             "steps": each.steps,
             "rows": each.rows,
             "documents": each.documents,

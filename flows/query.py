@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
-from flows.look.safe import safe
 from flows.options import Form
 from flows.show import MUTED, err, out, plain_table
 from schemas.errors import CurriculumError
+from schemas.visible import in_json, one_line, visible
 
 MOST_LINES = 40
 """Lines of an answer that a terminal shows; every other form gives all."""
@@ -128,7 +128,7 @@ def _drawn(names: list[str], lines: list[list[Any]]) -> Table:
         for name, cells in zip(names, columns, strict=True)
     ]
     if sum(widths) + 2 * len(widths) <= out.width:
-        drawn = plain_table(*map(safe, names))
+        drawn = plain_table(*map(one_line, names))
         for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
             numeric = all(isinstance(value, int | float) or value is None for value in values)
             column.justify = "right" if numeric else "left"
@@ -138,7 +138,7 @@ def _drawn(names: list[str], lines: list[list[Any]]) -> Table:
     drawn = plain_table("column", "value")
     for line in shown:
         for name, value in zip(names, line, strict=True):
-            drawn.add_row(Text(safe(name), MUTED), value)
+            drawn.add_row(Text(one_line(name), MUTED), value)
         drawn.add_row("", "")
     return drawn
 
@@ -148,7 +148,7 @@ def _shown(value: object) -> Text:
         return Text(f"{value:,.4g}")
     if isinstance(value, int) and not isinstance(value, bool):
         return Text(f"{value:,}")
-    text = "" if value is None else safe(str(value))
+    text = "" if value is None else visible(str(value))
     return Text(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
 
 
@@ -223,7 +223,7 @@ def _objects(answer: catalog.Stream) -> Iterator[str]:
 
 
 def _json_text(value: Any) -> str:
-    return json.dumps(_finite(value), ensure_ascii=False, default=str)
+    return in_json(json.dumps(_finite(value), ensure_ascii=False, default=str))
 
 
 def _finite(value: Any) -> Any:
@@ -246,7 +246,8 @@ def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
 def _table(answer: catalog.Stream, target: BinaryIO) -> None:
     """The table that a terminal would show, of all lines."""
     lines: Iterable[list[Any]] = itertools.chain(*map(_lines, answer.batches))
-    cells = [answer.schema.names, *([_shown(value).plain for value in line] for line in lines)]
+    names = [*map(one_line, answer.schema.names)]
+    cells = [names, *([_shown(value).plain for value in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))

@@ -16,10 +16,10 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import NAMES, Role
 from flows import settings
 from flows.lines import number
-from flows.look.safe import safe
 from flows.runs import checkpoint_of, title_of
 from flows.show import MUTED, err
 from schemas.errors import CorpusError, TokenizerError
+from schemas.visible import visible
 
 HOLE: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
@@ -52,11 +52,11 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
     ids = prompt_ids(tokenizer, prompt)
     drawn = complete(checkpoint, ids, sampling, tokens=tokens, end=tokenizer.eos_id)
     if sys.stdout.isatty():
-        err.print(Text(safe(prompt.before), MUTED), end="", soft_wrap=True)
+        err.print(Text(visible(prompt.before), MUTED), end="", soft_wrap=True)
     began = time.monotonic()
     made: list[int] = []
     for text in streamed(tokenizer, _noted(drawn, made)):
-        sys.stdout.write(safe(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     sys.stdout.write("\n" if sys.stdout.isatty() else "")
     ended = "it ended the document" if made[-1:] == [tokenizer.eos_id] else "it would go on"

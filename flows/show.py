@@ -1,11 +1,13 @@
 """What the terminal shows: progress, tables, numbers."""
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Iterable, Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.highlighter import JSONHighlighter
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -18,12 +20,14 @@ from rich.progress import (
 from rich.progress import (
     Progress as Bars,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from dashboards.palette import DOCUMENT_COLOURS
 from flows.lines import Line
 from schemas.progress import Progress, Watch
+from schemas.visible import in_json, one_line, visible
 
 ACCENT = "cyan"
 MUTED = "bright_black"
@@ -34,9 +38,37 @@ MOST_BARS = 12
 WIDTH = 160
 """Columns where there is no terminal that has some."""
 
-# Paths and names hold brackets and colons, which are no markup.
-out = Console(width=None if sys.stdout.isatty() else WIDTH, markup=False, emoji=False)
-err = Console(stderr=True, markup=False, emoji=False)
+
+class _Shown(Console):
+    """A console that sends no control character but its own; text is escaped wherever it is drawn.
+
+    Paths and names hold brackets and colons, which are no markup.
+    """
+
+    def __init__(self, *, width: int | None = None, stderr: bool = False) -> None:
+        super().__init__(width=width, stderr=stderr, markup=False, emoji=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Draw something; a part of it is drawn by the same method, before its width is adjusted."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
+
+
+out = _Shown(width=None if sys.stdout.isatty() else WIDTH)
+err = _Shown(stderr=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON, with colours on a terminal; hidden characters are escaped as JSON has it."""
+    text = in_json(json.dumps(value, ensure_ascii=False, indent=1))
+    out.print(JSONHighlighter()(text) if out.is_terminal else Text(text), soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """Print a line, however long."""
+    out.print(Text(one_line(line)), soft_wrap=True)
 
 
 def warn(line: str) -> None:
@@ -53,7 +85,7 @@ def plain_table(*names: str) -> Table:
     """A table without lines, as calm as text; numbers go right by `justify` of the caller."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=MUTED)
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(one_line(name), overflow="fold")
     return table
 
 
@@ -67,7 +99,7 @@ def table(lines: Iterable[Line]) -> Table:
         column.justify = "right" if all(map(_numeric, filled)) else "left"
     for line in lines:
         first, *rest = (
-            f"{value:,}" if isinstance(value, int) else value for value in line.values()
+            f"{value:,}" if isinstance(value, int) else one_line(value) for value in line.values()
         )
         # As text: a path may look like markup.
         drawn.add_row(Text(first, "bold"), *map(Text, rest))
@@ -86,11 +118,11 @@ def watching() -> Iterator[Watch]:
         return
     with Bars(
         SpinnerColumn(style=ACCENT),
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(bar_width=32, complete_style=ACCENT),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TextColumn("{task.fields[note]}", style=MUTED),
+        TextColumn("{task.fields[unit]}", markup=False),
+        TextColumn("{task.fields[note]}", style=MUTED, markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=err,
@@ -146,4 +178,4 @@ class _Lines:
             note = f"  {progress.note}" if progress.note else ""
             title = f"{progress.stage} {progress.item}".strip()
             line = f"{title}: {progress.done:,}{of} {progress.unit}{note}"
-            print(line, file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it
+            print(one_line(line), file=sys.stderr, flush=True)  # noqa: T201 - a terminal's width must not cut it

@@ -1,6 +1,5 @@
 """`curriculum status`: what the workspace holds, how far each specialist is, and what is stale."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.text import Text
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
 from flows.lines import Line, change, count
-from flows.show import out, table
+from flows.show import out, print_json, table
 from flows.speed import money
 from flows.standing import Standing, earlier, standings
 
@@ -29,7 +28,7 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     found = look(store, everything=everything)
     if as_json:
         listed = [_as_json(store, each) for each in found.phases]
-        out.print_json(json.dumps({"home": str(home), "stages": found.stages, "phases": listed}))
+        print_json({"home": str(home), "stages": found.stages, "phases": listed})
         return
     out.print(Text(str(store.root), "bold"))
     if not found.stages and not found.phases:

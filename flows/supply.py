@@ -1,6 +1,5 @@
 """`curriculum supply`: what there is to train on, before anything is built."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.course import Order, course
 from flows.doors import TRAINED_TOKENIZER, tokenizing_of
 from flows.lines import Line, count
-from flows.show import MUTED, out, table, watching
+from flows.show import MUTED, out, print_json, table, watching
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.errors import CorpusError, DietError
@@ -84,7 +83,7 @@ def supply(
     with watching() as watch:
         found = counted(wish, watch)
     if as_json:
-        out.print_json(json.dumps(_as_json(corpus.name, found)))
+        print_json(_as_json(corpus.name, found))
     else:
         _show(found, kinds)
 

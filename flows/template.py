@@ -10,6 +10,8 @@ import html
 import re
 from importlib import resources
 
+from schemas.visible import visible
+
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -45,5 +47,5 @@ def _digest(tag: str, page: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text between tags, never inside one; a NUL, which no HTML can hold, becomes U+FFFD."""
-    return html.escape(text, quote=False).replace("\0", "\ufffd").replace("\r", "&#13;")
+    """Text between tags, never inside one; what a reader can't see is written out."""
+    return html.escape(visible(text), quote=False)

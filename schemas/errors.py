@@ -17,9 +17,13 @@
 Mistakes of programmers are asserts. Nothing is caught to be swallowed.
 """
 
+from schemas.visible import one_line, visible
+
 
 class CurriculumError(Exception):
     """What went wrong, why, and what to do about it, on one line.
+
+    As a text it can be shown anywhere: what would command a terminal or hide is escaped. Its parts are raw.
 
     >>> str(DietError("t.yaml:4", "share = 2", cause="a share is at most 1", cure="Lower it"))
     't.yaml:4: share = 2; a share is at most 1. Lower it'
@@ -30,8 +34,8 @@ class CurriculumError(Exception):
         self.value = value
         self.cause = cause
         self.cure = cure
-        found = cause if value is None else f"{value}; {cause}"
-        super().__init__(f"{name}: {found}. {cure}")
+        found = cause if value is None else f"{one_line(str(value))}; {cause}"
+        super().__init__(visible(f"{one_line(name)}: {found}. {cure}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle whole, so that an error crosses from a worker process with all its parts."""

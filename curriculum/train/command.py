@@ -18,6 +18,7 @@ from curriculum.train.require import require_fitting
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Failure, Job, Report, Stopped
+from schemas.visible import visible
 
 GRACE_SECONDS = 10.0
 """For the command to end after it was told to; then it is killed, with all that it started."""
@@ -141,5 +142,5 @@ def _report(
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{visible(line)}\n")
     sys.stdout.flush()

@@ -16,6 +16,7 @@ from curriculum.train.counts import StepCounts
 from curriculum.train.disk import replace_whole
 from curriculum.train.writers import Writer, fill, of_figures, of_step
 from schemas.job import METRICS_SCHEMA, Figure
+from schemas.visible import visible
 
 FLUSH_SECONDS = 10.0
 
@@ -190,7 +191,7 @@ def memory_bytes(device: torch.device) -> int:
 
 def say(line: str) -> None:
     """A line of the run's console log."""
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{visible(line)}\n")
     sys.stdout.flush()
 
 

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from schemas.errors import CurriculumError
+from schemas.visible import visible
 
 LEAKS, WRONG, CLOSED, INTERRUPTED = 1, 2, 3, 128 + signal.SIGINT
 TERMINATED = 128 + signal.SIGTERM
@@ -97,7 +98,7 @@ def _panel(command: Any) -> str:
 
 def _end(message: str, code: int) -> NoReturn:
     sys.stdout.flush()
-    sys.stderr.write(f"{message}\n")
+    sys.stderr.write(f"{visible(message)}\n")
     raise typer.Exit(code)
 
 

@@ -70,8 +70,9 @@ def dashboard(
 ) -> None:
     """Play with what the workspace holds: overview, mixtures with what-if shares, runs compared, SQL."""
     from flows import dashboard as pages
+    from flows.show import say
 
-    pages.dashboard(settings.home(home), port, typer.echo, open_it=open_it)
+    pages.dashboard(settings.home(home), port, say, open_it=open_it)
 
 
 @app.command(rich_help_panel=LOOK)

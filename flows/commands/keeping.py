@@ -120,8 +120,9 @@ def serve(
 ) -> None:
     """Serve the Prefect UI: start runs from a form, watch them, rerun a phase. Ctrl-C ends all of it."""
     from flows import serve as server
+    from flows.show import say
 
-    server.serve(settings.home(home), port, typer.echo)
+    server.serve(settings.home(home), port, say)
 
 
 @app.command(rich_help_panel=KEEP)

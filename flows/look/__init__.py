@@ -7,7 +7,7 @@ tree.py       a context document as a tree; pieces.py text cut by structure
 documents.py  rows.py  plans.py  trained.py  vocabulary.py  selected.py  others.py
               what the terminal shows of each stage; weights.py reads the head of a checkpoint's weights
 drawn.py      bars and lines of characters; painted.py structure in colour
-colours.py    the colours of structure; safe.py keeps terminals from harm
+colours.py    the colours of structure
 plain.py      the same as JSON
 sheet.py      what a page shows of document_sheet.py; page.py writes it; rows have flows/page/rows
 """
@@ -31,7 +31,7 @@ from flows.look.documents import document_panels
 from flows.look.find import Found, find, store_of
 from flows.look.others import counts
 from flows.look.page import page
-from flows.look.plain import as_text
+from flows.look.plain import content
 from flows.look.plans import plan
 from flows.look.read import documents
 from flows.look.row import Row
@@ -40,11 +40,12 @@ from flows.look.selected import selection
 from flows.look.trained import checkpoint, open_run, run
 from flows.look.vocabulary import documents_of, token_panels, tokenizer
 from flows.look.wish import FILTERS, Only, Wish, steps
-from flows.show import ACCENT, MUTED, out, plain_table
+from flows.show import ACCENT, MUTED, out, plain_table, print_json
 from schemas.errors import StoreError
+from schemas.visible import one_line
 
 __all__ = [
-    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "as_page", "as_text", "find", "look", "show", "steps",
+    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "as_page", "find", "look", "show", "steps",
     "strip",
 ]  # fmt: skip
 
@@ -71,7 +72,7 @@ def show(
     if html:
         _write(as_page(store, _sole(found), found.wish), html)
     if as_json:
-        typer.echo(as_text(store, found, listed=listed))
+        print_json(content(store, found, listed=listed))
     if html or as_json:
         return
     for piece in _index(store, found) if listed else look(store, found):
@@ -227,11 +228,11 @@ def _index(store: Store, found: Found) -> Iterator[RenderableType]:
     for each in found.artefacts:
         manifest = each.manifest
         drawn.add_row(
-            Text(manifest.stage, "bold"),
-            each.key[:KEY_DIGITS],
-            Text(_labels(each)),
+            Text(one_line(manifest.stage), "bold"),
+            Text(one_line(each.key[:KEY_DIGITS])),
+            Text(one_line(_labels(each))),
             f"{count(sum(record.num_bytes for record in manifest.files))}B",
-            manifest.created[:16].replace("T", " "),
+            Text(one_line(manifest.created[:16].replace("T", " "))),
         )
     yield drawn
     yield Text(f"{number(len(found.artefacts), 'artefact')} of {store.root}", MUTED)

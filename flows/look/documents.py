@@ -14,7 +14,6 @@ from flows.lines import number
 from flows.look.painted import legend, painted
 from flows.look.pieces import pieces
 from flows.look.read import Seen, documents
-from flows.look.safe import safe
 from flows.look.tree import (
     Branch,
     branches,
@@ -27,6 +26,7 @@ from flows.look.tree import (
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, colour, plain_table
 from schemas.document import CHAT_FAMILY, Chunk, Document
+from schemas.visible import one_line, visible
 
 TEXT_LINES = 24
 TREE_LINES = 24
@@ -46,7 +46,7 @@ def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Re
     for each in documents(store, artefact, wish):
         yield Panel(
             Group(*_body(each, full=wish.full)),
-            title=each.document_id,
+            title=Text(one_line(each.document_id)),
             title_align="left",
             border_style=MUTED,
             padding=(0, 1),
@@ -100,7 +100,7 @@ def _sizes(seen: Seen, tokens: int | None) -> Iterator[str]:
 
 
 def _body(seen: Seen, *, full: bool) -> Iterator[RenderableType]:
-    said = [safe(line) for line in facts(seen)]
+    said = [one_line(line) for line in facts(seen)]
     yield Text("\n".join(said))
     yield ""
     if seen.document.chunks:
@@ -130,9 +130,9 @@ def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
     word = f"{branch.word} " if branch.word else ""
     return {
-        "chunk": Text.assemble((guide + word, MUTED), (safe(chunk.name), "bold")),
+        "chunk": Text.assemble((guide + word, MUTED), (one_line(chunk.name), "bold")),
         "what": what(chunk),
-        "path": Text(safe(path_of(document, chunk))),
+        "path": Text(one_line(path_of(document, chunk))),
         "hop": str(chunk.hop),
         "edge": Text(f"{edge.label} {edge.confidence:.2f}", LABEL_STYLES[edge.label])
         if edge
@@ -153,7 +153,7 @@ def _part_cells(seen: Seen, index: int) -> Cells:
         "bytes": f"{part.end - part.start:,}",
         **_token_cell(seen, index, index + 1),
         "elidable": f"rank {part.rank}" if part.elidable else "no",
-        "first line": Text(safe(text.lstrip().partition("\n")[0][:FIRST_LINE])),
+        "first line": Text(one_line(text.lstrip().partition("\n")[0][:FIRST_LINE])),
     }
 
 
@@ -201,7 +201,7 @@ def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
     if seen.structure:
         lines: Iterable[Text] = painted(cut, seen.structure.chunks)
     else:
-        lines = (Text(line) for piece in cut for line in safe(piece.text).splitlines())
+        lines = (Text(line) for piece in cut for line in visible(piece.text).splitlines())
     shown = itertools.dropwhile(lambda line: not line.plain.strip(), lines)
     yield from cut_off(shown, None if full else TEXT_LINES)
 
@@ -209,7 +209,7 @@ def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
 def _turns(seen: Seen) -> Iterator[Text]:
     """The text of a conversation, a bar in the colour of its turn beside each line."""
     for index, part in enumerate(seen.document.parts):
-        for line in safe(seen.content[part.start : part.end].decode()).splitlines():
+        for line in visible(seen.content[part.start : part.end].decode()).splitlines():
             yield Text.assemble(("▎", colour(index)), line)
 
 

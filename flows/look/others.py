@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.store import Artefact
-from flows.look.safe import safe
 from flows.show import plain_table
+from schemas.visible import one_line
 
 LONGEST_VALUE = 200
 
@@ -18,5 +18,5 @@ def counts(artefact: Artefact) -> Table:
     for name, value in artefact.manifest.report.items():
         shown = f"{value:,}" if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
         short = shown if len(shown) < LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
-        drawn.add_row(Text(safe(name)), Text(safe(short)))
+        drawn.add_row(Text(one_line(name)), Text(one_line(short)))
     return drawn

@@ -7,9 +7,9 @@ from rich.text import Text
 from flows.lines import percent
 from flows.look.colours import NAMES, shade
 from flows.look.pieces import Piece, shares
-from flows.look.safe import safe
 from flows.show import MUTED
 from schemas.structure import Structure, StructureChunk
+from schemas.visible import visible
 
 LEVEL_CELLS = 3
 TAB_CELLS = 4
@@ -53,7 +53,7 @@ def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
     """Lines without structure; what no prediction is scored on is dim."""
     text = Text()
     for piece in pieces:
-        text.append(safe(piece.text), None if piece.scored else "dim")
+        text.append(visible(piece.text), None if piece.scored else "dim")
     for line in text.split("\n"):
         line.expand_tabs(TAB_CELLS)
         yield line
@@ -65,7 +65,7 @@ def _line(
     line = Text()
     for piece in pieces:
         style = shade(piece.code).terminal
-        line.append(safe(piece.text), style if piece.scored else f"dim {style}")
+        line.append(visible(piece.text), style if piece.scored else f"dim {style}")
     line.expand_tabs(TAB_CELLS)
     gutter = Text(" " * (LEVEL_CELLS + 3))
     if chunk >= 0:

@@ -1,7 +1,6 @@
 """What `inspect` shows, as JSON: manifests, and the wished lines as they lie in the files."""
 
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,12 +23,8 @@ from flows.runs import JOB, Begun, checkpoints
 LINED = ("rows", "mixtures", "selections", "runs")
 
 
-def as_text(store: Store, found: Found, *, listed: bool = False) -> str:
+def content(store: Store, found: Found, *, listed: bool = False) -> dict[str, object]:
     """What was found; of rows and documents what is wished, as it lies in the files."""
-    return json.dumps(_content(store, found, listed=listed), indent=1, ensure_ascii=False)
-
-
-def _content(store: Store, found: Found, *, listed: bool) -> dict[str, object]:
     if found.checkpoint is not None:
         return _checkpoint(found.checkpoint.path)
     if found.begun is not None:

@@ -14,10 +14,10 @@ from flows.look.drawn import family_style, strip
 from flows.look.find import inputs
 from flows.look.read import Line, wished
 from flows.look.row import Origin, origins_in
-from flows.look.safe import safe
 from flows.look.wish import Wish
 from flows.show import MUTED, plain_table
 from schemas.mixture import MixtureReport
+from schemas.visible import one_line
 
 STRIP_CELLS = 96
 PLAN_LINES = 12
@@ -38,7 +38,7 @@ def plan(store: Store, mixture: Artefact, wish: Wish) -> Iterator[RenderableType
     )
     yield _strata(report)
     for warning in report.warnings:
-        yield Text(safe(warning), "yellow")
+        yield Text(one_line(warning), "yellow")
     yield ""
     yield from _rows(store, mixture, report, wish)
 
@@ -73,7 +73,7 @@ def _strata(report: MixtureReport) -> Table:
         drawn.add_row(
             Text("■", _style(each.family, at)),
             Text(f"{each.family} {each.objective} {each.row_length}", "bold"),
-            Text(safe(each.domain)),
+            Text(one_line(each.domain)),
             percent(each.share),
             percent(each.tokens / max(report.tokens, 1)),
             count(each.tokens),
@@ -116,7 +116,7 @@ def _plan_lines(
             f"{line['slot'] // each_step + 1:,}",
             f"{line['position']:,}",
             Text(stratum.family, family_style(stratum.family)),
-            Text(safe(stratum.domain)),
+            Text(one_line(stratum.domain)),
             line["pack_id"],
             f"{line['repetition']:,}",
             f"{line['valid_tokens']:,}",
@@ -128,7 +128,9 @@ def _plan_lines(
 def _named(origins: list[Origin], *, full: bool) -> Text:
     """The documents of a row, a line each."""
     kept = origins if full else origins[:MOST_PLACES]
-    said = [f"{safe(each.repository)} {each.commit[:10]} {safe(each.path)}" for each in kept]
+    said = [
+        f"{one_line(each.repository)} {each.commit[:10]} {one_line(each.path)}" for each in kept
+    ]
     more = [f"… {len(origins) - len(kept)} more"] if len(origins) > len(kept) else []
     return Text("\n".join([*said, *more]))
 

@@ -14,9 +14,9 @@ from flows.lines import number, percent
 from flows.look.painted import painted, plain
 from flows.look.read import wished
 from flows.look.row import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
-from flows.look.safe import safe
 from flows.look.wish import Wish
 from flows.show import MUTED, colour, plain_table
+from schemas.visible import one_line
 
 STRIP_WIDTH = 96
 TEXT_LINES = 24
@@ -54,7 +54,13 @@ def strip(row: Row) -> Text:
 def _panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: bool) -> Panel:
     table = _documents(row, origins)
     body = Group(Text(row_facts(row)), strip(row), table, "", *_text(row, tokenizer, full=full))
-    return Panel(body, title=row.pack_id, title_align="left", border_style=MUTED, padding=(0, 1))
+    return Panel(
+        body,
+        title=Text(one_line(row.pack_id)),
+        title_align="left",
+        border_style=MUTED,
+        padding=(0, 1),
+    )
 
 
 def _documents(row: Row, origins: dict[str, Origin]) -> Table:
@@ -65,9 +71,9 @@ def _documents(row: Row, origins: dict[str, Origin]) -> Table:
         origin = origins[row.document_ids[index]]
         table.add_row(
             Text(f"■ {index}", colour(index)),
-            Text(safe(origin.repository)),
+            Text(one_line(origin.repository)),
             origin.commit[:10],
-            Text(safe(origin.path)),
+            Text(one_line(origin.path)),
             f"{start:,}",
             f"{end - start:,}",
             f"{sum(row.loss_mask[start:end]):,}",

@@ -12,9 +12,9 @@ from curriculum.store import Artefact, Store
 from flows.lines import Line, count, number, percent
 from flows.look.drawn import bar
 from flows.look.read import wished
-from flows.look.safe import safe
 from flows.look.wish import Wish
 from flows.show import MUTED, plain_table, table
+from schemas.visible import one_line
 
 LINES = 12
 
@@ -55,7 +55,7 @@ def selection(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Renderab
         yield ""
         yield table(_rejected(report))
     for warning in report.warnings:
-        yield Text(f"\n{safe(warning)}", "yellow")
+        yield Text(f"\n{one_line(warning)}", "yellow")
     yield ""
     yield from _lines(store, artefact, wish)
 
@@ -66,7 +66,7 @@ def _domains(report: _Report) -> RenderableType:
         drawn.columns[at].justify = "right"
     for name, each in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes):
         drawn.add_row(
-            Text(safe(name), "bold"),
+            Text(one_line(name), "bold"),
             f"{each.documents:,}",
             f"{each.val:,}",
             count(each.bytes),
@@ -90,8 +90,8 @@ def _lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableT
     drawn = plain_table("document", *names[:2], "file", "split", "domain", "by the rule", "")
     for line in held:
         fate = "" if line["keep"] else " ".join(filter(None, (line["reason"], line["evidence"])))
-        cells = (Text(safe(str(line.get(name) or ""))) for name in names)
-        drawn.add_row(line["document_id"][:12], *cells, Text(safe(fate), "yellow"))
+        cells = (Text(one_line(str(line.get(name) or ""))) for name in names)
+        drawn.add_row(line["document_id"][:12], *cells, Text(one_line(fate), "yellow"))
     yield drawn
     rest = sum(1 for _ in found)
     if wish.only.given:

@@ -21,7 +21,6 @@ from flows.lines import Line, count, figure_lines, interval, machine_line, numbe
 from flows.lines import report_of as run_report_of
 from flows.look.drawn import bar, line
 from flows.look.read import wished
-from flows.look.safe import safe
 from flows.look.weights import Group, Tensor, groups, tensors
 from flows.look.wish import Wish
 from flows.runs import Begun, checkpoints
@@ -29,6 +28,7 @@ from flows.show import MUTED, plain_table, table
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
 from schemas.json_text import read_json
+from schemas.visible import one_line
 
 STEP_LINES = 12
 METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
@@ -63,7 +63,7 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     job = begun.job
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     where = begun.path.relative_to(store.root).as_posix()
-    yield Text.assemble((f"{found.state} ", "bold yellow"), (safe(way), "bold"))
+    yield Text.assemble((f"{found.state} ", "bold yellow"), (one_line(way), "bold"))
     yield Text(f"{where} · {found.why}", MUTED)
     yield _ordered(job)
     beat = begun.path / HEARTBEAT
@@ -97,7 +97,7 @@ def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]
     job, saved, files = Begun.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     yield Text.assemble(
-        ("checkpoint ", "bold cyan"), (f"{safe(way)} · step {saved.step:,}", "bold")
+        ("checkpoint ", "bold cyan"), (f"{one_line(way)} · step {saved.step:,}", "bold")
     )
     size = sum(each.num_bytes for each in files)
     where = path.relative_to(store.root).as_posix()
@@ -226,7 +226,7 @@ def _weights(path: Path, *, full: bool) -> Table | Text:
     listed: list[Tensor] | list[Group] = found if full else groups(found)
     for each in listed:
         drawn.add_row(
-            Text(safe(each.name)),
+            Text(one_line(each.name)),
             f"{each.tensors:,}",
             f"{each.parameters:,}",
             bar(each.parameters / max(whole, 1)),
@@ -259,7 +259,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
             serving = f"{stratum.family} {stratum.objective} {stratum.row_length}"
             drawn.add_row(
                 Text(serving),
-                Text(safe(stratum.domain)),
+                Text(one_line(stratum.domain)),
                 f"{rows:,}",
                 f"{tokens:,}",
                 percent(tokens / whole),

@@ -19,10 +19,10 @@ from flows.look.drawn import bar
 from flows.look.find import inputs
 from flows.look.origins import document_files
 from flows.look.read import seen, wished
-from flows.look.safe import safe
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, plain_table
 from schemas.errors import StoreError
+from schemas.visible import one_line, visible
 
 SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 1 << 30))
 """Bytes of a token, first and last."""
@@ -61,7 +61,7 @@ def _controls(read: Tokenizer) -> Table:
     drawn = plain_table("control token", "id", "for")
     drawn.columns[1].justify = "right"
     for each in controls(read):
-        drawn.add_row(Text(safe(str(each["text"]))), f"{each['id']:,}", str(each["role"]))
+        drawn.add_row(Text(one_line(str(each["text"]))), f"{each['id']:,}", str(each["role"]))
     return drawn
 
 
@@ -90,7 +90,7 @@ def _visible(text: str) -> str:
     """White space as signs, so that a token that ends in it can be told from one that doesn't."""
     if len(text) > 1 and set(text) == {" "}:
         return f"{len(text)} spaces"
-    return safe(text).replace(" ", "·").replace("\t", "→").replace("\n", "↵")
+    return visible(text).replace(" ", "·").replace("\t", "→").replace("\n", "↵")
 
 
 def token_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
@@ -110,12 +110,12 @@ def token_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Rende
         facts = f"{number(len(ids), 'token')} · {len(document.content) / max(len(ids), 1):.2f} bytes each"
         yield Panel(
             Group(
-                Text(safe(f"{origin.repository} {origin.commit[:10]} {origin.path}")),
+                Text(one_line(f"{origin.repository} {origin.commit[:10]} {origin.path}")),
                 Text(facts),
                 "",
                 *_cut(read, ids, full=wish.full),
             ),
-            title=document.document_id,
+            title=Text(one_line(document.document_id)),
             title_align="left",
             border_style=MUTED,
             padding=(0, 1),
@@ -171,7 +171,7 @@ def _cut(read: Tokenizer, ids: list[int], *, full: bool) -> Iterator[Text]:
     """The text, each token on a ground of its own; control tokens in the accent."""
     special, drawn = read.special, Text()
     for at, each in enumerate(ids if full else ids[:LONGEST_IDS]):
-        text = safe(read.decode([each]))
+        text = visible(read.decode([each]))
         if special[each]:
             drawn.append(text, ACCENT)
             continue

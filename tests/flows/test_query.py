@@ -69,7 +69,7 @@ def test_control_characters_of_an_answer_are_shown_and_never_sent(
     home: Path, printed: Console
 ) -> None:
     query(home, "SELECT chr(27) || '[31mred' AS text")
-    assert "␛[31mred" in printed.export_text()
+    assert r"\x1b[31mred" in printed.export_text()
 
 
 def test_every_form_holds_the_same_answer(home: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from flows.lines import number, percent
 from flows.page.rows.read import Part, Place, Whence
 from flows.template import escaped
+from schemas.visible import visible
 
 COMMIT_DIGITS = 10
 MOST_LINES = 100
@@ -42,7 +43,7 @@ def _line(part: Part, at: int, place: str) -> str:
 def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
     """What lines that aren't written say: each word once, and the numbers of four words for each line."""
     numbers: dict[str, int] = {}
-    said = (word for part in parts[MOST_LINES:] for word in _words(part))
+    said = (visible(word) for part in parts[MOST_LINES:] for word in _words(part))
     lines = [numbers.setdefault(word, len(numbers)) for word in said]
     return list(numbers), lines
 

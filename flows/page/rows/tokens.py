@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from curriculum.tokens.codec import Tokenizer
 from flows.page.rows.read import Shown
+from schemas.visible import visible
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 """What lengths are written with: a letter has two digits of three bits."""
@@ -19,7 +20,7 @@ MOST = 7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """What each document of a row says, and the lengths of its tokens."""
+    """What each document of a row says, with hidden characters escaped, and the lengths of its tokens."""
 
     texts: tuple[str, ...]
     lengths: str
@@ -43,7 +44,8 @@ def texts_of(shown: Shown, tokenizer: Tokenizer) -> Texts:
                     if is_control
                     else tokenizer.decode_bytes([token])
                 )
-            text = decoder.decode(known[token], final=at == len(ids))
+            # Escaped here, since a script cuts the text by these lengths.
+            text = visible(decoder.decode(known[token], final=at == len(ids)))
             said.append(text)
             lengths.append(_units(text))
         texts.append("".join(said))

@@ -24,7 +24,7 @@ from schemas.errors import StoreError
 FOLDER = "rows"
 MOST_ROWS = 6
 TOKENIZER_NAME = "tokenizer.json"
-REVISION = 2
+REVISION = 3
 """Of what stands in a page, beside its template and its colours."""
 
 

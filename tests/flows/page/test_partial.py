@@ -1,4 +1,4 @@
-"""Reports of phases that are there in part: a plan without some of its servings, without strata, without rows."""
+"""Reports of phases that are there in part: a plan without some of its servings, or without any."""
 
 from dataclasses import replace
 
