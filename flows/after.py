@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from prefect.client.schemas.objects import FlowRun, State
-from prefect.logging import get_run_logger
 
 from curriculum.store import Artefact
 from flows import closed, settings, telling, tracking
 from flows.course import Course
 from flows.gates import Verdict
 from flows.page.write import rewritten, shows
+from flows.tracking import Log
 from schemas.errors import JobError
 
 
 def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
     """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
-    say = get_run_logger().warning
+    say = Log().warning
     closed.note(plan, run, gate)
     telling.at_gate(plan, run, gate, say)
     if not (gate.is_open and shows(plan, run)):
@@ -25,7 +25,7 @@ def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
 
 def drawn(plan: Course) -> None:
     """Write a specialist's report anew, and link it on the run's page."""
-    if (file := rewritten(plan, get_run_logger().warning)) is not None:
+    if (file := rewritten(plan, Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)
         place = f"{address}/{file.name}" if address else file.as_uri()
         tracking.link(f"report-{file.stem}", f"Report of {file.stem}", place)
@@ -34,7 +34,7 @@ def drawn(plan: Course) -> None:
 def walked(plan: Course, runs: Sequence[Artefact]) -> None:
     """All phases were gone through, as far as their gates let them."""
     drawn(plan)
-    telling.at_end(plan, runs, get_run_logger().warning)
+    telling.at_end(plan, runs, Log().warning)
 
 
 def broke_down(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:

@@ -20,7 +20,6 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
-from prefect.logging import get_run_logger
 from prefect.states import Cancelling
 
 from curriculum.build import Built
@@ -30,6 +29,7 @@ from flows.course import Course
 from flows.lines import figure_lines, report_of, run_words
 from flows.parameters import Changes
 from flows.starting import worth_another_try
+from flows.tracking import Log
 from schemas.errors import JobError, JobKilledError
 
 TRAIN, RUN = "train", "run"
@@ -69,7 +69,7 @@ def train_phase(
 def _trained_there(plan: Course, phase: str, changes: Changes, *, again: bool) -> Artefact:
     try:
         child = _child(plan, phase, changes, again=again)
-        return _run_of(plan, phase, _ended(child.id, get_run_logger().info))
+        return _run_of(plan, phase, _ended(child.id, Log().info))
     except BaseException:
         cancel_with_us()
         raise
@@ -95,7 +95,7 @@ def _child(plan: Course, phase: str, changes: Changes, *, again: bool) -> FlowRu
     with get_client(sync_client=True) as client:
         before = [each for each in _children(client) if each.parameters.get("phase") == phase]
     if before and _is_good(before[-1]):
-        get_run_logger().info(f"{phase} is trained by {before[-1].name}, which was started before")
+        Log().info(f"{phase} is trained by {before[-1].name}, which was started before")
         return before[-1]
     specialist = plan.order.specialist
     started = run_deployment(

@@ -1,7 +1,6 @@
 """The curriculum: build, mix and train phase by phase, each from where the phase before it ended."""
 
 from prefect import flow
-from prefect.logging import get_run_logger
 
 from curriculum.store import Artefact
 from flows import after, pools
@@ -11,6 +10,7 @@ from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
 from flows.starting import chosen, start
 from flows.suspension import ended, passed
+from flows.tracking import Log
 from flows.train import train_phase
 from flows.work import outcome
 
@@ -41,5 +41,5 @@ def run(
             if not gate.is_open:
                 break
     after.walked(plan, runs)
-    get_run_logger().info(outcome(plan, phase, runs))
+    Log().info(outcome(plan, phase, runs))
     return ended(runs, gate)

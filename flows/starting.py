@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from prefect import runtime
-from prefect.logging import get_run_logger
 
 from curriculum.store import Store
 from flows import orders, settings, work
 from flows.course import Course, Order
 from flows.parameters import ALL_PHASES, Changes
+from flows.tracking import Log
 from schemas.errors import CurriculumError, JobKilledError
 
 
@@ -34,7 +34,7 @@ def chosen(plan: Course, phase: str, *, onwards: bool = False) -> Iterator[str]:
     What can't be built by this version is skipped, and said so.
     """
     named = None if phase == ALL_PHASES else phase
-    yield from work.chosen(plan, named, get_run_logger().warning, onwards=onwards)
+    yield from work.chosen(plan, named, Log().warning, onwards=onwards)
 
 
 def worth_another_try(task: Any, run: Any, state: Any) -> bool:

@@ -11,7 +11,6 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.exceptions import Pause
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
-from prefect.logging import get_run_logger
 from prefect.states import Completed
 from pydantic import Field, ValidationError
 
@@ -21,6 +20,8 @@ from flows import after, approvals, closed, pools
 from flows.course import Course
 from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
+from flows.tracking import Log, unmarked
+from schemas.visible import visible
 
 SUSPENDED = "Suspended"
 ENDS = {"holds": "Holds", "waits": "Waits", "cancelled": "Interrupted"}
@@ -46,7 +47,7 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
         gate = verdict(plan, phase, run)
         closed.note(plan, run, gate)
     if not gate.is_open:
-        get_run_logger().warning(gate.why)
+        Log().warning(gate.why)
     return gate
 
 
@@ -54,7 +55,7 @@ def _asked(plan: Course, run: Artefact) -> Approval:
     try:
         return suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
     except Pause:
-        get_run_logger().warning(
+        Log().warning(
             f"{report_of(run).phase} is trained and waits for approval: look at its artifacts, then "
             "choose Resume in the menu at the top right of this page."
         )
@@ -69,7 +70,7 @@ def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...
     if gate is None or gate.is_open:
         return tuple(runs)
     state: State[tuple[Artefact, ...]] = Completed(
-        name=ENDS[gate.kind], message=gate.why, data=tuple(runs)
+        name=ENDS[gate.kind], message=visible(gate.why), data=tuple(runs)
     )
     return cast("tuple[Artefact, ...]", state)
 
@@ -77,7 +78,8 @@ def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...
 def _question(run: Artefact) -> str:
     report = report_of(run)
     return (
-        f"**{report.phase}** of {report.specialist} is trained: {run_words(report)}. Its run is "
+        f"**{unmarked(report.phase)}** of {unmarked(report.specialist)} is trained: "
+        f"{unmarked(run_words(report))}. Its run is "
         f"`{run.path.name}` of `{run.key[:KEY_DIGITS]}`. Resume approves it, and the next phase begins. "
         "To end here instead, close this and choose Cancel in the run's menu."
     )

@@ -25,12 +25,44 @@ from prefect.logging import get_run_logger
 
 from flows.lines import Line
 from schemas.progress import Progress, Watch, unwatched
+from schemas.visible import one_line, visible
 
 TELL_EVERY_S = 5.0
 """How often progress is told to the server; each time costs it a transaction."""
 
 onlooker: ContextVar[Watch] = ContextVar("onlooker", default=unwatched)
 """Who else watches: the terminal, where the flow runs in the command line's process."""
+
+
+_MARKUP = re.compile(
+    r"[\\`*\[\]<>!#&|~@$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)](?=\s|$)",
+    re.I,
+)
+"""What begins markup, HTML, an entity, a list or an address in the markdown that Prefect's pages show."""
+
+
+class Log:
+    """The log of the flow run or task run in whose context it is made; it may be written to elsewhere."""
+
+    def __init__(self) -> None:
+        self._log = get_run_logger()
+
+    def info(self, line: str) -> None:
+        """Write a line, with what a reader can't see escaped."""
+        self._log.info("%s", visible(line))
+
+    def warning(self, line: str) -> None:
+        """Write a line that a person should not miss."""
+        self._log.warning("%s", visible(line))
+
+
+def unmarked(text: str) -> str:
+    r"""Escape a text for Prefect's markdown, so that it is shown as it is and nothing in it is loaded.
+
+    >>> unmarked("v2_simple"), unmarked("![x](http://h)")
+    ('v2_simple', '\\!\\[x\\](http\\://h)')
+    """
+    return _MARKUP.sub(lambda found: f"\\{found[0]}", one_line(text))
 
 
 @contextlib.contextmanager
@@ -65,7 +97,7 @@ class _Tracked:
             progress.note,
         )
         line = "  ".join(word for word in words if word)
-        get_run_logger().info(line)
+        Log().info(line)
         share = 100 * progress.done / progress.total if progress.total else 0.0
         if progress.stage not in self.artifacts and share == 100:
             return  # What is done at once needs no bar.
@@ -73,27 +105,35 @@ class _Tracked:
             self._draw(progress.stage, share, line)
         except httpx.HTTPError as unheard:
             # A bar is worth no training: the server may come again.
-            get_run_logger().warning(f"Its server doesn't hear how far it is: {unheard}")
+            Log().warning(f"Its server doesn't hear how far it is: {unheard}")
 
     def _draw(self, stage: str, share: float, line: str) -> None:
+        said = unmarked(line)
         if stage not in self.artifacts:
-            made = create_progress_artifact(share, key=_key(stage), description=line)
+            made = create_progress_artifact(share, key=_key(stage), description=said)
             assert isinstance(made, UUID), "called inside an event loop"
             self.artifacts[stage] = made
-        update_progress_artifact(self.artifacts[stage], share, description=line)
+        update_progress_artifact(self.artifacts[stage], share, description=said)
 
 
 def show(name: str, description: str, lines: Iterable[Line]) -> None:
     """A table on the run's page, if there are lines."""
-    if listed := [dict(line) for line in lines]:
+    if listed := [_unmarked_cells(line) for line in lines]:
         _forget(_key(name))
-        create_table_artifact(listed, key=_key(name), description=description)
+        create_table_artifact(listed, key=_key(name), description=unmarked(description))
+
+
+def _unmarked_cells(line: Line) -> dict[str, str | int]:
+    return {
+        name: value if isinstance(value, int) else unmarked(value) for name, value in line.items()
+    }
 
 
 def link(name: str, description: str, address: str) -> None:
     """A link on the run's page."""
     _forget(_key(name))
-    create_link_artifact(address, link_text=description, key=_key(name), description=description)
+    said = unmarked(description)
+    create_link_artifact(address, link_text=said, key=_key(name), description=said)
 
 
 def _forget(key: str) -> None:

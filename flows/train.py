@@ -1,7 +1,6 @@
 """The train flow: when a specialist is trained; how is curriculum/train."""
 
 from prefect import flow, task
-from prefect.logging import get_run_logger
 
 from curriculum.build import Built
 from curriculum.store import Artefact
@@ -14,6 +13,7 @@ from flows.mix import mix_phase
 from flows.names import run_name
 from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
+from flows.tracking import Log
 
 
 @task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
@@ -22,7 +22,7 @@ def train_phase(
     plan: Course, phase: str, built: Built, mixture: Artefact, *, again: bool
 ) -> Artefact:
     """The closed run of a phase; a second try resumes from its last checkpoint."""
-    tell = get_run_logger().info
+    tell = Log().info
     with tracking.tracked() as watch:
         run = doors.train_phase(
             plan, phase, built, mixture, new_attempt=again, watch=watch, tell=tell
@@ -56,7 +56,7 @@ def train(
             gate = verdict(plan, each, runs[-1])
             after.trained(plan, runs[-1], gate)
             if not gate.is_open:
-                get_run_logger().warning(gate.why)
+                Log().warning(gate.why)
                 break
     after.walked(plan, runs)
     return tuple(runs)
