@@ -1,0 +1,300 @@
+"""A hostile repository through build, report, pages and every command: nothing that is shown obeys it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import typer
+from playwright.sync_api import Page
+from typer.testing import CliRunner
+
+from curriculum.corpus.sources import resolve
+from curriculum.store import Artefact, Store
+from flows import cli
+from schemas.corpus import RepositorySpec
+from schemas.errors import CurriculumError
+from schemas.visible import visible
+from tests.flows.hostile import (
+    BRANCH,
+    CORPUS,
+    DIET,
+    PATHS,
+    raw_controls,
+    repository,
+)
+from tests.flows.html_text import Read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Made:
+    """A workspace that was made of a repository, and what the commands that made it printed."""
+
+    home: Path
+    diet: Path
+    corpus: Path
+    said: str
+
+    def artefacts(self, stage: str) -> list[Artefact]:
+        return [*Store(self.home, dry=True).artefacts(stage)]
+
+
+def _made(folder: Path, *, hostile: bool) -> Made:
+    source = repository(folder / "source", hostile=hostile)
+    diet, corpus = folder / "tiny.yaml", folder / "mine.yaml"
+    diet.write_text(DIET)
+    corpus.write_text(CORPUS.format(path=source))
+    said = ""
+    for words in (("build", str(diet)), ("train", str(diet)), ("report", "tiny")):
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.cli", *words],
+            capture_output=True,
+            text=True,
+            timeout=480,
+            env={**os.environ, "CURRICULUM_HOME": str(folder / "home"), "COLUMNS": "150"},
+            check=False,
+        )
+        said += done.stdout + done.stderr
+        assert done.returncode == 0, said
+    return Made(home=folder / "home", diet=diet, corpus=corpus, said=said)
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The workspace of the hostile repository, trained for a step a phase."""
+    return _made(tmp_path_factory.mktemp("evil"), hostile=True)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The workspace of its innocent twin."""
+    return _made(tmp_path_factory.mktemp("good"), hostile=False)
+
+
+def _commands(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+NO_TEXT = {
+    "dashboard": "it serves pages, whose text is escaped by one function",
+    "demo": "it builds the corpus of the package; what it prints is that of run",
+    "leakcheck": "it examines models, without a workspace",
+    "init": "it writes the files of the package",
+    "serve": "it prints addresses; what its flows log passes through one class",
+    "shell": "it is the program of DuckDB",
+    "export": "it needs a checkpoint of another kind to say more than a path",
+    "import": "it takes files of rows, not a repository",
+    "merge": "it takes workspaces, and counts",
+    "approve": "it asks for a gate that waits",
+    "sample": "it hands a model's words to a pipe as they are, and to a terminal as test_sample.py says",
+    "run": "it prints what build, mix and train print",
+}
+"""Commands that show no text of a repository, or nothing but what another command of this test shows."""
+
+
+TRIED = (
+    "build", "check", "compare", "diet check", "diet diff", "diff", "gc", "inspect", "lineage", "mix",
+    "query", "report", "status", "supply", "tokenizer train", "train",
+)  # fmt: skip
+
+
+def _invocations(made: Made) -> dict[str, list[list[str]]]:
+    """All ways to look at a workspace, by command."""
+    keys = {
+        stage: [each.key[:12] for each in made.artefacts(stage)]
+        for stage in ("documents", "rows", "tokens", "selections", "tokenizers", "mixtures", "runs")
+    }
+    every = [key for stage in keys.values() for key in stage]
+    looked = [["inspect", key] for key in every]
+    run = next(each for each in made.artefacts("runs"))
+    checkpoint = next((run.path / "checkpoints").iterdir())
+    diet = str(made.diet)
+    questions = [
+        "SELECT path, subject, text FROM documents", "FROM documents LIMIT 99", "SELECT * FROM runs",
+        "SELECT 1 AS \"a\x1b[31m\u202e\"",
+    ]  # fmt: skip
+    return {
+        "query": [
+            ["query", sql, *form]
+            for sql in questions
+            for form in ([], ["--json"], ["--format", "json"], ["--format", "table"])
+        ],
+        "inspect": [
+            *looked,
+            *([*each, "--full"] for each in looked),
+            *([*each, "--json"] for each in looked),
+            *(["inspect", stage, "--list"] for stage in ("documents", "rows")),
+            *(["inspect", stage, "--list", "--json"] for stage in ("documents",)),
+            *(["inspect", key, "--path", f"*{PATHS[9][5:]}"] for key in keys["documents"][:1]),
+            *(["inspect", key, "--path", "nothing\x1b[31m\u202e"] for key in keys["documents"][:1]),
+            ["inspect", str(checkpoint)],
+            ["inspect", "tiny/syntax"],
+            ["inspect", "nothing\x1b]0;t\x07\u202e"],
+        ],
+        "lineage": [
+            ["lineage", "tiny/syntax", "--step", "1"],
+            ["lineage", "tiny/syntax", "--step", "1", "--json"],
+            ["lineage", "tiny/syntax"],
+            ["lineage", "theirs"],
+            ["lineage", PATHS[9]],
+        ],
+        "supply": [["supply", diet]],
+        "gc": [["gc", "--yes"]],
+        "status": [["status"], ["status", "--all"], ["status", "--json"]],
+        "report": [["report"], ["report", "tiny"], ["report", "nobody\x1b[31m\u202e"]],
+        "check": [["check", str(made.home / stage)] for stage in ("documents", "rows", "mixtures")],
+        "diff": [["diff", *keys["mixtures"][:2]], ["diff", *keys["rows"][:2], "--full"]],
+        "compare": [["compare", "tiny/syntax", "tiny/file_graph", *more] for more in ([], ["--json"])],
+        "build": [["build", diet, "--dry-run"], ["build", diet, "--explain"]],
+        "mix": [["mix", diet], ["mix", diet, "--explain"]],
+        "train": [["train", diet, "--dry-run"]],
+        "tokenizer train": [["tokenizer", "train", diet]],
+        "diet check": [["diet", "check", diet], ["diet", "check", diet, "--json"]],
+        "diet diff": [["diet", "diff", diet, diet]],
+    }  # fmt: skip
+
+
+def test_every_command_is_tried_or_shows_no_text(evil: Made) -> None:
+    app = typer.main.get_command(cli.app)
+    assert isinstance(app, typer.core.TyperGroup)
+    assert {*_commands(app)} == {*TRIED, *NO_TEXT}
+    assert {*_invocations(evil)} == {*TRIED}
+
+
+@pytest.mark.parametrize("command", TRIED)
+def test_no_command_sends_what_a_repository_holds_to_the_terminal(
+    evil: Made, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CURRICULUM_HOME", str(evil.home))
+    ended = []
+    for words in _invocations(evil)[command]:
+        done = CliRunner().invoke(cli.app, words)
+        assert raw_controls(done.output) == [], f"{words}: {done.output!r}"
+        assert done.exit_code in (0, 1, 2), f"{words}: {done.output} {done.exception!r}"
+        assert not isinstance(done.exception, Exception) or done.exit_code != 1, repr(
+            done.exception
+        )
+        ended.append(done.exit_code)
+        if "--json" in words and done.exit_code == 0 and words[0] != "query":
+            json.loads(done.stdout)
+    assert 0 in ended, "no way to give the command shows anything"
+
+
+def test_what_made_the_workspace_printed_nothing_raw(evil: Made, good: Made) -> None:
+    assert raw_controls(evil.said) == raw_controls(good.said) == []
+
+
+def test_the_scan_of_these_tests_sees_what_it_looks_for(evil: Made) -> None:
+    """The control: the payloads are in the workspace, and reach whoever reads the files themselves."""
+    texts = [
+        line["text"]
+        for each in evil.artefacts("documents")
+        for file in each.files(".parquet")
+        if file.name.startswith("part-")
+        for line in pq.read_table(file, columns=["text"]).to_pylist()
+    ]
+    found = {letter for text in texts for letter in raw_controls(text)}
+    assert {"\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\u2066", "\u200b", "\U000e0041"} <= found
+    provenance = {
+        each["path"]
+        for artefact in evil.artefacts("documents")
+        for file in artefact.files(".parquet")
+        if file.name.startswith("part-")
+        for line in pq.read_table(file, columns=["provenance"]).to_pylist()
+        for each in line["provenance"]
+    }
+    assert {*PATHS} - provenance == set()
+
+
+def _pages(made: Made, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """All pages of a workspace: reports, rows, and what inspect writes of documents and rows."""
+    monkeypatch.setenv("CURRICULUM_HOME", str(made.home))
+    found = {file.name: file.read_text() for file in (made.home / "reports").glob("*.html")}
+    held = [*(made.home / "reports" / "rows").glob("*.html")]
+    found |= {f"row {number}": file.read_text() for number, file in enumerate(sorted(held))}
+    for stage in ("documents", "rows"):
+        for number, each in enumerate(made.artefacts(stage)):
+            file = folder / f"{stage}{number}.html"
+            done = CliRunner().invoke(
+                cli.app, ["inspect", each.key[:12], "--rows", "30", "--html", str(file)]
+            )
+            if done.exit_code == 0:
+                found[file.stem] = file.read_text()
+    return found
+
+
+def test_no_page_has_an_element_or_attribute_of_a_repository(
+    evil: Made, good: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "evil", tmp_path / "good"]
+    for folder in folders:
+        folder.mkdir()
+    evil_pages, good_pages = (
+        _pages(made, folder, monkeypatch)
+        for made, folder in zip((evil, good), folders, strict=True)
+    )
+    known = [Read(text) for text in good_pages.values()]
+    tags = {tag for read in known for tag in read.tags}
+    attributes = {name for read in known for name, _ in read.attributes}
+    assert len(evil_pages) > 8
+    assert "script" in tags
+    for name, text in evil_pages.items():
+        read = Read(text)
+        assert raw_controls(text) == [], name
+        assert {*read.tags} <= tags, name
+        assert {each for each, _ in read.attributes} <= attributes, name
+        assert read.tags.count("script") == 2, name
+        links = [value for each, value in read.attributes if each in ("href", "src")]
+        assert [each for each in links if ":" in each] == [], name
+        assert "{{" not in "".join(value for _, value in read.attributes), name
+    written = "".join(evil_pages.values())
+    for shown in (r"\u202e", r"\x1b[31m", "&lt;script&gt;alert(1)", "[bold red]", r"\U000e0041"):
+        assert shown in written
+
+
+@pytest.mark.browser
+def test_a_page_in_a_browser_shows_the_override_and_runs_nothing(
+    evil: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser_page: Page
+) -> None:
+    """The page of the fixture fails the test on a dialog, an error and any request but for the file."""
+    pages = _pages(evil, tmp_path, monkeypatch)
+    for name in ("documents0", "rows0", "tiny.html"):
+        (tmp_path / "shown.html").write_text(pages[name])
+        browser_page.goto((tmp_path / "shown.html").as_uri())
+        said = browser_page.inner_text("body")
+        assert raw_controls(said) == []
+        if name != "tiny.html":
+            assert r"\u202e" in browser_page.content()
+        assert browser_page.title() != "title"
+
+
+def test_an_error_that_quotes_a_repository_is_escaped(tmp_path: Path) -> None:
+    source = repository(tmp_path / "source", hostile=True)
+    spec = RepositorySpec(name="theirs", path=str(source), commit="v9\x1b[31m\u202e")
+    with pytest.raises(CurriculumError) as refused:
+        resolve(spec, cache=tmp_path / "cache")
+    assert raw_controls(str(refused.value)) == []
+    assert visible(BRANCH) in str(refused.value)
+    assert BRANCH in refused.value.cure, "the parts of an error are raw"
+
+
+@pytest.mark.parametrize("raw", [b"\xff\x80", b"\x1b[31m", "\u202e".encode()])
+def test_a_path_that_no_terminal_can_show_is_printed_and_is_json(
+    tmp_path: Path, raw: bytes
+) -> None:
+    home = Path(os.fsdecode(bytes(tmp_path / "home ") + raw))
+    done = CliRunner().invoke(cli.app, ["status", "--home", str(home)])
+    assert (done.exit_code, raw_controls(done.output)) == (0, [])
+    done = CliRunner().invoke(cli.app, ["status", "--home", str(home), "--json"])
+    assert json.loads(done.stdout)["home"] == str(home)
+    done = CliRunner().invoke(cli.app, ["inspect", "nothing", "--home", str(home)])
+    assert (done.exit_code, raw_controls(done.output)) == (2, [])
