@@ -57,7 +57,7 @@ class _Screen(io.RawIOBase):
 
     def write(self, content: Any) -> int:
         """Write text, given as its bytes."""
-        sys.stdout.write(safe(self._decoder.decode(bytes(content))))
+        sys.stdout.write(visible(self._decoder.decode(bytes(content))))
         return len(content)
 
 
