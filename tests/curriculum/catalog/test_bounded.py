@@ -43,7 +43,7 @@ def _packed_pages(file: Path) -> None:
 
 def _one_long_text(file: Path) -> None:
     texts = pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(100_000, np.int32)), pa.array(["x" * 1_000_000])
+        pa.array([0] * 100_000, pa.int32()), pa.array(["x" * 1_000_000])
     )
     pq.write_table(pa.table({"step": texts}), file, compression="zstd", store_schema=False)
 

@@ -317,8 +317,8 @@ def test_a_pipe_in_place_of_a_manifest_or_a_job_does_not_stop_a_question(
 
 
 def test_a_folder_whose_name_is_no_text_is_named_and_the_rest_answers(home: Path) -> None:
-    folder = os.fsencode(home) + b"/mixtures/specialist=\xff"
-    shutil.copytree(os.fsencode(home / "mixtures" / "specialist=s"), folder)
+    folder = home / "mixtures" / os.fsdecode(b"specialist=\xff")
+    shutil.copytree(home / "mixtures" / "specialist=s", folder)
     assert query(home, COUNT).rows == [(3,)]
     assert any("UTF-8" in problem for _, problem in query(home, PROBLEMS).rows)
 
