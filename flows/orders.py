@@ -23,6 +23,7 @@ from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.moment import now
 from schemas.phase import PhaseSpec
+from schemas.plain_path import PlainPath
 
 FOLDER, DOMAINS = "orders", ".domains.yaml"
 
@@ -37,7 +38,7 @@ class FrozenOrder(Sealed):
     phases: dict[str, PhaseSpec]
     """In the order of the curriculum."""
     corpus: CorpusSpec
-    checkpoint: str | None
+    checkpoint: PlainPath | None
     """Where in a run the course goes on, relative to the workspace."""
     without: LeavingOut
     imported: dict[str, ImportedRows] = Field(default_factory=dict)

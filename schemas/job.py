@@ -9,9 +9,11 @@ import pyarrow as pa
 from pydantic import Field
 
 from schemas.arrow import required
+from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION
 from schemas.json_text import Sealed
+from schemas.plain_path import PlainPath, PlainPathOrNone
 from schemas.text import Strict
 
 Stopped = Literal["gate", "budget", "failed", "cancelled"]
@@ -92,7 +94,7 @@ class RowsSource(Strict):
 
     key: str
     content: str
-    path: str
+    path: PlainPath
     row_length: int
 
 
@@ -121,7 +123,7 @@ class TokenizerRef(Strict):
 
     key: str
     content: str
-    path: str
+    path: PlainPath
     vocab_size: int
 
 
@@ -130,16 +132,16 @@ class CheckpointRef(Strict):
 
     run_key: str
     run_content: str
-    path: str
+    path: PlainPath
 
 
 class Job(Sealed):
     """All that a trainer needs; frozen in job.json before the first step."""
 
-    specialist: str
-    branch: str | None
-    phase: str
-    run_key: str
+    specialist: Name
+    branch: Name | None
+    phase: Name
+    run_key: Name | Literal[""]
     attempt: int
     begun: str = ""
     """The moment at which it was frozen, in UTC; no part of what the run is, and empty before."""
@@ -158,7 +160,7 @@ class Job(Sealed):
     """The command of a trainer that stands in for ours, {job} being the path of job.json."""
     recompute: bool = False
     """Whether backward computes each block anew instead of keeping what forward left."""
-    plan: str
+    plan: PlainPath
     """Path of plan.parquet."""
     plan_key: str
     plan_content: str
@@ -267,7 +269,7 @@ class Report(Sealed):
     masking_cost: MaskingCost | None = None
     """None where it wasn't measured: rows below 16,384 tokens that don't require it."""
     leakcheck: Literal["passed", "not run"]
-    checkpoint: str
+    checkpoint: PlainPathOrNone
     """Path of the checkpoint that the next phase starts from, relative to the workspace."""
     ended: str = ""
     """The moment of its end, in UTC; empty in reports of other trainers that don't say so."""

@@ -4,8 +4,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from schemas.corpus import Name
 from schemas.errors import SchemaError
 from schemas.json_text import Sealed, read_json
+from schemas.plain_path import PlainPath
 from schemas.text import Strict
 
 MANIFEST_NAME = "manifest.json"
@@ -22,7 +24,7 @@ class InputRecord(Strict):
 class FileRecord(Strict):
     """A file of an artefact, by its path inside the directory."""
 
-    name: str
+    name: PlainPath
     sha256: str
     num_bytes: int
     in_content: bool = True
@@ -34,8 +36,8 @@ class FileRecord(Strict):
 class Manifest(Sealed):
     """Everything that is known of one artefact; written last, so that no reader sees half of one."""
 
-    stage: str
-    labels: dict[str, str]
+    stage: Name
+    labels: dict[Name, Name]
     """family=…, repository=…: where it lies; never part of the key."""
     key: str
     content: str

@@ -11,6 +11,7 @@ from schemas.corpus import is_name
 from schemas.diet import Diet, DietPhase, Objective, Serving
 from schemas.document import Family
 from schemas.errors import DietError
+from schemas.plain_path import PlainPath
 from schemas.text import nearest
 
 LABEL = "imported"
@@ -26,13 +27,13 @@ class ImportedRows:
 
     name: str
     key: str
-    path: str
+    path: PlainPath
     """Relative to the workspace."""
     family: str
     objective: str
     row_length: int
     domains: tuple[str, ...]
-    measured_by: str | None = None
+    measured_by: PlainPath | None = None
     """The path of rows of split val that were imported under the same name; None where there are none."""
 
 

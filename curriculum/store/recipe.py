@@ -1,17 +1,16 @@
 """What an artefact is made from, and the key that follows from it."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pydantic import JsonValue
 
+from schemas.corpus import is_name
 from schemas.json_text import MAJOR
 from schemas.json_text import digest as digest
 
 KEY_DIGITS = 12
-_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +57,8 @@ class Recipe:
     def shelf(self) -> PurePosixPath:
         """The folder, relative to the workspace, in which all versions of this artefact lie."""
         for label, value in self.labels:
-            assert _SAFE.fullmatch(label), label
-            assert _SAFE.fullmatch(value), f"{label}={value} is no safe path"
+            assert is_name(label), label
+            assert is_name(value), f"{label}={value} is no safe path"
         return PurePosixPath(self.stage, *(f"{label}={value}" for label, value in self.labels))
 
     @property

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.manifest import FileRecord
+from schemas.plain_path import is_plain
 
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 """A Parquet file ends with the length of its footer and four letters."""
@@ -115,7 +116,8 @@ def read_mark(file: Path) -> list[str]:
     """The paths, relative to the workspace, that a file current/<name>.txt lists as live.
 
     Raises:
-        StoreError: naming the file, where its digest is missing or differs.
+        StoreError: naming the file, where its digest is missing or differs, and for a path that leads
+            elsewhere.
     """
     lines = file.read_text(errors="replace").splitlines()
     paths = [line for line in lines if not line.startswith("#")]
@@ -125,6 +127,13 @@ def read_mark(file: Path) -> list[str]:
             cause="its last line isn't the digest of the paths before: it was changed since it was written",
             cure="Delete it, and give the command again that made these artefacts; gc keeps nothing for it "
             "meanwhile",
+        )
+    if (astray := next((path for path in paths if not is_plain(path)), None)) is not None:
+        raise StoreError(
+            str(file),
+            astray,
+            cause="it leads out of the workspace",
+            cure="Delete the file, and give the command again that made these artefacts",
         )
     return paths
 
