@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from curriculum.store import Store
+from curriculum.store import Store, inside
 from curriculum.store.owner import is_alive, this_process
 from curriculum.train.directory import HEARTBEAT, REPORT, STATE
 from curriculum.train.slots import Slots
@@ -104,7 +104,7 @@ def _progress(begun: Begun, owner: RunState) -> str:
 def _read(kind: type[Model], file: Path) -> Model | None:
     """What a file says, if it is there and whole: its writer may be at it."""
     try:
-        return kind.model_validate_json(file.read_bytes())
+        return kind.model_validate_json(inside.read(file))
     except (FileNotFoundError, ValidationError):
         return None
 

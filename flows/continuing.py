@@ -85,7 +85,9 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
         )
     found = max(runs, key=lambda each: (each.job.begun, each.job.attempt))
     while found.job.start_from is not None and same.items() <= found.job.overrides.items():
-        found = Begun.at((store.root / found.job.start_from.path).parents[1])
+        before = (store.root / found.job.start_from.path).parents[1]
+        store.require_inside(before)
+        found = Begun.at(before)
     return found
 
 
@@ -102,7 +104,7 @@ def _not_in_a_decay(middle: Middle) -> Middle:
 
 def left_out_before(store: Store, middle: Middle) -> tuple[str, ...]:
     """The pack_ids that the plan of a checkpoint's run left out already."""
-    return read_left_out((store.root / middle.job.plan).parent)
+    return read_left_out(store.load((store.root / middle.job.plan).parent).path)
 
 
 def continued(store: Store, middle: Middle) -> Continued:

@@ -11,12 +11,13 @@ from curriculum.build.sides import check_sides
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.rows.check import check as check_rows
-from curriculum.store import Artefact, Store, collect, garbage
+from curriculum.store import Artefact, Store, collect, garbage, strange
+from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from flows.lines import count
 from flows.look.find import inputs
 from flows.runs import CHECKPOINTS, STEP
-from flows.show import MUTED, err, out
+from flows.show import MUTED, err, out, warn
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 
@@ -31,6 +32,8 @@ def check(paths: list[Path]) -> None:
         SchemaError, PackError, StoreError: after all faults of a folder have been printed.
     """
     for path in paths:
+        if (root := Store.root_of(path / MANIFEST_NAME)) is not None:
+            require_plain(root)
         artefacts = list(_artefacts(path))
         for checkpoint in _checkpoints(path):
             require_whole(checkpoint)
@@ -106,6 +109,8 @@ def _share(some: int, all_of_them: int) -> str:
 def gc(home: Path, *, sure: bool) -> None:
     """Remove what nothing refers to, after a yes; what killed processes left is removed without one."""
     store = Store(home)
+    for path in strange(store):
+        warn(f"{path} is left alone: gc removes only what builds and runs put there")
     dead = garbage(store)
     if not dead:
         left = collect(store, ())

@@ -106,6 +106,7 @@ class Succession:
     def _begun(self, start: CheckpointRef) -> Begun | None:
         """The run of a checkpoint, where it is still there."""
         folder = (self.store.root / start.path).parents[1]
+        self.store.require_inside(folder)
         return Begun.at(folder) if (folder / JOB).is_file() else None
 
 
@@ -114,13 +115,19 @@ def checkpoint_of(home: Path, what: str) -> Path:
 
     Raises:
         JobError: for what is none and has none.
+        StoreError: for a finished run that isn't what its manifest says.
     """
     path = Path(what).absolute()
     if path.is_dir() and path.name.startswith(STEP):
+        store = Store.containing(path)
+        store.require_inside(path)
+        if (path.parents[1] / MANIFEST_NAME).is_file():
+            store.load(path.parents[1])
         return path
     store = Store.containing(path) if path.exists() else Store(home, dry=True)
     run = run_of(store, what, name="the model")
     if (run.path / MANIFEST_NAME).is_file():
+        store.load(run.path)
         return store.root / read_report(run.path).checkpoint
     there = dict(checkpoints(run.path))
     if not there:

@@ -34,8 +34,17 @@ class SettingError(CurriculumError):
 
 
 def home(given: Path | None = None) -> Path:
-    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace."""
-    return (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+    """The workspace: what was given, else $CURRICULUM_HOME, else ./workspace.
+
+    Raises:
+        StoreError: where a link lies in it, where only its own files and folders may.
+    """
+    # Help must be there at once, and the store is slow to import.
+    from curriculum.store.inside import require_plain
+
+    workspace = (given or Path(os.environ.get("CURRICULUM_HOME", "workspace"))).absolute()
+    require_plain(workspace)
+    return workspace
 
 
 def state_folder() -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from curriculum.catalog.cache import Identity
 from curriculum.regular_files import LINK
+from curriculum.store.inside import require_plain
 from schemas.manifest import MANIFEST_NAME
 
 _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
@@ -41,7 +42,11 @@ def walk(home: Path) -> Found:
 
     A folder `label=value` or `<12 hex digits>` is walked into until a manifest stands in it, as the store
     lays them. A symbolic link is walked into nowhere.
+
+    Raises:
+        StoreError: where a link lies in the workspace's root or its small folders.
     """
+    require_plain(home)
     found = _Walk()
     for stage in found.folders(str(home), ""):
         if _STAGE.match(stage.name):

@@ -5,6 +5,7 @@ artefact.py  a published directory, and its manifest
 store.py     find, make, publish, verify
 explain.py   why something is made again
 leases.py    the keys that running processes use
+inside.py    plain files and folders below the root, reached through no link
 owner.py     which process that is, and whether it still runs
 collect.py   what nothing refers to any more, and its removal
 trash.py     where it goes first
@@ -14,7 +15,7 @@ room.py      errors of the operating system, such as a full disk
 """
 
 from curriculum.store.artefact import Artefact, Draft, published
-from curriculum.store.collect import collect, garbage
+from curriculum.store.collect import collect, garbage, strange
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.leases import in_lease
 from curriculum.store.merge import merge
@@ -43,4 +44,5 @@ __all__ = [
     "published",
     "read_mark",
     "refusal",
+    "strange",
 ]

@@ -2,16 +2,19 @@
 
 import datetime
 import os
+import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from curriculum.store.recipe import Input, Recipe, digest, key_of
+from curriculum.store.inside import files_of
+from curriculum.store.recipe import KEY_DIGITS, Input, Recipe, digest, key_of
 from curriculum.store.verify import damaged, footer_of, sha256_of
+from schemas.corpus import is_name
 from schemas.errors import StoreError
 from schemas.json_text import of_version
 from schemas.manifest import (
@@ -25,6 +28,10 @@ from schemas.manifest import (
 Model = TypeVar("Model", bound=BaseModel)
 _DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
+_RUNS = "runs"
+_ATTEMPT = re.compile(r"attempt=\d+")
+_CHECKPOINTED = re.compile(rf"checkpoints/step=\d+/{re.escape(MANIFEST_NAME)}")
+"""A checkpoint's own manifest, in the directory of its run."""
 PLANNED = "planned"
 """The content of an artefact that a dry store would make."""
 
@@ -94,14 +101,16 @@ class Draft:
 
 
 def published(path: Path) -> Artefact:
-    """The artefact at a path, its manifest held against itself; its files aren't looked at.
+    """The artefact at a path, its manifest held against itself and against the names of its files.
 
     Raises:
-        StoreError: for a missing or changed manifest.
+        StoreError: for a missing or changed manifest, and for a file that the manifest doesn't list, a link
+            or what is neither file nor folder.
         SchemaError: for a manifest that can't be read.
     """
     file = path / MANIFEST_NAME
-    if not file.is_file():
+    files = [name for name, _ in files_of(path)]
+    if MANIFEST_NAME not in files:
         raise StoreError(str(path), cause="there is no manifest.json", cure="Build it again")
     manifest = read_manifest(file)
     key = key_of(
@@ -113,17 +122,47 @@ def published(path: Path) -> Artefact:
     )
     if key != manifest.key or _content_of(manifest.files) != manifest.content:
         raise damaged(file, "the manifest was changed after it was published")
+    _require_listed(path, files, manifest)
     return Artefact(path=path, manifest=manifest)
+
+
+def is_in_place(artefact: Artefact, root: Path) -> bool:
+    """Return True where an artefact lies as the store lays its stage: stage/label=value/…/key."""
+    stage, *labels, key = artefact.path.relative_to(root).parts
+    if artefact.manifest.stage == _RUNS and _ATTEMPT.fullmatch(key):
+        key = labels.pop() if labels else ""
+    named = (label.partition("=") for label in labels)
+    return (stage, key) == (artefact.manifest.stage, artefact.key[:KEY_DIGITS]) and all(
+        is_name(name) and is_name(value) for name, _, value in named
+    )
+
+
+def _require_listed(path: Path, files: Sequence[str], manifest: Manifest) -> None:
+    for name in sorted({*files} - {record.name for record in manifest.files}):
+        if not _is_beside(name, manifest.stage):
+            raise StoreError(
+                str(path / name),
+                cause="the manifest doesn't list it, so it was put there after the artefact was published",
+                cure="Move it away, or delete the artefact and build again",
+            )
+
+
+def _is_beside(name: str, stage: str) -> bool:
+    """Whether a file is no part of an artefact, but may be there; what a killed trainer left, for a run."""
+    if stage != _RUNS:
+        return name == MANIFEST_NAME
+    is_known = name == MANIFEST_NAME or _CHECKPOINTED.fullmatch(name) is not None
+    return is_known or _is_draft(name)
+
+
+def _is_draft(name: str) -> bool:
+    """Whether a file, or a folder that it lies in, wasn't written whole."""
+    return any(step.endswith(_DRAFT) for step in name.split("/"))
 
 
 def manifest_of(draft: Draft, *, content: str = "") -> Manifest:
     """The manifest of a draft's files; `content` is the folder that alone makes up its content."""
-    within = [path.relative_to(draft.path) for path in draft.path.rglob("*") if path.is_file()]
-    names = sorted(
-        path.as_posix()
-        for path in within
-        if path.name != MANIFEST_NAME and not any(part.endswith(_DRAFT) for part in path.parts)
-    )
+    names = sorted(_whole_files(draft.path))
     files = tuple(
         FileRecord(
             name=name,
@@ -135,6 +174,13 @@ def manifest_of(draft: Draft, *, content: str = "") -> Manifest:
         for name in names
     )
     return _described(draft.recipe, files=files, content=_content_of(files), report=draft.report)
+
+
+def _whole_files(folder: Path) -> Iterator[str]:
+    """The paths of a folder's files, but for manifests and for what isn't whole."""
+    for name, _ in files_of(folder):
+        if name.rpartition("/")[2] != MANIFEST_NAME and not _is_draft(name):
+            yield name
 
 
 def is_waiting(recipe: Recipe) -> bool:

@@ -1,24 +1,27 @@
 """gc: what nothing refers to any more, and its removal."""
 
 import contextlib
-import shutil
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 import filelock
 
-from curriculum.store import leases, trash
-from curriculum.store.artefact import Artefact
+from curriculum.store import inside, leases, trash
+from curriculum.store.artefact import Artefact, is_in_place
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.store.store import WORKSPACE_NAME, Store
 from curriculum.store.verify import read_mark
+
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def garbage(store: Store) -> list[Artefact]:
     """The artefacts that neither stand in current/*.txt or a live lease nor are inputs of those that do.
 
     Several may have one key: attempts, and runs alike of two specialists. An input is the one that has the
-    content that was read; where none has it any more, all of that key are kept.
+    content that was read; where none has it any more, all of that key are kept. What doesn't lie as the
+    store lays it is left alone: somebody else put it there.
     """
     artefacts = list(store.artefacts())
     by_path = {each.path.relative_to(store.root).as_posix(): each for each in artefacts}
@@ -41,7 +44,19 @@ def garbage(store: Store) -> list[Artefact]:
         for record in kept.manifest.inputs:
             alike = by_key.get(record.key, [])
             open_ends += [each for each in alike if each.content == record.content] or alike
-    return [each for each in artefacts if each.path not in live]
+    return [each for each in artefacts if each.path not in live and is_in_place(each, store.root)]
+
+
+def strange(store: Store) -> list[Path]:
+    """What gc leaves alone, for the store didn't make it: in the folders that it empties, and on shelves."""
+    folders = ((inside.TRASH, trash.ENTRY), (inside.DRAFTS, _KEY), (leases.FOLDER, leases.ENTRY))
+    odd = [
+        path
+        for name, made in folders
+        for path in sorted((store.root / name).glob("*"))
+        if not made.fullmatch(path.name)
+    ]
+    return odd + [each.path for each in store.artefacts() if not is_in_place(each, store.root)]
 
 
 def collect(store: Store, artefacts: Iterable[Artefact]) -> int:
@@ -80,10 +95,11 @@ def _discard(store: Store, artefact: Artefact) -> None:
 def _remove_drafts(store: Store) -> int:
     """Remove the drafts that no process is writing; the bytes that this freed."""
     freed = 0
-    for draft in sorted((store.root / ".drafts").glob("*")):
-        lock = filelock.FileLock(store.root / ".locks" / f"{draft.name}.lock", timeout=0)
+    for draft in sorted((store.root / inside.DRAFTS).glob("*")):
+        if not _KEY.fullmatch(draft.name):
+            continue
+        lock = filelock.FileLock(inside.lock(store.root, f"{draft.name}.lock"), timeout=0)
         with contextlib.suppress(filelock.Timeout), lock:
-            if draft.exists():
-                freed += trash.size_of(draft)
-                shutil.rmtree(draft)
+            freed += trash.size_of(draft)
+            inside.remove(store.root, draft)
     return freed

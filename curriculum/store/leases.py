@@ -18,6 +18,7 @@ import datetime
 import fcntl
 import functools
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -25,12 +26,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from curriculum.store import inside
 from curriculum.store.owner import is_alive, this_process
 from schemas.errors import StoreError
 from schemas.json_text import read_json
 from schemas.lease import Lease
 
 FOLDER = "leases"
+ENTRY = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.draft")
 BEAT_SECONDS = 600.0
 SILENT = datetime.timedelta(hours=24)
 """The age of its heartbeat from which the lease of another host isn't believed any more."""
@@ -125,10 +128,11 @@ def remove_dead(root: Path) -> None:
     for file, lease in _leases(root):
         if _is_live(lease):
             live.add(file.name)
-        else:
+        elif ENTRY.fullmatch(file.name):
             file.unlink(missing_ok=True)
     for draft in (root / FOLDER).glob(".*.draft"):
-        if draft.name.removeprefix(".").removesuffix(".draft") not in live:
+        lease_name = draft.name.removeprefix(".").removesuffix(".draft")
+        if lease_name not in live and ENTRY.fullmatch(draft.name):
             draft.unlink(missing_ok=True)
 
 
@@ -223,9 +227,7 @@ def _now() -> datetime.datetime:
 @contextlib.contextmanager
 def _guard(root: Path, how: int) -> Iterator[None]:
     """Hold the guard of a workspace; the system lets go of it when the holder dies."""
-    folder = root / ".locks"
-    folder.mkdir(exist_ok=True)
-    lock = os.open(folder / _GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock = inside.open_lock(inside.lock(root, _GUARD))
     try:
         fcntl.flock(lock, how)
         yield

@@ -8,7 +8,7 @@ What a process looks up inside `leased` is in its lease first, so that gc keeps 
 import contextlib
 import itertools
 import os
-import shutil
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 import filelock
 from pydantic import BaseModel, JsonValue
 
-from curriculum.store import leases
+from curriculum.store import inside, leases
 from curriculum.store.artefact import (
     Artefact,
     Draft,
@@ -31,7 +31,9 @@ from curriculum.store.artefact import (
     write_manifest,
     write_whole,
 )
-from curriculum.store.recipe import Recipe
+from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
+from curriculum.store.inside import Inside
+from curriculum.store.recipe import KEY_DIGITS, Recipe
 from curriculum.store.room import refusal
 from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.errors import StoreError
@@ -41,7 +43,8 @@ from schemas.manifest import (
 )
 
 Model = TypeVar("Model", bound=BaseModel)
-WORKSPACE_NAME = "workspace.json"
+_STAGE = re.compile(r"[a-z].*")
+_SHELF_OR_KEY = re.compile(rf"[^=]+=.*|[0-9a-f]{{{KEY_DIGITS}}}")
 
 
 class WorkspaceFile(Sealed):
@@ -67,6 +70,9 @@ class Store:
 
     Inputs are verified before something is made of them, each once; a store that `trusts` leaves that to
     whoever hands out the work.
+
+    Raises:
+        StoreError: for a workspace in which a link lies where only plain files and folders may.
     """
 
     def __init__(self, root: Path, *, dry: bool = False, trusts: bool = False) -> None:
@@ -76,6 +82,8 @@ class Store:
         self._verified: set[Path] = set()
         self.steps: list[Step] = []
         self._seen: dict[Path, Artefact] = {}
+        inside.require_plain(self.root)
+        self._inside = Inside(self.root)
 
     @staticmethod
     def containing(path: Path) -> "Store":
@@ -84,12 +92,17 @@ class Store:
         Raises:
             StoreError: where no folder above holds a workspace.json.
         """
-        for folder in path.absolute().parents:
-            if (folder / WORKSPACE_NAME).is_file():
-                return Store(folder)
-        raise StoreError(
-            str(path), cause="no folder above it is a workspace", cure="Name a path inside one"
-        )
+        if (root := Store.root_of(path)) is None:
+            raise StoreError(
+                str(path), cause="no folder above it is a workspace", cure="Name a path inside one"
+            )
+        return Store(root)
+
+    @staticmethod
+    def root_of(path: Path) -> Path | None:
+        """The workspace that a path lies in, by a workspace.json of any kind; None where there is none."""
+        names = ((folder, folder / WORKSPACE_NAME) for folder in path.absolute().parents)
+        return next((folder for folder, file in names if file.exists() or file.is_symlink()), None)
 
     def workspace(self) -> WorkspaceFile:
         """Who this workspace is; its first writer made it."""
@@ -101,9 +114,22 @@ class Store:
             cure="Restore it, or delete it: the next build writes one with another uuid",
         )
 
+    def require_inside(self, path: Path) -> None:
+        """Check that a path leads into this workspace, through no link; what isn't there passes.
+
+        Raises:
+            StoreError: naming the link, or the path.
+        """
+        self._inside.require(path)
+
     def place(self, recipe: Recipe) -> Path:
-        """The directory of a recipe: where it stands, on its own shelf before another, or will stand."""
+        """The directory of a recipe: where it stands, on its own shelf before another, or will stand.
+
+        Raises:
+            StoreError: for a link in its place, or above it.
+        """
         own = self.root / recipe.directory
+        self._inside.require(own)
         if own.is_dir():
             return own
         others = (self.root.glob(f"{shelf}/{recipe.directory.name}") for shelf in recipe.elsewhere)
@@ -169,12 +195,15 @@ class Store:
         return self._seen[path]
 
     def _load(self, path: Path) -> Artefact:
+        self._inside.require(path)
         artefact = published(path)
         for record in artefact.manifest.files:
-            part = path / record.name
-            if not part.is_file() or part.stat().st_size != record.num_bytes:
-                found = part.stat().st_size if part.is_file() else "no"
-                raise damaged(part, f"{found} bytes where {record.num_bytes} were published")
+            found = _size_of(f"{path}/{record.name}")
+            if found != record.num_bytes:
+                words = "no" if found is None else found
+                raise damaged(
+                    path / record.name, f"{words} bytes where {record.num_bytes} were published"
+                )
         return artefact
 
     def verify(self, artefact: Artefact) -> None:
@@ -214,8 +243,11 @@ class Store:
         """All published artefacts, of one stage or of every, in path order.
 
         What gc removes meanwhile is left out. They are only seen: `load` those that are used.
+
+        Raises:
+            StoreError: for one that isn't what its manifest says, and for a link on the way to one.
         """
-        stages = [self.root / stage] if stage else sorted(self.root.glob("[a-z]*/"))
+        stages = [self.root / stage] if stage else sorted(inside.folders(self.root, _STAGE))
         for folder in stages:
             for path in sorted(_published_in(folder)):
                 try:
@@ -267,6 +299,7 @@ class Store:
         self.open()
         file = self.root / "current" / f"{name}.txt"
         file.parent.mkdir(exist_ok=True)
+        self._inside.require(file)
         lines = sorted({artefact.path.relative_to(self.root).as_posix() for artefact in artefacts})
         write_whole(file, marks_text(lines))
         return file
@@ -292,9 +325,7 @@ class Store:
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        folder = self.root / ".locks"
-        folder.mkdir(exist_ok=True)
-        with filelock.FileLock(folder / f"{name}.lock"):
+        with filelock.FileLock(inside.lock(self.root, f"{name}.lock")):
             yield
 
     def _make(self, missing: list[Recipe], make: Callable[[Sequence[Draft]], None]) -> set[str]:
@@ -315,16 +346,16 @@ class Store:
                 raise named from failed
             finally:
                 for draft in drafts:
-                    shutil.rmtree(draft.path, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        inside.remove(self.root, draft.path)
             return {draft.recipe.key for draft in drafts}
 
     def _draft(self, recipe: Recipe) -> Draft:
         """A fresh folder for a key whose lock we hold; what a killed writer of it left is removed."""
-        folder = self.root / ".drafts"
+        folder = self.root / inside.DRAFTS
         folder.mkdir(exist_ok=True)
         path = folder / recipe.key
-        if path.exists():
-            shutil.rmtree(path)
+        inside.remove(self.root, path)
         path.mkdir()
         return Draft(recipe=recipe, path=path)
 
@@ -332,10 +363,11 @@ class Store:
         manifest = manifest_of(draft)
         write_manifest(draft.path, manifest)
         target = self.root / draft.recipe.directory
+        self._inside.require(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         there = self.find(draft.recipe)
         if there is None:
-            draft.path.rename(target)
+            inside.move(self.root, draft.path, target)
             sync(target.parent)
         elif there.content != manifest.content:
             raise StoreError(
@@ -359,11 +391,21 @@ class Store:
 
 
 def _published_in(folder: Path) -> Iterator[Path]:
-    """The directories below a folder in which a manifest stands; a checkpoint's is another thing."""
-    # os.walk passes over folders that vanish while it walks, which rglob doesn't.
-    for where, folders, files in os.walk(folder):
-        if MANIFEST_NAME in files:
-            folders.clear()
-            yield Path(where)
+    """The directories below a folder in which a manifest stands, as the store lays them: label=value, key.
+
+    Raises:
+        StoreError: for a link in one's place.
+    """
+    for path in inside.folders(folder, _SHELF_OR_KEY):
+        if _size_of(f"{path}/{MANIFEST_NAME}") is None:
+            yield from _published_in(path)
         else:
-            folders[:] = [name for name in folders if name != "checkpoints"]
+            yield path
+
+
+def _size_of(file: str) -> int | None:
+    """The size of a file, or of a link itself; None where there is none."""
+    try:
+        return os.lstat(file).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -6,19 +6,22 @@ Readers don't look there. What an interrupted gc left in it is removed by the ne
 """
 
 import os
-import shutil
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDER = ".trash"
+from curriculum.store import inside
+
+FOLDER = inside.TRASH
+ENTRY = re.compile(r"[0-9a-f]{32}")
 
 
 def discard(root: Path, path: Path) -> None:
     """Move a directory of a workspace to its trash."""
     place = root / FOLDER / uuid.uuid4().hex / path.relative_to(root)
     place.parent.mkdir(parents=True)
-    path.rename(place)
+    inside.move(root, path, place)
 
 
 def discarded(root: Path, pattern: str) -> Iterator[Path]:
@@ -27,11 +30,12 @@ def discarded(root: Path, pattern: str) -> Iterator[Path]:
 
 
 def empty(root: Path) -> int:
-    """Remove all that is in the trash; the bytes that this freed."""
+    """Remove all that was put in the trash; the bytes that this freed."""
     freed = 0
     for entry in sorted((root / FOLDER).glob("*")):
-        freed += size_of(entry)
-        shutil.rmtree(entry)
+        if ENTRY.fullmatch(entry.name):
+            freed += size_of(entry)
+            inside.remove(root, entry)
     return freed
 
 

@@ -1,14 +1,13 @@
 """A run's directory: open until its manifest stands, owned by one process at a time."""
 
 import contextlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 from pydantic import ValidationError
 
-from curriculum.store import Store
+from curriculum.store import Store, inside
 from curriculum.store.owner import this_process
 from curriculum.train.disk import write_text
 from curriculum.train.recipe import run_recipe
@@ -18,6 +17,9 @@ from schemas.json_text import read_json
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
+_BESIDE = ("masking_cost.json", "sbatch.json", "sbatch.exit")
+OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
+"""What we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0
 """For a process that was killed and is still being ended: its memory goes before its files and their locks,
 and on a busy machine seconds lie between."""
@@ -28,7 +30,9 @@ def read_job(path: Path) -> Job:
 
     Raises:
         JobError: for a file that isn't there or isn't a job.
+        StoreError: where it, or what else we write beside it, is a link, a device or a pipe.
     """
+    inside.require_entries(path.parent, OURS)
     if not path.is_file():
         raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
     return read_json(
@@ -45,7 +49,9 @@ def read_report(directory: Path) -> Report:
 
     Raises:
         JobError: for a file that isn't there, or isn't what was written.
+        StoreError: for a link, a device or a pipe.
     """
+    inside.require_entries(directory, OURS)
     file = directory / REPORT
     if not file.is_file():
         raise JobError(str(file), cause="there is no such file", cure="Train the phase again")
@@ -67,14 +73,18 @@ def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
 
     Raises:
         JobError: while another process trains it, naming that process.
+        StoreError: for a link in the directory, or above it.
     """
+    store.require_inside(directory)
+    for folder in (CHECKPOINTS, METRICS):
+        inside.require_tree(directory / folder)
     lock = _claim(store, job)
     _acquire(lock, directory / STATE, directory)
     try:
         with store.leased():
             store.use([run_recipe(job)])
             for draft in directory.rglob(".*.draft"):
-                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+                inside.remove(store.root, draft)
             (directory / REPORT).unlink(missing_ok=True)
             write_text(directory / STATE, this_process().model_dump_json(indent=1))
             yield
@@ -102,8 +112,9 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
     Raises:
         JobError: while another process launches it, naming that process.
     """
-    name = _locks(store) / f"{job.run_key}.launch"
-    lock, owner = filelock.FileLock(f"{name}.lock", timeout=ENDING_SECONDS), Path(f"{name}.json")
+    name = f"{job.run_key}.launch"
+    owner = inside.lock(store.root, f"{name}.json")
+    lock = filelock.FileLock(inside.lock(store.root, f"{name}.lock"), timeout=ENDING_SECONDS)
     _acquire(lock, owner, folder)
     try:
         write_text(owner, this_process().model_dump_json(indent=1))
@@ -114,22 +125,20 @@ def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
 
 
 def read_state(file: Path) -> RunState | None:
-    """The process that a state.json names; None where there is none, or it was damaged."""
+    """The process that a state.json names; None where there is none, or it was damaged.
+
+    Raises:
+        StoreError: for a link, a device or a pipe.
+    """
     try:
-        return RunState.model_validate_json(file.read_bytes())
+        return RunState.model_validate_json(inside.read(file))
     except (FileNotFoundError, ValidationError):
         return None
 
 
-def _locks(store: Store) -> Path:
-    folder = store.root / ".locks"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
     name = f"{job.run_key}-{job.attempt}.train.lock"
-    return filelock.FileLock(_locks(store) / name, timeout=ENDING_SECONDS)
+    return filelock.FileLock(inside.lock(store.root, name), timeout=ENDING_SECONDS)
 
 
 def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:

@@ -1,13 +1,14 @@
 """Files that appear whole or not at all."""
 
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 
 def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Write beside `path`, flush, and rename over it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
     write(draft)
     flush(draft)
     draft.replace(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from curriculum.store import inside
 from curriculum.train.directory import HEARTBEAT, LOG
 from schemas.job import Heartbeat, Job
 from schemas.progress import Progress, Watch
@@ -107,7 +108,7 @@ class Pulse:
 def read_heartbeat(directory: Path) -> Heartbeat | None:
     """The last heartbeat of an open run, if it left one."""
     try:
-        return Heartbeat.model_validate_json((directory / HEARTBEAT).read_bytes())
+        return Heartbeat.model_validate_json(inside.read(directory / HEARTBEAT))
     except (FileNotFoundError, ValidationError):
         return None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.store import Store
+from curriculum.store import Store, inside
 from curriculum.train import slurm
 from curriculum.train.directory import (
     HEARTBEAT,
@@ -175,7 +175,7 @@ def _ended(directory: Path, slot: Slot | None, follower: Follower) -> int:
     command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid())]
     if slot is not None:
         command += ["--slot", f"{slot.number}/{slot.of}"]
-    with (directory / LOG).open("ab") as log:
+    with os.fdopen(inside.append(directory / LOG), "ab") as log:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

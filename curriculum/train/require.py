@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from curriculum.rows.read import load_format
 from curriculum.store import published
+from curriculum.store.inside import Inside
 from curriculum.store.verify import verify_file, verify_footers
 from curriculum.train.checkpoint import read_spec
 from schemas.errors import JobError, SchemaError
@@ -27,12 +28,13 @@ def require_fitting(job: Job, workspace: Path) -> None:
 
     Raises:
         JobError: naming the part that doesn't fit, its value, and what to do.
+        StoreError: for a link on the way to a part, and a file that the run before doesn't list.
     """
     _require_sizes(job)
+    _require_inside(job, workspace)
     _require_published(job, workspace)
     _require_tokenizer(job, workspace)
-    held_out = [each.rows for evaluation in job.evaluations for each in evaluation.strata]
-    for rows in {each.path: each for each in (*job.rows, *held_out)}.values():
+    for rows in {each.path: each for each in _rows_of(job)}.values():
         _require_rows(rows, job, workspace)
     started = _require_checkpoint(job, workspace)
     _require_structure(job, workspace, started)
@@ -68,10 +70,27 @@ def _require_published(job: Job, workspace: Path) -> None:
         if file.is_file():
             for record in published(file.parent).manifest.files:
                 verify_file(file.parent, record)
-    held_out = [each.rows for evaluation in job.evaluations for each in evaluation.strata]
-    for path in sorted({workspace / rows.path for rows in (*job.rows, *held_out)}):
+    for path in sorted({workspace / rows.path for rows in _rows_of(job)}):
         if path.is_dir():
             verify_footers(path, published(path).manifest.files)
+
+
+def _require_inside(job: Job, workspace: Path) -> None:
+    """What a job reads lies in the workspace, and the run that it starts from is as it was published."""
+    inside = Inside(workspace)
+    for path in (job.tokenizer.path, job.plan, *(rows.path for rows in _rows_of(job))):
+        inside.require(workspace / path)
+    if job.start_from is not None:
+        checkpoint = workspace / job.start_from.path
+        inside.require(checkpoint)
+        if (checkpoint.parents[1] / MANIFEST_NAME).is_file():
+            published(checkpoint.parents[1])
+
+
+def _rows_of(job: Job) -> list[RowsSource]:
+    """The rows that a job trains on, then those that it is measured on."""
+    held_out = (each.rows for evaluation in job.evaluations for each in evaluation.strata)
+    return [*job.rows, *held_out]
 
 
 def _require_tokenizer(job: Job, workspace: Path) -> None:

@@ -46,6 +46,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         if there is not None and not again:
             return there
         directory = _open_attempt(folder) or folder / f"attempt={last_number(store, folder) + 1}"
+        store.require_inside(directory)
         number = number_of(directory)
         frozen = freeze(directory, job.model_copy(update={"attempt": number}))
         report = launched(store, directory / JOB, launch)

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from curriculum.store import inside
 from curriculum.store.owner import is_alive, this_process
+from curriculum.train.disk import write_text
 from curriculum.train.orphans import end_all
 from schemas.job import SlotState
 
@@ -68,7 +70,7 @@ class Slots:
             os.close(slot.lock)
             if _is_locked(self._lock(slot.number)):
                 left = _unknown(self._host, run)
-                self._record(slot.number).write_text(left.model_dump_json())
+                write_text(self._record(slot.number), left.model_dump_json())
             else:
                 self._record(slot.number).unlink(missing_ok=True)
 
@@ -90,7 +92,7 @@ class Slots:
     def _guard(self) -> Iterator[None]:
         """One process at a time looks at the line and the slots, or changes them."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lock = _open(self.folder / f"{self._host}.lock")
+        lock = inside.open_lock(self.folder / f"{self._host}.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -103,9 +105,9 @@ class Slots:
         with self._guard():
             places = [int(ticket.stem) for ticket in self._tickets()]
             ticket = self._line / f"{max(places, default=0) + 1:010d}.json"
-            lock = _open(ticket)
+            lock = inside.open_lock(ticket, fresh=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            ticket.write_text(me.model_dump_json())
+            os.write(lock, me.model_dump_json().encode())
         try:
             yield ticket
         finally:
@@ -128,7 +130,7 @@ class Slots:
             with self._guard():
                 ahead = self._tickets().index(ticket)
                 if ahead == 0 and (slot := self._free()) is not None:
-                    self._record(slot.number).write_text(me.model_dump_json())
+                    write_text(self._record(slot.number), me.model_dump_json())
                     return slot
                 holders = [self._holder(number) for number in range(self.number)]
             if (words := _words(holders, ahead)) != said:
@@ -139,7 +141,7 @@ class Slots:
 
     def _free(self) -> Slot | None:
         for number in range(self.number):
-            lock = _open(self._lock(number))
+            lock = inside.open_lock(self._lock(number))
             if _try(lock):
                 return Slot(number=number, of=self.number, lock=lock)
             os.close(lock)
@@ -201,7 +203,7 @@ def _words(holders: list[SlotState | None], ahead: int) -> str:
 def _read(file: Path) -> SlotState | None:
     """What a file says, if it is there and whole."""
     try:
-        return SlotState.model_validate_json(file.read_bytes())
+        return SlotState.model_validate_json(inside.read(file))
     except (FileNotFoundError, ValidationError):
         return None
 
@@ -211,13 +213,9 @@ def _unknown(host: str, run: str = "") -> SlotState:
     return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run=run)
 
 
-def _open(file: Path) -> int:
-    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
 def _is_locked(file: Path) -> bool:
     try:
-        lock = os.open(file, os.O_RDWR)
+        lock = inside.open_lock(file, make=False)
     except FileNotFoundError:
         return False
     try:

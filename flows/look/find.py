@@ -116,6 +116,8 @@ def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
 def _at_path(store: Store, path: Path, wish: Wish) -> Found:
     """The artefacts at or below a path, or the checkpoint or open run that it is in."""
     folder = path if path.is_dir() else path.parent
+    if folder != store.root:
+        store.require_inside(folder)
     if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
         return Found(checkpoint=Checkpoint(path=folder), wish=wish)
     if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():

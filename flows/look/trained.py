@@ -242,6 +242,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
     folder = (store.root / job.plan).parent
     if not (folder / PLAN_NAME).is_file():
         return None
+    mixture = store.load(folder)
     plan = pq.read_table(folder / PLAN_NAME, columns=["slot", "stratum", "valid_tokens"])
     sums: dict[int, list[int]] = {}
     for each in plan.to_pylist():
@@ -253,7 +254,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
     drawn = plain_table("eaten in this phase", "domain", "rows", "tokens", "share")
     for at in (2, 3, 4):
         drawn.columns[at].justify = "right"
-    for stratum in report_of(store.load(folder)).strata:
+    for stratum in report_of(mixture).strata:
         rows, tokens = sums.get(stratum.stratum, (0, 0))
         if rows:
             serving = f"{stratum.family} {stratum.objective} {stratum.row_length}"
