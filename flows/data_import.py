@@ -19,6 +19,7 @@ from curriculum.interop.tokens_in import token_rows
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.controls import DocumentTokens
+from flows import trust
 from flows.in_use import mark
 from flows.show import MUTED, out
 from schemas.errors import SchemaError
@@ -52,7 +53,7 @@ def take_in(home: Path, wish: Import) -> None:
     """
     _check(wish)
     store = Store(home)
-    store.open()
+    trust.made(home)
     with store.leased():
         tokenizer = _tokenizer_for(store, wish)
         with bounded_memory(wish.path):

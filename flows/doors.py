@@ -22,7 +22,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch import Launch, unheard
 from curriculum.train.slots import Slots
 from curriculum.train.writers import chosen
-from flows import settings, telling
+from flows import settings, telling, trust
 from flows.continuing import continued, left_out_before
 from flows.course import Course
 from flows.in_use import mark
@@ -272,6 +272,7 @@ def _launch(
         tell=tell,
         stalled=stalled,
         sbatch=settings.sbatch_options(),
+        trainer=None if course.store.dry else trust.permitted(course),
     )
 
 

@@ -115,12 +115,14 @@ def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., 
         # Help must be there at once, and what makes artefacts is slow to import.
         from flows.course import Order
         from flows.recorded import resolved
+        from flows.trust import making
 
         changes = {name: given.pop(name) for name in Changes.model_fields}
         changes["repositories"] = tuple(changes["repositories"] or ())
         specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
         take: Callable[..., None] = command
-        take(resolved(Order(specialist=specialist, home=home, **changes)), **given)
+        with making(home):
+            take(resolved(Order(specialist=specialist, home=home, **changes)), **given)
 
     own = list(inspect.signature(command).parameters.values())[1:]
     parameters = [*_order_options(), *own, *_change_options()]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
 from curriculum.store import Artefact, Store
+from flows import trust
 from flows.continuing import Middle
 from flows.course import Course, Order, course
 from flows.leaving_out import leaving_out
@@ -101,7 +102,22 @@ def resolved(order: Order) -> Order:
         for each in fields(order)
         if getattr(order, each.name) != getattr(usual, each.name)
     }
+    if not trust.is_trusted(order.home):
+        _require_no_command(made)
+        # The repositories' own code runs where this user says so, not where a record does.
+        changed = {"configure": False, **changed}
     return replace(made, home=order.home, **changed)
+
+
+def _require_no_command(made: Order) -> None:
+    """Let a diet pass that a received run names, whose trainer is ours.
+
+    Raises:
+        DietError: for another trainer's command: the user named no file of it.
+    """
+    trainer = load_diet(made.specialist, home=made.home).trainer
+    if trainer is not None:
+        raise trust.refused(made.home, made.specialist, trainer.command)
 
 
 def names_of(way: Way) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from prefect import flow
 
 from curriculum.store import Artefact
-from flows import after, pools
+from flows import after, pools, trust
 from flows.build import build_phase
 from flows.mix import mix_phase
 from flows.names import run_name
@@ -26,6 +26,7 @@ def run(
 ) -> tuple[Artefact, ...]:
     """Take a specialist through its curriculum: what is done is kept, what is missing is made."""
     plan = start(specialist, changes)
+    trust.permitted(plan)
     runs, gate = [], None
     with plan.store.leased():
         for each in chosen(plan, phase, onwards=onwards):

@@ -4,7 +4,7 @@ from prefect import flow, task
 
 from curriculum.build import Built
 from curriculum.store import Artefact
-from flows import after, doors, pools, tracking
+from flows import after, doors, pools, tracking, trust
 from flows.build import build_phase
 from flows.course import Course
 from flows.gates import verdict
@@ -46,6 +46,7 @@ def train(
 ) -> tuple[Artefact, ...]:
     """Build, mix and train what isn't trained yet; an interrupted run goes on from its last checkpoint."""
     plan = start(specialist, changes)
+    trust.permitted(plan)
     runs = []
     with plan.store.leased():
         for each in chosen(plan, phase):

@@ -23,7 +23,7 @@ from curriculum.mix import report_of as mixture_report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.sbatch import asked
-from flows import closed, prefect_settings, settings, telling
+from flows import closed, prefect_settings, settings, telling, trust
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.course import Course, Order, course
@@ -212,6 +212,7 @@ def train(order: Order, phase: str | None, *, dry: bool) -> bool:
     plan = course(order, dry=dry)
     phases = [*chosen(plan, phase, warn)]
     if not dry:
+        trust.permitted(plan)
         _require_sources(plan)
         remember(plan)
     with plan.store.leased(), _watching(dry=dry) as watch:
@@ -241,7 +242,7 @@ def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
 
 @contextlib.contextmanager
 def _looking() -> Iterator[Watch]:
-    with resolved_once():
+    with resolved_once(may_clone=False):
         yield unwatched
 
 
@@ -249,7 +250,7 @@ def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
     """Say what `run` would make, and why: a phase that is named is trained anew."""
     plan = course(order, dry=True)
     names = chosen(plan, phase, warn, onwards=onwards)
-    with resolved_once():
+    with resolved_once(may_clone=False):
         made = list(_train(plan, names, unwatched, anew=phase))
     _whence(plan, made)
     _account(plan.store, made)
@@ -337,6 +338,7 @@ def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Art
     """
     _require_machine()
     plan = course(order, dry=True)
+    trust.permitted(plan)
     _require_sources(plan)
     with api_for(order.home):
         # Prefect reads its settings when it is imported.

@@ -142,6 +142,24 @@ def load_diet(
     return overrides.apply(diet)
 
 
+def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
+    """The file of a diet, and that of the diet which it extends.
+
+    Raises:
+        DietError: as `load_diet`, for files that can't be found or read.
+    """
+    file = _find(name_or_path, _diets(home), kind="diet")
+    said = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
+    return (file, _extended(file, said, home)) if isinstance(said, str) else (file,)
+
+
+def _extended(file: Path, name: str, home: Path | None) -> Path:
+    """The file of the diet that another extends; that of the package where it has the same name."""
+    others = _diets(None if _is_own(file, home) and name == file.stem else home)
+    path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
+    return _find(path, others, kind="diet")
+
+
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
     """What a file says, with what the diet that it extends says beside."""
     source = read_yaml(text, file=str(file), error=DietError)
@@ -161,9 +179,7 @@ def _parent(file: Path, text: str, child: Mapping[str, Any], home: Path | None) 
     """
     where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
     name = child[EXTENDS]
-    others = _diets(None if _is_own(file, home) and name == file.stem else home)
-    path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
-    found = _find(path, others, kind="diet")
+    found = _extended(file, name, home)
     said = _read(found)
     if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
         raise DietError(

@@ -1,6 +1,6 @@
 """`python -m curriculum.train job.json`: train one job, in this process or in as many as the job says.
 
-A job that names another trainer is trained by its command.
+A job that names another trainer is trained by its command, where --trainer says the same.
 
 On several machines: `torchrun … -m curriculum.train job.json` on each, over one workspace.
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from curriculum.train.distributed import Place
     from schemas.errors import CurriculumError
 
+_WRONG = 2
 GRACE_SECONDS = 10
 """For the step in progress, when the parent is gone; then this process ends, and its group."""
 
@@ -46,7 +47,7 @@ def main() -> int:
     if arguments.rank is None and "RANK" not in os.environ:
         trainer, processes = _trainer_and_processes(arguments.job)
         if trainer is not None:
-            return _train_by_command(arguments.job, lambda: bool(asked_to_stop))
+            return _train_by_command(arguments, lambda: bool(asked_to_stop))
         if processes > 1:
             return _start(arguments.job, processes, lambda: bool(asked_to_stop))
     return _train(arguments, lambda: bool(asked_to_stop))
@@ -87,12 +88,18 @@ def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> in
     return CANCELLED if report.stopped == "cancelled" else 0
 
 
-def _train_by_command(job: Path, asked_to_stop: Callable[[], bool]) -> int:
-    from curriculum.train.command import run_command
+def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> int:
+    from curriculum.train.command import require_permitted, run_command
+    from curriculum.train.directory import read_job
     from schemas.errors import CurriculumError
 
     try:
-        return run_command(job, asked_to_stop)
+        require_permitted(read_job(arguments.job), arguments.job, arguments.trainer)
+    except CurriculumError as refused:
+        _told(refused)
+        return _WRONG
+    try:
+        return run_command(arguments.job, arguments.trainer, asked_to_stop)
     except CurriculumError as failed:
         return _told(failed)
 
@@ -136,6 +143,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("job", type=Path, help="the job.json in a run's directory")
     parser.add_argument(
         "--parent", type=int, help="pid of the process whose end also ends this one"
+    )
+    parser.add_argument(
+        "--trainer", help="the command of another trainer, if the job names one: it runs as you"
     )
     for name, kind in (("--rank", int), ("--of", int), ("--meet", str), ("--slot", str)):
         parser.add_argument(name, type=kind, help=argparse.SUPPRESS)

@@ -26,7 +26,29 @@ _POLL_SECONDS = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
+TRAINER = "--trainer"
+"""The option of `python -m curriculum.train` that permits a job's command."""
+
+
+def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
+    """Let a job pass that names no command, or the one that may run: a job.json may be anybody's.
+
+    Raises:
+        JobError: for any other command.
+    """
+    if job.trainer is not None and job.trainer != permitted:
+        raise JobError(
+            str(path),
+            f"trainer = {job.trainer!r}",
+            cause="a job may not say by itself which command runs"
+            if permitted is None
+            else f"the command that may run is {permitted!r}",
+            cure="Train it by `curriculum train` with its diet, or permit that very command: "
+            f"python -m curriculum.train {shlex.quote(str(path))} {TRAINER} COMMAND",
+        )
+
+
+def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -> int:
     """Run the command of the job in a file until it ends; 0, or 75 where it was asked to stop.
 
     A stop is passed on as SIGTERM. No process that the command started outlives it.
@@ -36,18 +58,19 @@ def run_command(path: Path, asked_to_stop: Callable[[], bool]) -> int:
             then says failed, and why. Of the kind that its code says, where that is one of ours.
     """
     job = read_job(path)
-    store, directory = Store.containing(path), path.absolute().parent
     assert job.trainer is not None
+    store, directory = Store.containing(path), path.absolute().parent
+    require_permitted(job, path, permitted)
     with claimed(store, job, directory):
         try:
             require_fitting(job, store.root)
-            code = _ended(words_of(job.trainer, path), asked_to_stop)
+            code = _ended(words_of(permitted, path), asked_to_stop)
             if code == CANCELLED or (code != 0 and asked_to_stop()):
                 _report(job, directory, "cancelled", "asked to stop")
                 return CANCELLED
             if code != 0:
                 raise kind_of(code)(
-                    job.trainer,
+                    permitted,
                     f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
                     cause="the trainer failed",
                     cure="Read its last lines, mend the cause, and give the same command",

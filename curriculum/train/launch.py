@@ -11,6 +11,7 @@ from pathlib import Path
 
 from curriculum.store import Store, inside
 from curriculum.train import slurm
+from curriculum.train.command import TRAINER, require_permitted
 from curriculum.train.directory import (
     HEARTBEAT,
     JOB,
@@ -69,6 +70,8 @@ class Launch:
     """That no step was done for long; once, until the next step."""
     sbatch: str | None = None
     """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
+    trainer: str | None = None
+    """The command of another trainer that may run, as its diet says; job.json alone runs none."""
 
 
 def launched(store: Store, path: Path, how: Launch) -> Report:
@@ -80,17 +83,18 @@ def launched(store: Store, path: Path, how: Launch) -> Report:
     Raises:
         JobKilledError: where its process was killed.
         JobMemoryError, NotFiniteError: where it says so.
-        JobError: for any other exit but 0 and 75 (cancelled), with the last lines of the log; and where
-            somebody else trains it.
+        JobError: for any other exit but 0 and 75 (cancelled), with the last lines of the log; where
+            somebody else trains it; and where it names a command that may not run.
     """
     job, directory = read_job(path), path.absolute().parent
+    require_permitted(job, path, how.trainer)
     follower = Follower(job, directory, how.watch, how.tell, how.stalled)
     if how.sbatch is not None:
         return outcome(job, directory, _through_slurm(store, job, directory, how, follower))
     _end_orphans(directory, how.tell)
     _begin(store, job, directory)
     with _slot(job, directory, how) as slot:
-        code = _ended(directory, slot, follower)
+        code = _ended(directory, slot, follower, _permission(how))
     return outcome(job, directory, code)
 
 
@@ -111,7 +115,8 @@ def _through_slurm(store: Store, job: Job, directory: Path, how: Launch, followe
         handed = None
     if handed is None:
         _begin(store, job, directory)
-        handed = slurm.hand_in(job, directory, how.sbatch, [*COMMAND, str(directory / JOB)])
+        command = [*COMMAND, str(directory / JOB), *_permission(how)]
+        handed = slurm.hand_in(job, directory, how.sbatch, command)
     code = slurm.followed(handed, follower.look, _sayer(job, how))
     follower.look()
     handed.forget()
@@ -170,9 +175,13 @@ def _sayer(job: Job, how: Launch) -> Callable[[str], None]:
     return say
 
 
-def _ended(directory: Path, slot: Slot | None, follower: Follower) -> int:
+def _permission(how: Launch) -> list[str]:
+    return [] if how.trainer is None else [TRAINER, how.trainer]
+
+
+def _ended(directory: Path, slot: Slot | None, follower: Follower, permission: list[str]) -> int:
     """The exit code of the job's process; negative for a signal."""
-    command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid())]
+    command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid()), *permission]
     if slot is not None:
         command += ["--slot", f"{slot.number}/{slot.of}"]
     with os.fdopen(inside.append(directory / LOG), "ab") as log:

@@ -8,6 +8,7 @@ from curriculum.train.directory import JOB, launching, read_job, read_report
 from curriculum.train.disk import write_text
 from curriculum.train.launch import Launch, launched
 from curriculum.train.recipe import attempts, finished, last_number, number_of, run_recipe
+from schemas.errors import JobError
 from schemas.job import Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.moment import now
@@ -48,6 +49,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
         directory = _open_attempt(folder) or folder / f"attempt={last_number(store, folder) + 1}"
         store.require_inside(directory)
         number = number_of(directory)
+        _require_same(directory, job)
         frozen = freeze(directory, job.model_copy(update={"attempt": number}))
         report = launched(store, directory / JOB, launch)
         if report.stopped == "cancelled":
@@ -71,6 +73,21 @@ def _closed(store: Store, job: Job) -> Run | None:
     if there is None or attempts(store.place(run_recipe(job)))[-1] != there.path:
         return None
     return Run(directory=there.path, report=read_report(there.path), artefact=there)
+
+
+def _require_same(directory: Path, job: Job) -> None:
+    """Let an attempt go on whose job is that of its diet: what lies in a workspace may be anybody's.
+
+    Raises:
+        JobError: where job.json says something else than its directory's name.
+    """
+    file = directory / JOB
+    if file.is_file() and run_recipe(read_job(file)).key != run_recipe(job).key:
+        raise JobError(
+            str(file),
+            cause="it isn't the job of the diet that this run is named after",
+            cure=f"Delete {directory} and train the phase again",
+        )
 
 
 def freeze(directory: Path, job: Job) -> Job:

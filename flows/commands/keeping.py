@@ -121,8 +121,40 @@ def serve(
     """Serve the Prefect UI: start runs from a form, watch them, rerun a phase. Ctrl-C ends all of it."""
     from flows import serve as server
     from flows.show import say
+    from flows.trust import made
 
+    made(settings.home(home))
     server.serve(settings.home(home), port, say)
+
+
+@app.command(rich_help_panel=KEEP)
+def trust(
+    workspace: Annotated[
+        Path | None,
+        typer.Argument(
+            help="By default $CURRICULUM_HOME, else ./workspace.",
+            metavar="[WORKSPACE]",
+            show_default=False,
+        ),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the workspaces that you trust.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Trust it no more.")] = False,
+) -> None:
+    """Let the trainers' commands that the diets of a workspace name run as you; prints them first.
+
+    What your own commands made from nothing is trusted already. A workspace that was copied, moved or
+    received isn't, until you say so; nor is one whose folder was replaced.
+    """
+    from flows import trusting
+
+    if listed:
+        trusting.list_trusted()
+    elif forget:
+        trusting.forget_workspace(settings.home(workspace))
+    else:
+        trusting.trust_workspace(settings.home(workspace))
 
 
 @app.command(rich_help_panel=KEEP)
@@ -134,8 +166,10 @@ def merge(
 ) -> None:
     """Publish here what was built in other workspaces, each file held against its digest."""
     from flows import spread
+    from flows.trust import making
 
-    spread.merge_into(settings.home(home), sources)
+    with making(settings.home(home)):
+        spread.merge_into(settings.home(home), sources)
 
 
 @app.command(rich_help_panel=KEEP)

@@ -146,8 +146,10 @@ def approve(
 def demo(repo: Repositories = None, home: Home = None) -> None:
     """Train a small specialist on a sample corpus, or on your repositories, in five minutes."""
     from flows import demo as demonstration
+    from flows import trust
 
-    demonstration.demo(settings.home(home), tuple(repo or ()))
+    with trust.making(settings.home(home)):
+        demonstration.demo(settings.home(home), tuple(repo or ()))
 
 
 @tokenizer_app.command("train")

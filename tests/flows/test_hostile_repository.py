@@ -12,14 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from playwright.sync_api import Page
-from tests.flows.hostile_repository import (
-    BRANCH,
-    CORPUS,
-    DIET,
-    PATHS,
-    raw_controls,
-    repository,
-)
 from typer.testing import CliRunner
 
 from curriculum.corpus.sources import resolve
@@ -28,6 +20,14 @@ from flows import cli
 from schemas.corpus import RepositorySpec
 from schemas.errors import CurriculumError
 from schemas.visible import visible
+from tests.flows.hostile_repository import (
+    BRANCH,
+    CORPUS,
+    DIET,
+    PATHS,
+    raw_controls,
+    repository,
+)
 from tests.flows.html_text import Read
 
 

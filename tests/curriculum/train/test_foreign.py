@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,17 @@ import pytest
 import torch
 
 from curriculum.store import Store
+from curriculum.train import launch, run
 from curriculum.train.checkpoint import read_spec
 from curriculum.train.command import words_of
 from curriculum.train.directory import read_job
 from curriculum.train.follow import read_heartbeat
 from curriculum.train.foreign import open_run
-from curriculum.train.launch import Launch, launched
+from curriculum.train.launch import Launch
 from curriculum.train.left import require_whole_run
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze, train
+from curriculum.train.run import freeze
 from schemas.diet import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef
@@ -41,6 +43,16 @@ OURS = (sys.executable, "-m", "curriculum.train")
 
 def job_of(world: Any, **changes: Any) -> Any:
     return world.job(**({"trainer": FOREIGN, "steps": 4, "checkpoint_every": 2} | changes))
+
+
+def train(store: Store, job: Any, **options: Any) -> Any:
+    """Train a job whose command may run."""
+    return run.train(store, job, launch=Launch(trainer=job.trainer), **options)
+
+
+def launched(store: Store, path: Path, how: Launch) -> Any:
+    """Launch a job whose command may run."""
+    return launch.launched(store, path, replace(how, trainer=read_job(path).trainer))
 
 
 def script(folder: Path, body: str) -> str:
@@ -63,10 +75,14 @@ def opened(world: Any, job: Any) -> Path:
 
 
 def started(directory: Path) -> "subprocess.Popen[bytes]":
+    file = directory / "job.json"
     log = (directory / "train.log").open("ab")
     with log:
         return subprocess.Popen(
-            [*OURS, str(directory / "job.json")], stdout=log, stderr=log, start_new_session=True
+            [*OURS, str(file), "--trainer", str(read_job(file).trainer)],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
 
 
@@ -377,3 +393,34 @@ def test_workers_are_no_part_of_what_a_run_is(world: Any) -> None:
 def test_a_command_that_could_not_work_is_refused_in_the_diet(command: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Trainer(command=command)
+
+
+@pytest.mark.parametrize("permitted", [None, "python other.py {job}"])
+def test_a_job_alone_runs_no_command(world: Any, tmp_path: Path, permitted: str | None) -> None:
+    fired = tmp_path / "fired"
+    job = job_of(world, trainer=shlex.join(["touch", str(fired), "{job}.touched"]))
+    directory = opened(world, job)
+    with pytest.raises(JobError, match=r"job.json: trainer = 'touch"):
+        launch.launched(world.store, directory / "job.json", Launch(trainer=permitted))
+    given = [] if permitted is None else ["--trainer", permitted]
+    done = subprocess.run(
+        [*OURS, str(directory / "job.json"), *given], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, fired.exists()) == (2, False), done.stderr
+    assert "job.json: trainer = 'touch" in done.stderr
+    with pytest.raises(JobError):
+        train(world.store, job)
+    assert fired.exists()
+
+
+def test_an_open_attempt_that_is_another_job_does_not_go_on(world: Any, tmp_path: Path) -> None:
+    fired = tmp_path / "fired"
+    job = world.job()
+    directory = opened(world, job)
+    planted = job.model_copy(
+        update={"trainer": shlex.join(["touch", str(fired), "{job}"])}
+    ).model_dump_json()
+    (directory / "job.json").write_text(planted)
+    with pytest.raises(JobError, match="it isn't the job of the diet"):
+        run.train(world.store, job)
+    assert not fired.exists()

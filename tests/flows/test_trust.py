@@ -1,0 +1,239 @@
+"""Commands that a workspace names run only where this user trusts it."""
+
+import os
+import shlex
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from curriculum.store import Store
+from flows import settings, trust
+from flows.cli import app
+from flows.course import Course, Order, course
+from flows.recorded import resolved
+from schemas.errors import CurriculumError, DietError
+from tests.sealing import edit
+
+SAYS = "trainer: {{command: {command}}}\n"
+SHIPPED = Path(trust.PACKAGE) / "diets" / "templates.demo.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CURRICULUM_STATE", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def fired(tmp_path: Path) -> Path:
+    """The file that the command makes where it runs."""
+    return tmp_path / "fired"
+
+
+@pytest.fixture
+def command(fired: Path) -> str:
+    return shlex.join(["touch", str(fired), "{job}.touched"])
+
+
+def diet_with(file: Path, command: str) -> Path:
+    """The demo's diet, with a trainer's command."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = SHIPPED.read_text().replace("../", f"{SHIPPED.parents[1]}/")
+    file.write_text(f"{text}\n{SAYS.format(command=repr(command))}")
+    return file
+
+
+@pytest.fixture
+def received(tmp_path: Path, command: str) -> Path:
+    """A workspace that somebody sent: it hides a diet of the package."""
+    home = tmp_path / "received"
+    Store(home).open()
+    diet_with(home / "diets" / "templates.demo.yaml", command)
+    return home
+
+
+def curriculum(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def plan(home: Path, specialist: str = "templates.demo") -> Course:
+    return course(Order(specialist=specialist, home=home), dry=True)
+
+
+def test_a_received_workspace_runs_no_command(received: Path, fired: Path, command: str) -> None:
+    before = {each.name for each in received.iterdir()}
+    for verb in ("train", "run"):
+        done = curriculum(verb, "templates.demo", "--home", str(received))
+        assert done.exit_code == 2
+        assert f"{received}/diets/templates.demo.yaml: trainer.command = " in done.stderr
+        assert shlex.quote(command).strip("'")[:12] in done.stderr
+        assert f"curriculum trust {received}" in done.stderr
+    assert not fired.exists()
+    assert {each.name for each in received.iterdir()} == before
+
+
+def test_what_is_trusted_runs(received: Path, fired: Path, command: str) -> None:
+    done = curriculum("trust", str(received))
+    assert done.exit_code == 0, done.stderr
+    assert command in done.stdout.replace("\n", "")
+    assert trust.permitted(plan(received)) == command
+    assert str(received) in curriculum("trust", "--list").stdout
+    assert curriculum("trust", "--forget", str(received)).exit_code == 0
+    with pytest.raises(DietError, match="curriculum trust"):
+        trust.permitted(plan(received))
+    assert curriculum("trust", "--forget", str(received)).exit_code == 2
+
+
+def test_ones_own_diet_outside_of_the_workspace_runs(
+    received: Path, tmp_path: Path, command: str
+) -> None:
+    own = diet_with(tmp_path / "mine.yaml", command)
+    assert trust.permitted(plan(received, str(own))) == command
+    inside = str(received / "diets" / "templates.demo.yaml")
+    link = tmp_path / "link.yaml"
+    link.symlink_to(inside)
+    for each in (inside, str(link)):
+        with pytest.raises(DietError, match="curriculum trust"):
+            trust.permitted(plan(received, each))
+
+
+def test_a_diet_of_ones_own_that_extends_a_received_one_is_refused(
+    received: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text("extends: templates.demo\nbranch: mine\n")
+    with pytest.raises(DietError, match=r"received/diets/templates.demo.yaml.*curriculum trust"):
+        trust.permitted(plan(received, str(own)))
+
+
+def test_a_diet_that_was_laid_down_runs_only_what_its_file_says_now(
+    received: Path, tmp_path: Path, command: str
+) -> None:
+    own = diet_with(tmp_path / "mine.yaml", "python other.py {job}")
+    asked = plan(received, str(own))
+    trainer = asked.diet.trainer
+    assert trainer is not None
+    changed = trainer.model_copy(update={"command": command})
+    frozen = replace(asked, diet=asked.diet.model_copy(update={"trainer": changed}))
+    with pytest.raises(DietError, match="curriculum trust"):
+        trust.permitted(frozen)
+
+
+def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:
+    home = tmp_path / "made"
+    trust.made(home)
+    diet_with(home / "diets" / "mine.yaml", command)
+    assert trust.permitted(plan(home, "mine")) == command
+
+
+def test_a_folder_that_held_something_is_not_trusted_by_being_used(
+    tmp_path: Path, command: str
+) -> None:
+    home = tmp_path / "received"
+    diet_with(home / "diets" / "mine.yaml", command)
+    trust.made(home)
+    assert (home / "workspace.json").is_file()
+    assert not trust.is_trusted(home)
+
+
+def _moved(home: Path) -> Path:
+    return home.rename(home.with_name("moved"))
+
+
+def _copied(home: Path) -> Path:
+    return Path(shutil.copytree(home, home.with_name("copied")))
+
+
+def _replaced(home: Path) -> Path:
+    copied = shutil.copytree(home, home.with_name("copied"))
+    home.rename(home.with_name("away"))
+    return Path(copied).rename(home)
+
+
+def _other_uuid(home: Path) -> Path:
+    edit(home / "workspace.json", uuid="another")
+    return home
+
+
+@pytest.mark.parametrize("change", [_moved, _copied, _replaced, _other_uuid])
+def test_another_folder_must_be_trusted_anew(received: Path, change: Any) -> None:
+    trust.trust(received)
+    assert trust.is_trusted(received)
+    assert not trust.is_trusted(change(received))
+
+
+def test_a_link_to_a_trusted_workspace_is_that_workspace(received: Path, tmp_path: Path) -> None:
+    trust.trust(received)
+    (tmp_path / "link").symlink_to(received)
+    assert trust.is_trusted(tmp_path / "link")
+
+
+def _linked(record: Path) -> None:
+    record.rename(record.with_name("theirs"))
+    record.symlink_to(record.with_name("theirs"))
+
+
+def _writable(record: Path) -> None:
+    record.chmod(0o666)
+
+
+def _changed(record: Path) -> None:
+    record.write_text(record.read_text().replace("received", "elsewhere"))
+
+
+@pytest.mark.parametrize("change", [_linked, _writable, _changed])
+def test_a_record_that_others_may_have_written_is_refused(received: Path, change: Any) -> None:
+    trust.trust(received)
+    record = settings.state_folder() / trust.RECORD
+    assert record.stat().st_mode & 0o777 == 0o600
+    change(record)
+    with pytest.raises(CurriculumError, match=r"trusted\.json"):
+        trust.is_trusted(received)
+    done = curriculum("train", "templates.demo", "--home", str(received))
+    assert (done.exit_code, "trusted.json" in done.stderr) == (2, True)
+
+
+def test_anothers_record_is_refused(received: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trust.trust(received)
+    folder, own = settings.state_folder(), os.getuid()
+    monkeypatch.setattr(settings, "state_folder", lambda: folder)
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    with pytest.raises(CurriculumError, match="another user's"):
+        trust.is_trusted(received)
+
+
+def test_a_dry_run_neither_clones_nor_writes(tmp_path: Path) -> None:
+    home, corpus = tmp_path / "home", tmp_path / "far.yaml"
+    made = tmp_path / "origin.git"
+    corpus.write_text(
+        f"name: far\nrepositories:\n  - {{name: far, url: 'file://{made}', commit: HEAD, licence: MIT}}\n"
+    )
+    for options in (["--dry-run"], ["--explain"]):
+        for verb in ("build", "mix", "train", "run"):
+            done = curriculum(
+                verb, "templates.demo", "--corpus", str(corpus), "--home", str(home), *options
+            )
+            assert done.exit_code == 2, done.stdout
+            assert "it isn't cloned yet" in done.stderr
+            assert not home.exists()
+
+
+def test_an_order_that_a_received_run_recorded_names_no_command(
+    received: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Order(specialist="templates.demo", home=received, configure=True)
+    monkeypatch.setattr("flows.recorded.order_of", lambda *_: made)
+    monkeypatch.setattr("flows.recorded.begun_in", lambda _: [])
+    monkeypatch.setattr("flows.recorded.names_of", lambda _: ("theirs",))
+    monkeypatch.setattr("flows.recorded.way_of", lambda _: ("theirs", None))
+    monkeypatch.setattr(Store, "artefacts", lambda *_: [object()])
+    asked = Order(specialist="theirs", home=received)
+    with pytest.raises(DietError, match="curriculum trust"):
+        resolved(asked)
+    (received / "diets" / "templates.demo.yaml").unlink()
+    assert not resolved(asked).configure
+    trust.trust(received)
+    assert resolved(asked).configure
