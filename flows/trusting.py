@@ -8,9 +8,9 @@ from rich.text import Text
 from curriculum.diets.load import diet_files, diet_names, load_diet
 from curriculum.store import Store
 from flows import trust
-from flows.look.safe import safe
 from flows.show import MUTED, out
 from schemas.errors import DietError, StoreError
+from schemas.visible import one_line
 
 
 def trust_workspace(home: Path) -> None:
@@ -25,12 +25,12 @@ def trust_workspace(home: Path) -> None:
         )
     commands = [*_commands(home)]
     for file, command in commands:
-        out.print(Text(f"{safe(str(file))}  ", MUTED), Text(safe(command)), soft_wrap=True)
+        out.print(Text(f"{one_line(str(file))}  ", MUTED), Text(one_line(command)), soft_wrap=True)
     if not commands:
         out.print("No diet in it names a command.")
     Store(home).open()
     trust.trust(home)
-    out.print(f"{safe(str(home.resolve()))} is trusted: what its diets name runs as you")
+    out.print(f"{one_line(str(home.resolve()))} is trusted: what its diets name runs as you")
 
 
 def forget_workspace(home: Path) -> None:
@@ -43,7 +43,7 @@ def forget_workspace(home: Path) -> None:
         raise StoreError(
             str(home.resolve()), cause="it isn't trusted", cure="See curriculum trust --list"
         )
-    out.print(f"{safe(str(home.resolve()))} isn't trusted any more")
+    out.print(f"{one_line(str(home.resolve()))} isn't trusted any more")
 
 
 def list_trusted() -> None:
@@ -51,7 +51,7 @@ def list_trusted() -> None:
     listed = trust.trusted()
     for each in listed:
         words = "" if trust.is_trusted(Path(each.path)) else "  another folder by now, or none"
-        out.print(Text(safe(each.path)), Text(words, MUTED), sep="", soft_wrap=True)
+        out.print(Text(one_line(each.path)), Text(words, MUTED), sep="", soft_wrap=True)
     if not listed:
         out.print("No workspace is trusted.")
 
@@ -62,7 +62,7 @@ def _commands(home: Path) -> Iterator[tuple[Path, str]]:
             files = [each for each in diet_files(name, home) if trust.is_inside(each, home)]
             trainer = load_diet(name, home=home).trainer if files else None
         except DietError as broken:
-            out.print(Text(safe(f"{name}: it can't be read ({broken.cause})"), MUTED))
+            out.print(Text(one_line(f"{name}: it can't be read ({broken.cause})"), MUTED))
             continue
         if trainer is not None:
             yield files[0], trainer.command

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import open_catalog
-from curriculum.catalog.snapshot import DIGESTS, KeptDigests
+from curriculum.catalog.cache import FOLDER, KeptIdentities
 from curriculum.store.inside import FILES, FOLDERS
-from curriculum.store.verify import sha256_of
 from schemas.manifest import MANIFEST_NAME
 from tests.flows.larder import Larder, figure, job, run
 
@@ -155,9 +154,9 @@ def published(home: Path) -> Iterator[Path]:
 
 
 def forge_catalog(home: Path, secret: Path) -> None:
-    """Let the catalog's kept tables name a file outside, sealed as if they had been made so."""
+    """Let the catalog's kept tables name a file outside, as if they had been written here so."""
     open_catalog(home).close()
-    (kept,) = {file.parent for file in (home / "catalog").glob(f"*/{DIGESTS}")}
+    (kept,) = {file.parent for file in (home / FOLDER).glob("*/data.parquet")}
     file = kept / "data.parquet"
     table = pq.read_table(file)
     up = "../" * (len(home.absolute().parts) - 1)
@@ -165,6 +164,8 @@ def forge_catalog(home: Path, secret: Path) -> None:
     named = pa.array([outside] * len(table), pa.string())
     table = table.set_column(table.schema.get_field_index("file"), "file", named)
     pq.write_table(table, file)
-    tables = KeptDigests.model_validate_json((kept / DIGESTS).read_bytes()).tables
-    digests = {**tables, "data": sha256_of(file)}
-    (kept / DIGESTS).write_text(KeptDigests(tables=digests).model_dump_json())
+    identities = kept / "identities.json"
+    tables = dict(KeptIdentities.model_validate_json(identities.read_bytes()).tables)
+    there = file.stat()
+    tables["data"] = (there.st_ino, there.st_ctime_ns, there.st_size)
+    identities.write_text(KeptIdentities(tables=tables).model_dump_json())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from curriculum.diets.load import PACKAGE
 from curriculum.store import Store
 from flows import settings, trust
 from flows.cli import app
@@ -19,7 +20,7 @@ from schemas.errors import CurriculumError, DietError
 from tests.sealing import edit
 
 SAYS = "trainer: {{command: {command}}}\n"
-SHIPPED = Path(trust.PACKAGE) / "diets" / "templates.demo.yaml"
+SHIPPED = Path(PACKAGE) / "diets" / "templates.demo.yaml"
 
 
 @pytest.fixture(autouse=True)
