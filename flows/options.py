@@ -115,12 +115,15 @@ def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., 
         # Help must be there at once, and what makes artefacts is slow to import.
         from flows.course import Order
         from flows.recorded import resolved
-        from flows.trust import making
+        from flows.show import warn
+        from flows.trust import making, shadow_words
 
         changes = {name: given.pop(name) for name in Changes.model_fields}
         changes["repositories"] = tuple(changes["repositories"] or ())
         specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
         take: Callable[..., None] = command
+        for line in shadow_words(home):
+            warn(line)
         with making(home):
             take(resolved(Order(specialist=specialist, home=home, **changes)), **given)
 

@@ -6,7 +6,7 @@ from typing import Any
 from prefect import runtime
 
 from curriculum.store import Store
-from flows import orders, settings, work
+from flows import orders, settings, trust, work
 from flows.course import Course, Order
 from flows.parameters import ALL_PHASES, Changes
 from flows.tracking import Log
@@ -22,6 +22,8 @@ def start(specialist: str, changes: Changes) -> Course:
         CurriculumError: for what the diet, the phases or the corpus can't give.
     """
     order = Order(specialist=specialist, home=settings.home(), **changes.model_dump())
+    for line in trust.shadow_words(order.home):
+        get_run_logger().warning(line)
     parent = runtime.flow_run.parent_flow_run_id
     if parent and orders.place_of(Store(order.home), parent).is_file():
         return orders.thaw(Store(order.home), parent)

@@ -9,9 +9,10 @@ from rich.text import Text
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
 from flows.lines import Line, change, count
-from flows.show import out, print_json, table
+from flows.show import out, print_json, table, warn
 from flows.speed import money
 from flows.standing import Standing, earlier, standings
+from flows.trust import shadow_words, shadows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,9 +29,13 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     found = look(store, everything=everything)
     if as_json:
         listed = [_as_json(store, each) for each in found.phases]
-        print_json({"home": str(home), "stages": found.stages, "phases": listed})
+        hidden = [each.relative_to(home).as_posix() for each in shadows(home)]
+        content = {"home": str(home), "stages": found.stages, "phases": listed, "shadows": hidden}
+        print_json(content)
         return
     out.print(Text(str(store.root), "bold"))
+    for line in shadow_words(home):
+        warn(line)
     if not found.stages and not found.phases:
         out.print("Nothing here yet. Begin with: curriculum demo")
         return

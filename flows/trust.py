@@ -175,11 +175,11 @@ def shadows(home: Path) -> tuple[Path, ...]:
     )
 
 
-def shadow_words(home: Path, names: tuple[str, ...] | None = None) -> Iterator[str]:
-    """A line for each file of the workspace that hides one of the package, of these names or all."""
+def shadow_words(home: Path) -> Iterator[str]:
+    """A line for each file of the workspace that hides one of the package."""
     for each in shadows(home):
-        if names is None or f"{each.parent.name}/{each.stem}" in names:
-            yield f"{each} is read in place of the package's {each.parent.name}/{each.name}"
+        name = f"{each.parent.name}/{each.name}"
+        yield f"{name} of the workspace is read in place of the package's"
 
 
 def _seen(home: Path) -> TrustedWorkspace:

@@ -1,5 +1,6 @@
 """Commands that a workspace names run only where this user trusts it."""
 
+import json
 import os
 import shlex
 import shutil
@@ -238,3 +239,13 @@ def test_an_order_that_a_received_run_recorded_names_no_command(
     assert not resolved(asked).configure
     trust.trust(received)
     assert resolved(asked).configure
+
+
+def test_what_a_workspace_hides_is_said(received: Path) -> None:
+    words = "diets/templates.demo.yaml of the workspace is read in place of the package's"
+    assert words in curriculum("status", "--home", str(received)).stderr
+    told = curriculum("status", "--json", "--home", str(received))
+    assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
+    assert words in curriculum("train", "templates.demo", "--home", str(received)).stderr
+    (received / "diets" / "templates.demo.yaml").rename(received / "diets" / "mine.yaml")
+    assert words not in curriculum("status", "--home", str(received)).stderr
