@@ -263,7 +263,8 @@ def _panics_named() -> Iterator[None]:
         yield
     except BaseException as failed:
         # Rust's panics are no Exception, and their class can't be imported.
-        if type(failed).__name__ != "PanicException" and not isinstance(failed, RuntimeError):
+        is_panic = type(failed).__name__ == "PanicException"
+        if not is_panic and not isinstance(failed, RuntimeError | ValueError):
             raise
         raise TokenizerError(
             "tokenizer.json",

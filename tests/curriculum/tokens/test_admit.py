@@ -113,6 +113,12 @@ def test_a_panic_of_an_engine_is_an_error_of_the_tokenizer(foreign: Any, capfd: 
         encode(["a" * 40 + "b"])
 
 
+def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign: Any) -> None:
+    """No text yields a control token, so the byte would have none."""
+    with pytest.raises(TokenizerError, match="gives up at a text"):
+        Tokenizer.parse(foreign(("1", 49, True)))
+
+
 def test_the_command_ends_with_2_in_little_memory(foreign: Any, tmp_path: Path) -> None:
     """40 times twice as long: without a check of its parts an engine asks for 200 TB."""
     file, rows = tmp_path / "tokenizer.json", tmp_path / "tokens.bin"
