@@ -23,7 +23,7 @@ def start(specialist: str, changes: Changes) -> Course:
     """
     order = Order(specialist=specialist, home=settings.home(), **changes.model_dump())
     for line in trust.shadow_words(order.home):
-        get_run_logger().warning(line)
+        Log().warning(line)
     parent = runtime.flow_run.parent_flow_run_id
     if parent and orders.place_of(Store(order.home), parent).is_file():
         return orders.thaw(Store(order.home), parent)
