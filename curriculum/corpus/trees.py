@@ -26,7 +26,7 @@ from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
 
-REVISION = 2
+REVISION = 3
 """Raised when the same history gives other trees."""
 
 
