@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from dashboards import place
 from dashboards.guard import authorization, secret_of, split_login
+from schemas import regular_files
 from schemas.moment import now
-from schemas.parsing import parse_json, read_bounded
+from schemas.parsing import parse_json
 
 ORDERS = "orders"
 OWN_HOST = "127.0.0.1"
@@ -103,7 +104,7 @@ def _flow_run(home: Path, address: str, told: dict[str, Any]) -> FlowRun | None:
 def _ordered(file: Path) -> tuple[str, str | None] | None:
     """The specialist and branch of the diet in a frozen order; None where it isn't frozen yet."""
     try:
-        diet = parse_json(read_bounded(file))["diet"]
+        diet = parse_json(regular_files.read(file, follow_links=True))["diet"]
         return str(diet["specialist"]), diet["branch"]
     except (OSError, ValueError, KeyError, TypeError):
         return None

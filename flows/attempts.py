@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Literal
 
 from curriculum.store import Store, inside
 from curriculum.store.owner import is_alive, this_process
@@ -20,7 +18,6 @@ State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
 """After which the state of another machine's run isn't believed any more."""
 GO_ON = "the same command goes on from there"
-Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +63,7 @@ def attempt(store: Store, begun: Begun, line: Line) -> Attempt:
     owner = _owner(store, begun)
     if owner is not None and _lives(owner, run):
         return Attempt(state="running", why=_progress(begun, owner))
-    report = _read(Report, run / REPORT)
+    report = inside.read(Report, run / REPORT)
     if report is not None and report.stopped == "failed":
         return Attempt(state="failed", why=report.reason)
     step = max((number for number, _ in checkpoints(run)), default=0)
@@ -80,33 +77,25 @@ def attempt(store: Store, begun: Begun, line: Line) -> Attempt:
 def _owner(store: Store, begun: Begun) -> RunState | None:
     """Who trains a run, or has begun to launch it."""
     launcher = store.root / ".locks" / f"{begun.job.run_key}.launch.json"
-    return _read(RunState, begun.path / STATE) or _read(RunState, launcher)
+    return inside.read(RunState, begun.path / STATE) or inside.read(RunState, launcher)
 
 
 def _lives(owner: RunState, run: Path) -> bool:
     """Whether an owner still runs; one of another machine does while its heart beats."""
     if owner.host == this_process().host:
         return is_alive(owner)
-    beat = _read(Heartbeat, run / HEARTBEAT)
+    beat = inside.read(Heartbeat, run / HEARTBEAT)
     return seconds_from(max(owner.at, beat.at if beat else "")) < SILENT_SECONDS
 
 
 def _progress(begun: Begun, owner: RunState) -> str:
     who = f"process {owner.pid} on {owner.host}"
-    beat = _read(Heartbeat, begun.path / HEARTBEAT)
+    beat = inside.read(Heartbeat, begun.path / HEARTBEAT)
     if beat is None:
         return f"begins; {who}"
     bits = "" if beat.val_bpb is None else f", val_bpb {beat.val_bpb:.3f}"
     speed = f"{count(beat.tokens_per_second)} tokens/s"
     return f"step {beat.step:,} of {beat.steps:,}, {speed}{bits}; {who}"
-
-
-def _read(kind: type[Model], file: Path) -> Model | None:
-    """What a file says, if it is there and whole: its writer may be at it."""
-    try:
-        return kind.model_validate_json(inside.read(file))
-    except (FileNotFoundError, ValidationError):
-        return None
 
 
 def _short(run: str) -> str:

@@ -13,9 +13,10 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import PydanticCustomError
 
+from schemas import regular_files
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
-from schemas.parsing import parse_json, read_bounded
+from schemas.parsing import parse_json
 from schemas.text import Strict
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -116,7 +117,7 @@ def read_json(
         CurriculumError: of the given kind, for a file that says something else.
     """
     try:
-        content = read_bounded(file)
+        content = regular_files.read(file, follow_links=True)
         if issubclass(model, Versioned) and version is None:
             return model.model_validate_json(content)
         return of_version(model, parse_json(content), version or SCHEMA_VERSION)

@@ -1,4 +1,4 @@
-"""Files from elsewhere: read up to a size, and parsed as strict JSON.
+"""Strict JSON from elsewhere.
 
 Accepted is one JSON value of RFC 8259 in UTF-8, of at most DEEPEST levels. Refused is what parsers disagree
 on or what Python's parser accepts beyond it: a name that an object has twice, NaN and infinity, numbers
@@ -7,40 +7,18 @@ beyond a double or of more than LONGEST_NUMBER digits, half of a surrogate pair,
 
 import json
 import math
-import os
 import re
-import stat
 from collections import Counter
-from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
-LARGEST_JSON = 1 << 26
-"""Bytes of a JSON file: some 100,000 shards in a manifest, twice the largest tokenizer.json in use."""
 DEEPEST = 64
 """Nested lists and objects; our deepest file needs a dozen."""
 LONGEST_NUMBER = 100
 """Digits of a whole number."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """What may give half of a surrogate pair; most texts have none."""
-
-
-def read_bounded(file: Path, most: int = LARGEST_JSON) -> bytes:
-    """The bytes of a regular file; neither a pipe nor a device is waited for.
-
-    Raises:
-        OSError: for a file that can't be opened.
-        ValueError: for what is no regular file, and for more than `most` bytes.
-    """
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(handle, "rb") as opened:  # noqa: PTH123 -- a path can't be opened without waiting
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ValueError("it is no regular file")
-        data = opened.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
-    return data
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:

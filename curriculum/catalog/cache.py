@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from curriculum import regular_files
+from schemas import regular_files
 from schemas.json_text import Sealed
 from schemas.moment import now, seconds_from
 

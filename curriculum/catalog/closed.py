@@ -5,8 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import ValidationError
 
-from curriculum import regular_files
 from curriculum.catalog.tables import OPEN_TABLES, Line
+from schemas import regular_files
 from schemas.gate import ClosedGate
 
 FOLDER = "gates"

@@ -7,12 +7,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from curriculum import regular_files
 from curriculum.catalog.cache import Cache, digest_of
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.sql_text import pattern, quoted
 from curriculum.catalog.views import script
 from curriculum.store.store import WORKSPACE_NAME
+from schemas import regular_files
 
 SCRIPT_NAME = "catalog.sql"
 _HEAD = """\

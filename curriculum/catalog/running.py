@@ -9,12 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 from pydantic import ValidationError
 
-from curriculum import regular_files
 from curriculum.catalog import bounded
 from curriculum.catalog.bounded import MOST_BYTES
 from curriculum.catalog.errors import CatalogError
 from curriculum.catalog.tables import HEARTBEAT_NAME, OPEN_TABLES, Line, open_run
-from curriculum.regular_files import Inside
+from curriculum.store.inside import Inside
+from schemas import regular_files
+from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Heartbeat, RunState
 from schemas.moment import seconds_from
 
@@ -64,8 +65,8 @@ def _metrics_files(home: Path, path: str) -> Iterator[str]:
     inside = Inside(home)
     for file in sorted((home / path / METRICS_NAME).glob("[0-9]*.parquet")):
         name = f"{path}/{METRICS_NAME}/{file.name}"
-        with contextlib.suppress(OSError):
-            inside.stat(name)
+        with contextlib.suppress(OSError, StoreError):
+            inside.status(name)
             yield name
 
 

@@ -26,13 +26,14 @@ from curriculum.catalog.running import open_tables
 from curriculum.catalog.seen import Seen
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
-from curriculum.regular_files import MOST_BYTES, Inside
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
+from curriculum.store.inside import Inside
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.store.verify import sha256_of
-from schemas.errors import CurriculumError
+from schemas.errors import CurriculumError, StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.regular_files import MOST_BYTES
 
 VERSION = 5
 """Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
@@ -167,8 +168,8 @@ def _marked(home: Path) -> dict[str, list[str]]:
 
 def _is_plain(inside: Inside, file: str) -> bool:
     try:
-        return inside.stat(file).st_size <= MOST_BYTES
-    except OSError:
+        return inside.status(file).st_size <= MOST_BYTES
+    except (OSError, StoreError):
         return False
 
 
@@ -266,7 +267,7 @@ def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
 def _read(home: Path, path: str, digest: str) -> Lines:
     """The lines of an artefact, or why something of it can't be read; that is tried again next time."""
     try:
-        if (size := Inside(home).stat(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
+        if (size := Inside(home).status(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
             raise OSError(errno.EFBIG, f"a manifest of {size:,} bytes")
         artefact = artefact_at(home / path)
         found = lines_of(artefact, path)
@@ -332,9 +333,11 @@ def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[s
 def _fault(seen: Seen, inside: Inside, file: str, kind: str, num_bytes: int) -> str | None:
     """Why a file that was published can't be read now."""
     try:
-        there = inside.stat(file)
+        there = inside.status(file)
     except FileNotFoundError:
         return "it isn't there any more"
+    except StoreError as refused:
+        return ": ".join(str(each) for each in (refused.value, refused.cause) if each)
     except OSError as refused:
         return refused.strerror
     if there.st_size != num_bytes:

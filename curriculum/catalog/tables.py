@@ -13,9 +13,9 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import ValidationError
 
-from curriculum import regular_files
 from curriculum.diets.resolve import ANNEAL
 from curriculum.store import Artefact
+from schemas import regular_files
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
 from schemas.manifest import InputRecord
 from schemas.mixture import Continued, MixtureReport

@@ -2,15 +2,14 @@
 
 import os
 import re
-import stat
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 
 from curriculum.catalog.cache import Identity
-from curriculum.regular_files import LINK
 from curriculum.store.inside import require_plain
 from schemas.manifest import MANIFEST_NAME
+from schemas.regular_files import LINK, status
 
 _STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
 JOB_NAME = "job.json"
@@ -75,11 +74,11 @@ class _Walk:
                 self.passed_over.append((below, "it lies deeper than any artefact"))
                 continue
             if is_key or entry.name.startswith("attempt="):
-                there = _stat(f"{entry.path}/{MANIFEST_NAME}")
+                there = status(f"{entry.path}/{MANIFEST_NAME}")
                 if there is not None:
                     self.published.append(Sighting(path=below, identity=Identity.of(there)))
                     continue
-                if _stat(f"{entry.path}/{JOB_NAME}") is not None:
+                if status(f"{entry.path}/{JOB_NAME}") is not None:
                     self.open_runs.append(below)
                     continue
             self.descend(entry.path, below)
@@ -108,12 +107,3 @@ class _Walk:
 def _shown(path: str) -> str:
     """A path with a replacement for bytes that aren't UTF-8."""
     return path.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _stat(file: str) -> os.stat_result | None:
-    """The status of a regular file; None for anything else."""
-    try:
-        there = os.lstat(file)
-    except OSError:
-        return None
-    return there if stat.S_ISREG(there.st_mode) else None

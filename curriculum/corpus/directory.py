@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.corpus.languages import language_of
+from schemas import regular_files
 
 UNREADABLE = "0" * 40
 CHUNK = 1 << 20
@@ -39,7 +40,7 @@ def files(root: Path) -> Iterator[File]:
 def everything(root: Path) -> Iterator[tuple[bytes, bytes]]:
     """Path and bytes of every regular file that the system lets us read, in the order of paths."""
     for raw in sorted(_walk(os.fsencode(root))):
-        if not stat.S_ISREG((root / os.fsdecode(raw)).lstat().st_mode):
+        if regular_files.status(root / os.fsdecode(raw)) is None:
             continue
         with contextlib.suppress(OSError):
             content = read(root, raw, largest=sys.maxsize)[1]
@@ -53,8 +54,7 @@ def read(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
     Raises:
         OSError: if the system won't let us read it.
     """
-    path = os.fsencode(root) + b"/" + raw
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    handle = regular_files.opened(root / os.fsdecode(raw))
     with open(handle, "rb") as file:  # noqa: PTH123
         size = os.fstat(handle).st_size
         digest = hashlib.sha1(f"blob {size}\0".encode())

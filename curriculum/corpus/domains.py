@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 from pydantic import JsonValue
 
+from schemas import regular_files
 from schemas.domains import CHAT_DOMAIN, COLUMNS, DomainRule, DomainsSpec
 from schemas.errors import CorpusError
-from schemas.parsing import read_bounded
 from schemas.text import Location, line_of, nearest, parse
 from schemas.yaml_text import LARGEST_TEXT
 
@@ -58,7 +58,7 @@ def text_of(file: Path) -> str:
         CorpusError: for a file that can't be read, or isn't UTF-8.
     """
     try:
-        return read_bounded(file, 4 * LARGEST_TEXT).decode()
+        return regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True).decode()
     except (OSError, ValueError) as broken:
         raise CorpusError(
             str(file), cause=f"the file can't be read ({broken})", cure="Give a YAML file in UTF-8"

@@ -4,12 +4,10 @@ A repository's own config is never read: git is given a view of it, an empty bar
 whose objects, and where asked its refs, are the repository's.
 """
 
-import errno
 import functools
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from schemas import regular_files
 from schemas.errors import CorpusError
+from schemas.regular_files import IrregularFileError
 
 OVERRIDES = {
     "core.attributesFile": "/dev/null",
@@ -48,7 +48,6 @@ ENVIRONMENT = {
 TRANSPORTS = "file:git:http:https:ssh"
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
-LARGEST_CONTROL_FILE = 1 << 26
 DAMAGED = 128
 """The exit code of a git that came upon an object that it can't read, among other things."""
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -81,26 +80,15 @@ def control_file(path: Path) -> bytes | None:
         CorpusError: for a link, a folder, a pipe, a device, or a file of more than 64 MiB.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return regular_files.read(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.ENXIO):
-            raise
-        raise _no_file(path) from None
-    with open(handle, "rb") as file:  # noqa: PTH123
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_CONTROL_FILE:
-            raise _no_file(path)
-        return file.read(found.st_size)
-
-
-def _no_file(path: Path) -> CorpusError:
-    return CorpusError(
-        str(path),
-        cause="it is a link, or no file of a size that git would write",
-        cure="Clone the repository anew, and give the clone",
-    )
+    except IrregularFileError:
+        raise CorpusError(
+            str(path),
+            cause="it is a link, or no file of a size that git would write",
+            cure="Clone the repository anew, and give the clone",
+        ) from None
 
 
 def shallow_commits(layout: Layout) -> tuple[str, ...]:

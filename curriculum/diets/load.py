@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from curriculum.diets.extends import FIELD as EXTENDS
 from curriculum.diets.extends import merged
 from curriculum.diets.resolve import faults
+from schemas import regular_files
 from schemas.diet import Diet, token_count
 from schemas.errors import DietError
-from schemas.parsing import read_bounded
 from schemas.phase import PhaseSpec, PhasesSpec
 from schemas.text import line_of, nearest, parse, validated
 from schemas.yaml_text import LARGEST_TEXT, named, read_yaml
@@ -235,7 +235,9 @@ def _find(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
 
 def _read(file: Path) -> str:
     try:
-        return read_bounded(file, 4 * LARGEST_TEXT).decode("utf-8-sig")
+        return regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True).decode(
+            "utf-8-sig"
+        )
     except UnicodeDecodeError as broken:
         line = broken.object.count(b"\n", 0, broken.start) + 1
         raise DietError(

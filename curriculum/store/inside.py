@@ -20,8 +20,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 
+from pydantic import ValidationError
+
+from schemas import regular_files
 from schemas.corpus import is_name
 from schemas.errors import StoreError
+from schemas.json_text import Model
+from schemas.plain_path import is_plain
+from schemas.regular_files import IrregularFileError
 
 WORKSPACE_NAME = "workspace.json"
 LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
@@ -41,9 +47,6 @@ FOLDERS = frozenset(
         *("tokenizers", "tokens"),
     }
 )
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A named pipe must not be waited for."""
 
 
 def require_plain(root: Path) -> None:
@@ -139,6 +142,22 @@ class Inside:
         self._folder(text.rpartition("/")[0])
         _require_no_link(text)
 
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of a file by its path relative to the root.
+
+        Raises:
+            StoreError: for a path that isn't plain, a link on the way, and what is no file.
+            FileNotFoundError: where there is none.
+        """
+        if not is_plain(name) or "\\" in name:
+            raise _refused(name, None, "its path isn't a plain relative one")
+        path = f"{self._root}/{name}"
+        self._folder(path.rpartition("/")[0])
+        there = os.lstat(path)
+        if not stat.S_ISREG(there.st_mode):
+            raise _unlike(path, there.st_mode)
+        return there
+
     def _folder(self, folder: str) -> None:
         if folder not in self._plain:
             self._folder(folder.rpartition("/")[0])
@@ -167,15 +186,21 @@ def lock(root: Path, name: str) -> Path:
     return file
 
 
-def read(file: Path) -> bytes:
-    """The content of a file that others write.
+def read(model: type[Model], file: Path) -> Model | None:
+    """Parse a small file that another process may be writing; None where it is missing or damaged.
 
     Raises:
-        StoreError: for a link or what is no file.
-        FileNotFoundError: where there is none.
+        StoreError: for a link, what is no file, and one of too many bytes.
     """
-    with os.fdopen(_opened(file, os.O_RDONLY), "rb") as opened:
-        return opened.read()
+    try:
+        return model.model_validate_json(regular_files.read(file))
+    except (FileNotFoundError, ValidationError):
+        return None
+    except IrregularFileError as refused:
+        mode = file.lstat().st_mode
+        if stat.S_ISREG(mode):
+            raise _refused(file, "a file", str(refused)) from None
+        raise _unlike(file, mode) from None
 
 
 def open_lock(file: Path, *, make: bool = True, fresh: bool = False) -> int:
@@ -238,7 +263,7 @@ def _folder_of(root: Path, path: Path) -> Iterator[int]:
     """A descriptor of the folder that a path lies in, reached from the root through no link."""
     steps = path.relative_to(root).parts[:-1]
     assert ".." not in (*steps, path.name), path
-    here = os.open(root, _FOLDER & ~os.O_NOFOLLOW)
+    here = regular_files.folder(root, follow_links=True)
     where = root
     try:
         for step in steps:
@@ -253,7 +278,7 @@ def _folder_of(root: Path, path: Path) -> Iterator[int]:
 
 def _step(here: int, name: str, where: Path) -> int:
     try:
-        return os.open(name, _FOLDER, dir_fd=here)
+        return regular_files.folder(name, beside=here)
     except FileNotFoundError:
         raise
     except OSError:
@@ -262,19 +287,9 @@ def _step(here: int, name: str, where: Path) -> int:
 
 def _opened(file: Path, how: int) -> int:
     try:
-        handle = os.open(file, how | _PLAIN, 0o644)
-    except (FileExistsError, FileNotFoundError):
-        raise
-    except OSError:
-        mode = file.lstat().st_mode
-        if stat.S_ISREG(mode):
-            raise
-        raise _unlike(file, mode) from None
-    mode = os.fstat(handle).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(handle)
-        raise _unlike(file, mode)
-    return handle
+        return regular_files.opened(file, how)
+    except IrregularFileError:
+        raise _unlike(file, file.lstat().st_mode) from None
 
 
 def _entries(folder: Path, named: re.Pattern[str] | None = None) -> "Iterator[os.DirEntry[str]]":
@@ -347,7 +362,7 @@ def _unlike(path: str | PurePath, mode: int) -> StoreError:
     return _refused(path, "a device, a pipe or a socket", "a workspace has files and folders only")
 
 
-def _refused(path: str | PurePath, found: str, cause: str) -> StoreError:
+def _refused(path: str | PurePath, found: str | None, cause: str) -> StoreError:
     return StoreError(
         str(path), found, cause=cause, cure="Move it away, or put what belongs there in its place"
     )

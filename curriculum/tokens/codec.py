@@ -22,8 +22,8 @@ import tokenizers
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
 from curriculum.tokens.controls import DocumentTokens, Role, Roles, find_roles
+from schemas import regular_files
 from schemas.errors import TokenizerError
-from schemas.parsing import read_bounded
 
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class Tokenizer:
             TokenizerError: for a file that isn't one, and for a tokenizer that loses bytes.
         """
         try:
-            text = read_bounded(path).decode()
+            text = regular_files.read(path, follow_links=True).decode()
         except (OSError, ValueError) as unreadable:
             raise TokenizerError(
                 str(path), cause=f"it can't be read ({unreadable})", cure="Give a tokenizer.json"

@@ -6,7 +6,6 @@ pipe, or a file that its manifest doesn't list, or that no checkpoint of ours ha
 
 import os
 import re
-import stat
 from collections.abc import Container, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from curriculum.store.verify import sha256_of
 from schemas.errors import JobError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME, FileRecord
+from schemas.regular_files import status
 from schemas.text import Model
 
 WEIGHTS, MOMENTS, SHARDS = "model.safetensors", "optimizer.safetensors", "shards"
@@ -24,8 +24,6 @@ _FORMS = (
     re.compile(rf"{SPEC}|{STATE}|{SHARDS}/(?:{INDEX}|rank-\d{{5}}\.safetensors)"),
 )
 """The files of a checkpoint of ours: the portable form, and that of several ranks."""
-_LARGEST_JSON = 1 << 26
-"""Bytes of a manifest, an index or a state; those of thousands of tensors on a hundred ranks are fewer."""
 
 
 class CheckpointManifest(Sealed):
@@ -92,7 +90,7 @@ def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
     """
     manifest, file = manifest_of(checkpoint), checkpoint / name
     record = next((each for each in manifest.files if each.name == name), None)
-    if record is None or not _is_regular(file) or record != record_of(checkpoint, file):
+    if record is None or status(file) is None or record != record_of(checkpoint, file):
         raise damaged(file, "it isn't what was written")
     return _read(model, file, version=manifest.schema_version)
 
@@ -108,28 +106,23 @@ def manifest_of(checkpoint: Path) -> CheckpointManifest:
 
 def _read(model: type[Model], file: Path, *, version: str | None = None) -> Model:
     """A small file of a checkpoint, whatever its sender made of it."""
-    if not _is_regular(file):
+    if status(file) is None:
         raise damaged(file, "there is no such file")
-    if file.stat().st_size > _LARGEST_JSON:
-        raise damaged(file, f"{file.stat().st_size} bytes, where at most {_LARGEST_JSON} are read")
-    try:
-        return read_json(
-            model,
-            file,
-            error=JobError,
-            cause="the checkpoint is damaged, or another version wrote it",
-            cure="Train that phase again",
-            version=version,
-        )
-    except RecursionError:
-        raise damaged(file, "its values are nested too deep") from None
+    return read_json(
+        model,
+        file,
+        error=JobError,
+        cause="the checkpoint is damaged, or another version wrote it",
+        cure="Train that phase again",
+        version=version,
+    )
 
 
 def _listed(checkpoint: Path) -> CheckpointManifest | str:
     """The manifest of a checkpoint whose files are those that it lists, or why they aren't."""
     if (named := stranger(checkpoint)) is not None:
         return named
-    if not _is_regular(checkpoint / MANIFEST_NAME):
+    if status(checkpoint / MANIFEST_NAME) is None:
         return "it has no manifest"
     try:
         manifest = manifest_of(checkpoint)
@@ -151,7 +144,7 @@ def stranger(checkpoint: Path) -> str | None:
         return "it is a link"
     there = sorted(_below(checkpoint))
     for path in there:
-        if not _is_regular(path):
+        if status(path) is None:
             return f"{path.relative_to(checkpoint)} is neither a file nor a folder"
     try:
         listed = {record.name for record in manifest_of(checkpoint).files}
@@ -180,14 +173,6 @@ def _below(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         links = (name for name in folders if (Path(where) / name).is_symlink())
         yield from (Path(where) / name for name in (*links, *files))
-
-
-def _is_regular(file: Path) -> bool:
-    """Return True for a file itself, where a link to one, a pipe and a device give False."""
-    try:
-        return stat.S_ISREG(file.lstat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
 
 
 def record_of(folder: Path, path: Path) -> FileRecord:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
-from pydantic import ValidationError
 
 from curriculum.store import Store, inside
 from curriculum.store.owner import this_process
@@ -130,10 +129,7 @@ def read_state(file: Path) -> RunState | None:
     Raises:
         StoreError: for a link, a device or a pipe.
     """
-    try:
-        return RunState.model_validate_json(inside.read(file))
-    except (FileNotFoundError, ValidationError):
-        return None
+    return inside.read(RunState, file)
 
 
 def _claim(store: Store, job: Job) -> filelock.BaseFileLock:

@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from curriculum.store import inside
 from curriculum.train.directory import HEARTBEAT, LOG
 from schemas.job import Heartbeat, Job
@@ -107,10 +105,7 @@ class Pulse:
 
 def read_heartbeat(directory: Path) -> Heartbeat | None:
     """The last heartbeat of an open run, if it left one."""
-    try:
-        return Heartbeat.model_validate_json(inside.read(directory / HEARTBEAT))
-    except (FileNotFoundError, ValidationError):
-        return None
+    return inside.read(Heartbeat, directory / HEARTBEAT)
 
 
 def progress_of(job: Job, beat: Heartbeat) -> Progress:

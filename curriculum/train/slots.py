@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from curriculum.store import inside
 from curriculum.store.owner import is_alive, this_process
 from curriculum.train.disk import write_text
@@ -86,7 +84,11 @@ class Slots:
         if not self.folder.is_dir():
             return []
         with self._guard():
-            return [state for ticket in self._tickets() if (state := _read(ticket)) is not None]
+            return [
+                state
+                for ticket in self._tickets()
+                if (state := inside.read(SlotState, ticket)) is not None
+            ]
 
     @contextlib.contextmanager
     def _guard(self) -> Iterator[None]:
@@ -151,7 +153,7 @@ class Slots:
         lock = self._lock(number)
         if not lock.exists() or not _is_locked(lock):
             return None
-        return _read(self._record(number)) or _unknown(self._host)
+        return inside.read(SlotState, self._record(number)) or _unknown(self._host)
 
     @property
     def _line(self) -> Path:
@@ -198,14 +200,6 @@ def _words(holders: list[SlotState | None], ahead: int) -> str:
     )
     behind = f", behind {ahead} that came before" if ahead else ""
     return f"waits for a slot{behind}; held by {listed or 'another process'}"
-
-
-def _read(file: Path) -> SlotState | None:
-    """What a file says, if it is there and whole."""
-    try:
-        return SlotState.model_validate_json(inside.read(file))
-    except (FileNotFoundError, ValidationError):
-        return None
 
 
 def _unknown(host: str, run: str = "") -> SlotState:

@@ -26,10 +26,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from curriculum import regular_files
 from flows import settings
 from flows.page.index import index
 from flows.template import script_digest, template
+from schemas import regular_files
 
 FOLDER = "rows"
 """Below the reports: the pages that they lead to."""

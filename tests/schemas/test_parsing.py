@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from schemas import parsing
+from schemas import parsing, regular_files
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
-from schemas.parsing import DEEPEST, parse_json, read_bounded
+from schemas.parsing import DEEPEST, parse_json
 from schemas.text import Strict
 
 
@@ -102,6 +102,6 @@ def test_neither_a_pipe_nor_a_device_nor_a_file_without_end_is_waited_for(tmp_pa
         (long, "more than"),
     ):
         with pytest.raises(ValueError, match=fault):
-            read_bounded(file)
+            regular_files.read(file, follow_links=True)
         with pytest.raises(StoreError, match=fault):
             read_json(Note, file, error=StoreError, cause="a", cure="b")

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from curriculum.graph.clang.flags import CompilerFlags, is_pair, read_flags
 from curriculum.graph.clang.roots import below, build_folder, folders_of, foreign_root
 from curriculum.graph.clang.snapshot import DatabaseCount
+from schemas import regular_files
 from schemas.errors import CorpusError
-from schemas.parsing import parse_json, read_bounded
+from schemas.parsing import parse_json
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"
@@ -140,7 +141,7 @@ class _Entry:
 
 def _values(file: Path) -> list[Any]:
     try:
-        value = parse_json(read_bounded(file))
+        value = parse_json(regular_files.read(file, follow_links=True))
     except OSError as error:
         raise CorpusError(
             str(file), cause=f"it can't be read: {error.strerror}", cure="Give another path"
@@ -279,7 +280,7 @@ class _Reader:
     def _response(self, path: str) -> str | None:
         file = Path(located(self._neutral(posixpath.normpath(path), ORIGINAL), self.places))
         try:
-            return read_bounded(file, _LARGEST_RESPONSE).decode()
+            return regular_files.read(file, most=_LARGEST_RESPONSE, follow_links=True).decode()
         except (OSError, ValueError):
             return None
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.graph.facts import Range
+from schemas import regular_files
 from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel
 from schemas.errors import CorpusError
-from schemas.parsing import parse_json, read_bounded
+from schemas.parsing import parse_json
 
 FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
 ClassKind = Literal["class", "enum", "alias"]
@@ -209,7 +210,7 @@ class Snapshot:
                 classes=tuple(IndexedClass(**row) for row in _rows(folder, "classes")),
                 edges=tuple(IndexedEdge(**row) for row in _rows(folder, "edges")),
                 includes=tuple(IndexedInclude(**row) for row in _rows(folder, "includes")),
-                report=_report(read_bounded(folder / REPORT)),
+                report=_report(regular_files.read(folder / REPORT, follow_links=True)),
             )
         except (OSError, pa.ArrowInvalid, ValueError, TypeError, KeyError) as error:
             raise CorpusError(

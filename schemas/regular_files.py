@@ -1,0 +1,121 @@
+"""Regular files that may come from somebody else: none is waited for, and none is read without a bound.
+
+A named pipe or a device in a file's place is refused at once, and so is a symbolic link, unless the caller
+allows links: a path that a user gave may lead over them, one below a workspace may not.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 64 << 20
+"""Of a file that is read whole: 100,000 shards in a manifest, twice the largest tokenizer.json in use."""
+LINK = "it is a symbolic link, which a workspace may not have"
+_AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
+_KINDS = {
+    errno.ELOOP: LINK,
+    errno.EISDIR: "it is a folder",
+    errno.ENXIO: "it is no regular file",
+    errno.ENODEV: "it is no regular file",
+}
+"""What the system refuses to open, by its error."""
+
+
+class IrregularFileError(OSError, ValueError):
+    """The refusal of something else than a regular file within the bound; its text is the reason alone."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def status(path: Path | str) -> os.stat_result | None:
+    """Return the status of a regular file; None for anything else, such as a link to one."""
+    try:
+        there = os.lstat(path)
+    except OSError:
+        return None
+    return there if stat.S_ISREG(there.st_mode) else None
+
+
+def folder(path: Path | str, *, beside: int | None = None, follow_links: bool = False) -> int:
+    """Open a folder that isn't a link; a descriptor, relative to the folder `beside` where that is given."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | _links(follow_links)
+    return os.open(path, flags, dir_fd=beside)
+
+
+def opened(
+    path: Path | str,
+    flags: int = os.O_RDONLY,
+    *,
+    beside: int | None = None,
+    follow_links: bool = False,
+) -> int:
+    """Open a regular file; a descriptor, relative to the folder `beside` where that is given.
+
+    Raises:
+        IrregularFileError: for anything else in its place.
+        OSError: where the system refuses.
+    """
+    try:
+        handle = os.open(path, flags | _AT_ONCE | _links(follow_links), 0o644, dir_fd=beside)
+    except OSError as refused:
+        if refused.errno not in _KINDS:
+            raise
+        raise IrregularFileError(refused.errno, _KINDS[refused.errno], str(path)) from None
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        kind = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        raise IrregularFileError(kind, _KINDS[kind], str(path))
+    return handle
+
+
+def read(
+    path: Path | str,
+    *,
+    most: int = MOST_BYTES,
+    beside: int | None = None,
+    follow_links: bool = False,
+) -> bytes:
+    """Read a regular file of at most `most` bytes whole.
+
+    Raises:
+        IrregularFileError: for anything else in its place, and for more bytes.
+        OSError: where the system refuses.
+    """
+    content, _ = read_with_status(path, most=most, beside=beside, follow_links=follow_links)
+    return content
+
+
+def read_with_status(
+    path: Path | str,
+    *,
+    most: int = MOST_BYTES,
+    beside: int | None = None,
+    follow_links: bool = False,
+) -> tuple[bytes, os.stat_result]:
+    """Read a file as `read` does, with its status when it was opened; it raises the same."""
+    handle = opened(path, beside=beside, follow_links=follow_links)
+    with open(handle, "rb") as file:  # noqa: PTH123 -- a path can't be opened without waiting
+        there = os.fstat(handle)
+        # A file may grow, and those of the system have no size.
+        content = b"" if there.st_size > most else file.read(most + 1)
+    if max(there.st_size, len(content)) > most:
+        raise IrregularFileError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return content, there
+
+
+def write_new(name: str, content: bytes, *, beside: int) -> None:
+    """Write a file that isn't there yet into an open folder.
+
+    Raises:
+        OSError: where something has that name, and where the system refuses.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | _AT_ONCE
+    with os.fdopen(os.open(name, flags, 0o666, dir_fd=beside), "wb") as new:
+        new.write(content)
+
+
+def _links(follow_links: bool) -> int:
+    return 0 if follow_links else os.O_NOFOLLOW
