@@ -49,7 +49,7 @@ def main() -> None:
 def _checked(order: Order) -> int:
     """How many artefacts stand as diet and corpus want them; all must."""
     plan = course(order, dry=True)
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="none"):
         build_phases(plan, [each.name for each in plan.phases], unwatched)
     keys = {step.recipe.key: step.outcome for step in plan.store.steps}
     assert {*keys.values()} == {"there"}, "something is stale"

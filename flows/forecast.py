@@ -83,7 +83,7 @@ def forecasted(
     """
     plan = course(order, dry=True)
     phases = tuple(chosen(plan, phase, warn, onwards=onwards))
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="aside"):
         found = forecast(plan, phases, until=until, anew=anew)
     show(found, until=until)
 

@@ -56,7 +56,7 @@ def standings(store: Store) -> Iterator[Standing]:
     current = marked(store, "runs")
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="none"):
         for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
             mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
             runs = [run for run in current if way_of(run) == way]
@@ -74,7 +74,7 @@ def standings_of(plan: Course) -> tuple[Standing, ...]:
     runs = [run for run in marked(store, "runs") if way_of(run) == way]
     look = _Look.at(store, way, mine, runs, Line.of(store))
     dry = replace(plan, store=store, planned={})
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="none"):
         return tuple(look.phases(dry, _Walk.through(dry)))
 
 

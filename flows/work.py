@@ -242,7 +242,7 @@ def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
 
 @contextlib.contextmanager
 def _looking() -> Iterator[Watch]:
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="aside"):
         yield unwatched
 
 
@@ -250,7 +250,7 @@ def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
     """Say what `run` would make, and why: a phase that is named is trained anew."""
     plan = course(order, dry=True)
     names = chosen(plan, phase, warn, onwards=onwards)
-    with resolved_once(may_clone=False):
+    with resolved_once(clones="aside"):
         made = list(_train(plan, names, unwatched, anew=phase))
     _whence(plan, made)
     _account(plan.store, made)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,25 +34,32 @@ class Source:
     """The commits where a shallow clone ends, sorted."""
 
 
+Clones = Literal["kept", "aside", "none"]
+"""Clones that a look may make: in the cache; of bundles alone, and only for as long as it lasts; or none."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Known:
-    """What was found so far, and whether what isn't there yet is cloned."""
+    """Sources that were found so far, and where what isn't there yet is cloned."""
 
     found: dict[tuple[str, Path], Source]
-    may_clone: bool
+    clones: Clones
+    aside: Path
+    """The folder of clones that are made for this look only."""
 
 
 _known: ContextVar[_Known | None] = ContextVar("_known", default=None)
 
 
 @contextlib.contextmanager
-def resolved_once(*, may_clone: bool = True) -> Iterator[None]:
-    """Within it each pin is looked for once; where it may not clone, what isn't there yet is an error."""
-    token = _known.set(_Known(found={}, may_clone=may_clone))
-    try:
-        yield
-    finally:
-        _known.reset(token)
+def resolved_once(*, clones: Clones = "kept") -> Iterator[None]:
+    """Within it each pin is looked for once; one that needs a clone which may not be made is an error."""
+    with tempfile.TemporaryDirectory(prefix="curriculum-look-") as folder:
+        token = _known.set(_Known(found={}, clones=clones, aside=Path(folder)))
+        try:
+            yield
+        finally:
+            _known.reset(token)
 
 
 def require_all(specs: Sequence[RepositorySpec], *, cache: Path) -> None:
@@ -141,10 +149,12 @@ def _clone(origin: str, target: Path, spec: RepositorySpec) -> Path:
         CorpusError: with git's own words, if it can't be cloned.
     """
     known = _known.get()
-    if known is not None and not known.may_clone and not target.exists():
-        raise CorpusError(
-            origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
-        )
+    if known is not None and known.clones != "kept" and not target.exists():
+        if known.clones == "none" or spec.url is not None:
+            raise CorpusError(
+                origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
+            )
+        target = known.aside / target.name
     arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
 
     def make(draft: Path) -> None:

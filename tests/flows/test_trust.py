@@ -223,6 +223,15 @@ def test_a_dry_run_neither_clones_nor_writes(tmp_path: Path) -> None:
             assert not home.exists()
 
 
+def test_a_dry_run_looks_into_bundles_and_leaves_no_clone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for options in (["--dry-run"], ["--explain"]):
+        done = curriculum("build", "templates.demo", "--home", str(home), *options)
+        assert done.exit_code == 0, done.stderr
+        assert "documents" in done.stdout
+        assert not home.exists()
+
+
 def test_an_order_that_a_received_run_recorded_names_no_command(
     received: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
