@@ -83,7 +83,7 @@ def _refusal(cause: str, cure: str) -> CatalogError:
 
 
 @dataclass(kw_only=True, slots=True)
-class Pages:
+class OpenPages:
     """The open pages, by marimo's id of their session, each with the number of times that it asked."""
 
     _asked: dict[str, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Pages:
         return lambda: self._asked.get(session) != now
 
 
-TURNS, PAGES = Turns(), Pages()
+TURNS, PAGES = Turns(), OpenPages()
 """Those of this server."""
 
 
@@ -116,7 +116,7 @@ class Watched:
     """marimo's pages, and beside them which are open and when they ask."""
 
     pages: Any
-    open_pages: Pages
+    open_pages: OpenPages
 
     @property
     def routes(self) -> Any:

@@ -21,6 +21,7 @@ from flows.gates import Verdict, verdict
 from flows.lines import report_of, run_words
 from flows.notify import Say, Whose, notify
 from flows.show import warn
+from schemas import regular_files
 from schemas.errors import (
     CurriculumError,
     JobError,
@@ -127,7 +128,7 @@ def _kind_of(failed: JobError) -> EventKind | None:
         if isinstance(failed, kind):
             return event
     try:
-        left = Report.model_validate_json((Path(failed.name) / REPORT).read_bytes())
+        left = Report.model_validate_json(regular_files.read(Path(failed.name) / REPORT))
     except (OSError, ValidationError):
         return None
     return "crashed" if left.stopped == "failed" else None

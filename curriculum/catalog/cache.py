@@ -35,6 +35,7 @@ from pydantic import ValidationError
 from schemas import regular_files
 from schemas.json_text import Sealed
 from schemas.moment import now, seconds_from
+from schemas.parsing import parse_json
 
 FOLDER = "catalog"
 KEPT_SECONDS = 3600
@@ -261,9 +262,9 @@ def _remove(name: str, beside: int) -> None:
 def _moments(beside: int) -> dict[str, str]:
     """The moments at which groups were first found replaced; nothing where that can't be read."""
     try:
-        said = json.loads(regular_files.read(_REPLACED, beside=beside))
+        said = parse_json(regular_files.read(_REPLACED, beside=beside))
         for moment in said.values():
             seconds_from(moment)
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return {}
     return dict(said)

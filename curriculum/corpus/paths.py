@@ -8,6 +8,7 @@ from pathspec import GitIgnoreSpec
 from curriculum.corpus.languages import language_of
 from curriculum.corpus.quality import is_vendored
 from curriculum.corpus.skips import Reason
+from schemas import plain_path
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -84,8 +85,7 @@ def is_plain(raw: bytes) -> bool:
         return False
     if max(map(len, raw.split(b"/"))) > LONGEST_NAME:
         return False
-    inside = not {"", ".", ".."} & set(path.split("/"))
-    return inside and CONTROL.search(path) is None
+    return plain_path.is_plain(path) and CONTROL.search(path) is None
 
 
 def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> GitIgnoreSpec:

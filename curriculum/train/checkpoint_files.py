@@ -4,14 +4,14 @@ A checkpoint may come from somebody else, manifest and all. So each reader refus
 pipe, or a file that its manifest doesn't list, or that no checkpoint of ours has.
 """
 
-import os
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from pathlib import Path
 
+from curriculum.store.inside import files_of
 from curriculum.store.recipe import digest
 from curriculum.store.verify import sha256_of
-from schemas.errors import JobError
+from schemas.errors import JobError, StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME, FileRecord
 from schemas.regular_files import status
@@ -129,9 +129,9 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
     except JobError:
         return "its manifest can't be read, or was changed"
     names = {record.name for record in manifest.files}
-    there = {path.relative_to(checkpoint).as_posix() for path in _below(checkpoint)}
-    if missing := sorted((names | _needed(names)) - there):
-        return f"{missing[0]} isn't what was written"
+    for name in sorted(names | _needed(names)):
+        if status(checkpoint / name) is None:
+            return f"{name} isn't what was written"
     return manifest
 
 
@@ -142,16 +142,15 @@ def stranger(checkpoint: Path) -> str | None:
     """
     if checkpoint.is_symlink():
         return "it is a link"
-    there = sorted(_below(checkpoint))
-    for path in there:
-        if status(path) is None:
-            return f"{path.relative_to(checkpoint)} is neither a file nor a folder"
+    try:
+        there = sorted(name for name, _ in files_of(checkpoint))
+    except StoreError as refused:
+        return f"{Path(refused.name).relative_to(checkpoint)} is neither a file nor a folder"
     try:
         listed = {record.name for record in manifest_of(checkpoint).files}
     except JobError:
         return None
-    for path in there:
-        name = path.relative_to(checkpoint).as_posix()
+    for name in there:
         if name not in listed | {MANIFEST_NAME}:
             return f"{name} isn't in its manifest"
         if SPEC in listed and name != MANIFEST_NAME and not _form(listed).fullmatch(name):
@@ -166,13 +165,6 @@ def _form(names: Container[str]) -> re.Pattern[str]:
 def _needed(names: Container[str]) -> set[str]:
     """What a checkpoint of ours can't be without; another trainer's is its own affair."""
     return {STATE} if SPEC in names else set()
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """All that lies in a folder and its folders, but for those folders; links aren't followed."""
-    for where, folders, files in os.walk(folder):
-        links = (name for name in folders if (Path(where) / name).is_symlink())
-        yield from (Path(where) / name for name in (*links, *files))
 
 
 def record_of(folder: Path, path: Path) -> FileRecord:

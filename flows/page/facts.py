@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from curriculum.corpus.skips import Unreadable
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.store import Artefact, read_mark
+from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
 from flows import approvals
@@ -21,6 +21,7 @@ from flows.course import Course
 from flows.lines import report_of
 from flows.page.rows.write import Example
 from flows.standing import Standing, standings_of
+from schemas import regular_files
 from schemas.approval import Approval
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
@@ -263,7 +264,7 @@ def _facts(
 
 
 def _job(run: Path) -> _Frozen:
-    return _Frozen.model_validate_json((run / JOB).read_text())
+    return _Frozen.model_validate_json(regular_files.read(run / JOB))
 
 
 def _begun(run: Path | None) -> str:
@@ -296,10 +297,7 @@ def _earlier(
 
 def _beat(run: Path) -> Heartbeat | None:
     """The heartbeat of an open attempt; None before its first, and while it is being written."""
-    try:
-        return Heartbeat.model_validate_json((run / HEARTBEAT).read_bytes())
-    except (FileNotFoundError, ValidationError):
-        return None
+    return inside.read(Heartbeat, run / HEARTBEAT)
 
 
 def _packed(rows: Artefact, example: Example | None) -> Packed:

@@ -15,7 +15,7 @@ import pytest
 from curriculum.catalog import CatalogError, cell
 from curriculum.catalog.confined import Limits, ask
 from dashboards import asking, turns
-from dashboards.turns import Pages, Turns, Watched, session_of
+from dashboards.turns import OpenPages, Turns, Watched, session_of
 
 ENDLESS = "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
 
@@ -74,7 +74,7 @@ def test_a_question_that_waits_too_long_or_behind_too_many_is_refused() -> None:
 
 @pytest.mark.parametrize("event", ["asks", "closed"])
 def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(event: str) -> None:
-    pages, line = Pages(), Turns(most=1)
+    pages, line = OpenPages(), Turns(most=1)
     pages.opened("s")
     given_up = pages.given_up("s")
     with line.turn(print, _never):
@@ -86,7 +86,7 @@ def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(ev
 
 @pytest.mark.skipif(not cell.landlock(), reason="needs Landlock")
 def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None:
-    pages = Pages()
+    pages = OpenPages()
     pages.opened("s")
     threading.Timer(1.0, pages.closed, ["s"]).start()
     begin = time.monotonic()
@@ -118,7 +118,7 @@ def _passed(watched: Watched, scope: dict[str, Any], during: Any = None) -> None
 
 
 def test_marimos_pages_are_watched_by_their_sessions() -> None:
-    pages, during = Pages(), []
+    pages, during = OpenPages(), []
 
     def app(scope: Any, *_: Any) -> Awaitable[None]:
         async def done() -> None:
