@@ -29,7 +29,7 @@ from flows import lost, settings, zombies
 DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
-"""Of a run's process: no run, deployment or form says them."""
+"""Variables of a run's process, which no run, deployment or form gives."""
 OWN_DIGITS = 4
 """Of a workspace's uuid, where another workspace of that name was first."""
 

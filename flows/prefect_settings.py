@@ -14,7 +14,7 @@ WORKING = {
     "PREFECT_WORKER_CANCELLATION_POLL_SECONDS": "3",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
-"""Of workers and their runs: how often they ask for work, and how often they say that they live."""
+"""The seconds after which workers ask for work, and report that they live."""
 SILENT = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
@@ -76,7 +76,7 @@ def joined(workspace: Path, api: str) -> dict[str, str]:
 
 
 def _given() -> dict[str, str]:
-    """What a team's server is asked with."""
+    """The settings with which a team's server is asked."""
     secret = settings.team_secret()
     return admitted(secret) if secret else {}
 

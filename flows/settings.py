@@ -22,7 +22,7 @@ DASHBOARD_PORT = 4202
 CPU, GPU = "cpu", "gpu"
 """The kinds of work pools."""
 NAME_LENGTH, DIGEST_LENGTH = 40, 16
-"""Of the name of a workspace's folder among the state of its user."""
+"""Parts of the name of a workspace's folder in the user's state folder."""
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python puts neither the current directory nor a script's on its path where it is set."""
 _OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", SAFE_PATH)
@@ -244,7 +244,7 @@ def prefect_folder(workspace: Path) -> Path:
 
 
 def pages_folder(workspace: Path) -> Path:
-    """Where the server copies its pages to, so that we can say whom they may talk to."""
+    """The folder to which the server copies its pages, so that we can name the addresses they may ask."""
     return prefect_folder(workspace) / "pages"
 
 
@@ -262,7 +262,7 @@ def serve_lock(workspace: Path) -> filelock.FileLock:
 
 
 def address_file(workspace: Path) -> Path:
-    """Where `curriculum serve` writes its address, with the token that browsers and programs log in by."""
+    """The file of the address of `curriculum serve`, with the token that browsers and programs log in by."""
     return prefect_folder(workspace) / "address.txt"
 
 

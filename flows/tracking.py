@@ -38,7 +38,7 @@ _MARKUP = re.compile(
     r"[\\`*\[\]<>!#&|~@$]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.|^[-+=]|(?<=^\d)[.)](?=\s|$)",
     re.I,
 )
-"""What begins markup, HTML, an entity, a list or an address in the markdown that Prefect's pages show."""
+"""The beginnings of markup, HTML, entities, lists and addresses in the markdown of Prefect's pages."""
 
 
 class Log:

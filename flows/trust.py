@@ -1,4 +1,4 @@
-"""Which workspaces this user trusts, so that commands that their diets name may run.
+"""The workspaces that this user trusts, so that commands that their diets name may run.
 
 A workspace that somebody else sent is data. What it names to be executed, a diet's `trainer.command`, runs
 only after `curriculum trust`. A workspace that this user's commands made from nothing is trusted from then

@@ -18,7 +18,7 @@ DEEPEST = 64
 LONGEST_NUMBER = 100
 """Digits of a whole number."""
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-"""What may give half of a surrogate pair; most texts have none."""
+"""Candidates for half of a surrogate pair; most texts have none."""
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 64 << 20
-"""Of a file that is read whole: 100,000 shards in a manifest, twice the largest tokenizer.json in use."""
+"""The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""
 LINK = "it is a symbolic link, which a workspace may not have"
 _AT_ONCE = os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
@@ -19,7 +19,7 @@ _KINDS = {
     errno.ENXIO: "it is no regular file",
     errno.ENODEV: "it is no regular file",
 }
-"""What the system refuses to open, by its error."""
+"""Reasons by the error of a system that refuses to open a file."""
 
 
 class IrregularFileError(OSError, ValueError):

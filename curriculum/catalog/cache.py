@@ -39,11 +39,11 @@ from schemas.parsing import parse_json
 
 FOLDER = "catalog"
 KEPT_SECONDS = 3600
-"""For which a group stays after it was replaced: who opened it has read it by then."""
+"""The time that a group stays after it was replaced: who opened it has read it by then."""
 _IDENTITIES, _LAST, _REPLACED = "identities.json", "last.json", "replaced.json"
 _GROUP, _DRAFT = re.compile(r"[0-9a-f]{12}"), re.compile(r"\.[0-9a-f]{32}")
 _MOST_BYTES = 2 << 30
-"""Of a kept table."""
+"""The largest kept table that is read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ class Cache:
     home: Path
 
     def path(self, group: str, table: str) -> str:
-        """Where a table lies, relative to the workspace."""
+        """Return the path of a table, relative to the workspace."""
         return f"{FOLDER}/{group}/{table}.parquet"
 
     def stands(self, group: str, names: Collection[str]) -> bool:

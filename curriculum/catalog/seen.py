@@ -34,7 +34,7 @@ class Seen:
     home: Path
     known: dict[str, tuple[Identity, str | None]]
     last: Last
-    """What was written last; nothing where none is known."""
+    """The paths that were written last; nothing where none is known."""
     looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
     """The files that were asked for by now."""
 

@@ -78,7 +78,7 @@ def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: Language) -
 
 
 def is_plain(raw: bytes) -> bool:
-    """Whether a path is printable UTF-8 of names that files can have, and stays inside its tree."""
+    """Return True where a path is printable UTF-8 of names that files can have, and stays inside its tree."""
     try:
         path = raw.decode()
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ from schemas.errors import SchemaError
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""What Arrow raises for a file that isn't what it says, names and texts that aren't UTF-8 among it."""
+"""The errors of Arrow for a file that isn't what it says, such as one of names that aren't UTF-8."""
 
 
 def fault_of(label: str, value: object) -> str | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
-from curriculum.store.inside import files_of
+from curriculum.store.inside import files_of, folders
 from curriculum.store.recipe import KEY_DIGITS, Input, Recipe, digest, key_of
 from curriculum.store.verify import damaged, footer_of, sha256_of
 from schemas.corpus import is_name
@@ -29,6 +29,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _DRAFT = ".draft"
 """The suffix of files that aren't whole yet; a killed writer may leave one."""
 _RUNS = "runs"
+_SHELF_OR_KEY = re.compile(rf"[^=]+=.*|[0-9a-f]{{{KEY_DIGITS}}}")
 _ATTEMPT = re.compile(r"attempt=\d+")
 _CHECKPOINTED = re.compile(rf"checkpoints/step=\d+/{re.escape(MANIFEST_NAME)}")
 """A checkpoint's own manifest, in the directory of its run."""
@@ -126,6 +127,27 @@ def published(path: Path) -> Artefact:
     return Artefact(path=path, manifest=manifest)
 
 
+def published_in(folder: Path) -> Iterator[Path]:
+    """The directories below a folder in which a manifest stands, as the store lays them: label=value, key.
+
+    Raises:
+        StoreError: for a link in one's place.
+    """
+    for path in folders(folder, _SHELF_OR_KEY):
+        if file_size(f"{path}/{MANIFEST_NAME}") is None:
+            yield from published_in(path)
+        else:
+            yield path
+
+
+def file_size(file: str) -> int | None:
+    """The size of a file, or of a link itself; None where there is none."""
+    try:
+        return os.lstat(file).st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def is_in_place(artefact: Artefact, root: Path) -> bool:
     """Return True where an artefact lies as the store lays its stage: stage/label=value/…/key."""
     stage, *labels, key = artefact.path.relative_to(root).parts
@@ -148,7 +170,7 @@ def _require_listed(path: Path, files: Sequence[str], manifest: Manifest) -> Non
 
 
 def _is_beside(name: str, stage: str) -> bool:
-    """Whether a file is no part of an artefact, but may be there; what a killed trainer left, for a run."""
+    """Return True for a file that is no part of an artefact but may be there, as a killed trainer leaves."""
     if stage != _RUNS:
         return name == MANIFEST_NAME
     is_known = name == MANIFEST_NAME or _CHECKPOINTED.fullmatch(name) is not None
@@ -156,7 +178,7 @@ def _is_beside(name: str, stage: str) -> bool:
 
 
 def _is_draft(name: str) -> bool:
-    """Whether a file, or a folder that it lies in, wasn't written whole."""
+    """Return True where a file, or a folder that it lies in, wasn't written whole."""
     return any(step.endswith(_DRAFT) for step in name.split("/"))
 
 

@@ -48,7 +48,7 @@ def garbage(store: Store) -> list[Artefact]:
 
 
 def strange(store: Store) -> list[Path]:
-    """What gc leaves alone, for the store didn't make it: in the folders that it empties, and on shelves."""
+    """List the paths that gc leaves alone, for the store didn't make them."""
     folders = ((inside.TRASH, trash.ENTRY), (inside.DRAFTS, _KEY), (leases.FOLDER, leases.ENTRY))
     odd = [
         path

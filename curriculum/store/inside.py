@@ -1,4 +1,4 @@
-"""What lies inside a workspace: plain files and folders, none of them reached through a link.
+"""The plain files and folders inside a workspace, none of them reached through a link.
 
 A workspace may come from somebody else, so it is data. Its root lies wherever its user put it, also behind
 links; from there on a folder is a folder and a file is a file, so that whatever is read, written or removed
@@ -329,7 +329,7 @@ def _kind(entry: "os.DirEntry[str]") -> bool | None:
 
 
 def _leaves(path: Path, root: str) -> bool:
-    """Whether a path climbs out of the folder that it begins with, on the whole or on its way."""
+    """Return True where a path climbs out of the folder that it begins with, on the whole or on its way."""
     depth = 0
     for step in path.relative_to(root).parts:
         depth += -1 if step == ".." else 1

@@ -7,7 +7,6 @@ What a process looks up inside `leased` is in its lease first, so that gc keeps 
 
 import contextlib
 import itertools
-import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,28 +22,27 @@ from curriculum.store import inside, leases
 from curriculum.store.artefact import (
     Artefact,
     Draft,
+    file_size,
     is_waiting,
     manifest_of,
     planned_manifest,
     published,
+    published_in,
     sync,
     write_manifest,
     write_whole,
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
 from curriculum.store.inside import Inside
-from curriculum.store.recipe import KEY_DIGITS, Recipe
+from curriculum.store.recipe import Recipe
 from curriculum.store.room import refusal
 from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
-from schemas.manifest import (
-    MANIFEST_NAME,
-)
+from schemas.manifest import MANIFEST_NAME
 
 Model = TypeVar("Model", bound=BaseModel)
 _STAGE = re.compile(r"[a-z].*")
-_SHELF_OR_KEY = re.compile(rf"[^=]+=.*|[0-9a-f]{{{KEY_DIGITS}}}")
 
 
 class WorkspaceFile(Sealed):
@@ -198,7 +196,7 @@ class Store:
         self._inside.require(path)
         artefact = published(path)
         for record in artefact.manifest.files:
-            found = _size_of(f"{path}/{record.name}")
+            found = file_size(f"{path}/{record.name}")
             if found != record.num_bytes:
                 words = "no" if found is None else found
                 raise damaged(
@@ -249,7 +247,7 @@ class Store:
         """
         stages = [self.root / stage] if stage else sorted(inside.folders(self.root, _STAGE))
         for folder in stages:
-            for path in sorted(_published_in(folder)):
+            for path in sorted(published_in(folder)):
                 try:
                     artefact = self._look(path)
                 except (FileNotFoundError, StoreError):
@@ -388,24 +386,3 @@ class Store:
         fresh = recipe.key in made
         self.steps.append(Step(recipe=recipe, outcome="made" if fresh else "there"))
         return Artefact(path=artefact.path, manifest=artefact.manifest, made=fresh)
-
-
-def _published_in(folder: Path) -> Iterator[Path]:
-    """The directories below a folder in which a manifest stands, as the store lays them: label=value, key.
-
-    Raises:
-        StoreError: for a link in one's place.
-    """
-    for path in inside.folders(folder, _SHELF_OR_KEY):
-        if _size_of(f"{path}/{MANIFEST_NAME}") is None:
-            yield from _published_in(path)
-        else:
-            yield path
-
-
-def _size_of(file: str) -> int | None:
-    """The size of a file, or of a link itself; None where there is none."""
-    try:
-        return os.lstat(file).st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None

@@ -1,4 +1,4 @@
-"""What a tokenizer.json says, admitted before an engine sees it.
+"""The content of a tokenizer.json, admitted before an engine sees it.
 
 Engines expand what they are given, run its regular expressions with backtracking, and panic at the rest.
 Admitted are byte-level BPE models of a bounded vocabulary, made of parts that neither multiply text nor

@@ -34,14 +34,14 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Cost:
-    """Of a part of a pattern."""
+    """The cost of a part of a pattern."""
 
     ways: int = 1
     retried: int = 0
     pending: int = 0
     """Unbounded repetitions that aren't retried unless something behind them fails."""
     may_fail: bool = True
-    """Whether it needs something of the text."""
+    """True where it needs something of the text."""
     fixed: int | None = 1
     """Characters, where that is always the same number and there is one way."""
 
@@ -83,7 +83,7 @@ class _Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything was read."""
+        """True once everything was read."""
         return self._at == len(self._text)
 
     def alternatives(self, depth: int) -> _Cost:

@@ -27,14 +27,14 @@ _FORMS = (
 
 
 class CheckpointManifest(Sealed):
-    """What a complete checkpoint holds."""
+    """The manifest of a complete checkpoint."""
 
     step: int
     files: tuple[FileRecord, ...]
 
 
 def damage(checkpoint: Path) -> str | None:
-    """What is wrong with a checkpoint's files, or None; reads every byte of them."""
+    """Find the first fault of a checkpoint's files, or None; reads every byte of them."""
     manifest = _listed(checkpoint)
     if isinstance(manifest, str):
         return manifest
@@ -77,7 +77,7 @@ def damaged(place: Path, fault: str) -> JobError:
 
 
 def content_of(checkpoint: Path) -> str:
-    """What a checkpoint is: a digest of its files; 64 hex digits."""
+    """The digest of a checkpoint's files; 64 hex digits."""
     manifest = manifest_of(checkpoint)
     return digest([[record.name, record.sha256] for record in manifest.files])
 
@@ -136,7 +136,7 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
 
 
 def stranger(checkpoint: Path) -> str | None:
-    """What in a checkpoint's folder is no part of it, or None: a link, a pipe, a file that isn't listed.
+    """Find the first link, pipe or file in a checkpoint's folder that its manifest doesn't list, or None.
 
     Another trainer's checkpoint may hold files of any names; one of ours has those of its form alone.
     """
@@ -163,7 +163,7 @@ def _form(names: Container[str]) -> re.Pattern[str]:
 
 
 def _needed(names: Container[str]) -> set[str]:
-    """What a checkpoint of ours can't be without; another trainer's is its own affair."""
+    """The files that a checkpoint of ours must have; another trainer's is its own affair."""
     return {STATE} if SPEC in names else set()
 
 

@@ -18,7 +18,7 @@ JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
 _BESIDE = ("masking_cost.json", "sbatch.json", "sbatch.exit")
 OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
-"""What we write in a run's directory; another trainer may write more."""
+"""The files that we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0
 """For a process that was killed and is still being ended: its memory goes before its files and their locks,
 and on a busy machine seconds lie between."""

@@ -1,4 +1,4 @@
-"""What a process gets from its parent: an environment, and a signal at the parent's end."""
+"""The environment of a process from its parent, and a signal at the parent's end."""
 
 import ctypes
 import os

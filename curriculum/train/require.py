@@ -76,7 +76,7 @@ def _require_published(job: Job, workspace: Path) -> None:
 
 
 def _require_inside(job: Job, workspace: Path) -> None:
-    """What a job reads lies in the workspace, and the run that it starts from is as it was published."""
+    """Refuse a job that reads outside of the workspace, or starts from a run that was changed."""
     inside = Inside(workspace)
     for path in (job.tokenizer.path, job.plan, *(rows.path for rows in _rows_of(job))):
         inside.require(workspace / path)

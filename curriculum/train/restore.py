@@ -102,7 +102,7 @@ def _shapes(spec: ModelSpec) -> dict[str, torch.Size]:
 
 
 def names_in(checkpoint: Path) -> dict[str, torch.Size]:
-    """What tensors a checkpoint holds, with their whole shapes.
+    """List the tensors that a checkpoint holds, with their whole shapes.
 
     Raises:
         JobError: for files of tensors that can't be read.

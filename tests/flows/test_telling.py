@@ -1,5 +1,7 @@
 """What is told of a run, in which words, and that nothing is told twice."""
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -183,9 +185,15 @@ def test_a_flow_run_that_broke_down_is_told_once(
     assert len(told()) == 2
 
 
-def test_what_keeps_no_mark_stops_no_run(plan: Course, told: Callable[[], list[Event]]) -> None:
+def test_what_keeps_no_mark_stops_no_run(
+    plan: Course, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
-    (plan.store.root / telling.TOLD).write_text("in the way of the folder")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)
     said: list[str] = []
     telling.at_gate(plan, run, gate, said.append)
     assert len(told()) == 1

@@ -312,7 +312,7 @@ class _Reader:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is one, for names too that no file can have."""
+    """Return True for a file; names that no file can have give False."""
     return _exists(path) and path.is_dir()
 
 

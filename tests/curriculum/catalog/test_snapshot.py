@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import open_catalog, query, snapshot
+from curriculum.catalog.cache import Cache
 from curriculum.catalog.walk import walk
 from curriculum.store import Artefact, Draft, Recipe, Store, garbage, published
 from schemas.job import (
@@ -134,8 +135,10 @@ def test_kept_tables_that_a_loss_of_power_emptied_are_made_anew(home: Path) -> N
     assert _budgets(home) == before
 
 
-def test_a_workspace_that_cannot_be_written_answers_from_memory(home: Path) -> None:
-    (home / "catalog").write_text("in the way of the folder")
+def test_a_workspace_that_cannot_be_written_answers_from_memory(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cache, "open", lambda _: None)  # Its folder can't be made.
     _well(home, "one")
     _well(home, "two")
     assert _budgets(home) == [("one", 5), ("two", 5)]

@@ -21,19 +21,10 @@ from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.learner import Learner, new_learner
 from curriculum.train.weights import model_in
 from schemas.errors import JobError
+from tests.flows.hostile_workspace import Canary
 from tests.sealing import edit
 
 CPU = torch.device("cpu")
-
-
-class Payload:
-    """What makes a file when it is unpickled."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
-        return Path.touch, (self.file,)
 
 
 @pytest.fixture
@@ -95,7 +86,7 @@ def test_a_planted_pickle_runs_in_no_reader(
 ) -> None:
     file = written / name
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(pickle.dumps(Payload(fired)))
+    file.write_bytes(pickle.dumps(Canary(file=fired)))
     if is_listed:
         list_all(written)
     why = "is no file of a checkpoint" if is_listed else "isn't in its manifest"
@@ -105,7 +96,7 @@ def test_a_planted_pickle_runs_in_no_reader(
 
 def test_the_planted_pickle_would_have_run(written: Path, fired: Path) -> None:
     (written / SHARDS).mkdir(exist_ok=True)
-    (written / SHARDS / ".metadata").write_bytes(pickle.dumps(Payload(fired)))
+    (written / SHARDS / ".metadata").write_bytes(pickle.dumps(Canary(file=fired)))
     with pytest.raises(AttributeError):
         FileSystemReader(written / SHARDS).read_metadata()
     assert fired.exists()
@@ -116,7 +107,7 @@ def test_a_pickle_in_place_of_tensors_or_the_index_is_not_unpickled(
 ) -> None:
     for file in [*written.rglob("*.safetensors"), *written.glob(f"{SHARDS}/index.json")]:
         whole = file.read_bytes()
-        file.write_bytes(pickle.dumps(Payload(fired)))
+        file.write_bytes(pickle.dumps(Canary(file=fired)))
         list_all(written)
         refused(written, world, file.name, all_of_them=False)
         file.write_bytes(whole)
