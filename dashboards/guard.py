@@ -9,7 +9,7 @@ for programs.
 import base64
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
@@ -40,6 +40,8 @@ ALWAYS = {
 """Headers of every answer."""
 USER = "curriculum"
 """The name by which programs log in, with the token as their password."""
+_STRICT, _LAX = "Strict", "Lax"
+"""Values of SameSite: a link of a sandboxed page, which has no origin, is sent the Lax cookie alone."""
 _SAFE = ("GET", "HEAD")
 _FROM_OUTSIDE = ("cross-site", "same-site")
 """Values of Sec-Fetch-Site; another port of this host is the same site."""
@@ -58,6 +60,11 @@ class Guard:
     """The sentence for a browser without a token."""
     secret: str | None = None
     """`user:password` of programs; where there is none, browsers alone get in."""
+    follows_links: bool = False
+    """Links of every page may lead here: of other sites, and of pages without an origin.
+
+    For pages that only show what a request can't change.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or one WebSocket."""
@@ -96,17 +103,16 @@ class Guard:
             cookies = SimpleCookie(headers.get("cookie", ""))
         except CookieError:
             return False
-        found = cookies.get(self._cookie)
-        return found is not None and _same(found.value, self._proof)
+        kind = _LAX if self.follows_links else _STRICT
+        found = cookies.get(self._cookie(kind))
+        return found is not None and _same(found.value, self._proof(kind))
 
-    @property
-    def _cookie(self) -> str:
-        """Ports share their cookies: each server has a name of its own."""
-        return f"curriculum-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
+    def _cookie(self, kind: str) -> str:
+        """Name a cookie; ports share their cookies, and servers of one token those of one login."""
+        return f"curriculum-{kind}-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
 
-    @property
-    def _proof(self) -> str:
-        return hmac.digest(self.token.encode(), b"cookie", "sha256").hex()
+    def _proof(self, kind: str) -> str:
+        return hmac.digest(self.token.encode(), f"cookie {kind}".encode(), "sha256").hex()
 
     async def _take_in(self, scope: Scope, send: Send, given: str) -> None:
         """Log a browser in that has the token, and remove the token from its address."""
@@ -117,8 +123,11 @@ class Guard:
         if rest := urlencode([pair for pair in _query(scope) if pair[0] != TOKEN]):
             path = f"{path}?{rest}"
         life = f"Max-Age={KEPT_DAYS * 24 * 3600}"
-        cookie = f"{self._cookie}={self._proof}; {life}; Path=/; HttpOnly; SameSite=Strict"
-        await answer(send, HTTPStatus.SEE_OTHER, {"location": path, "set-cookie": cookie})
+        cookies = [
+            f"{self._cookie(kind)}={self._proof(kind)}; {life}; Path=/; HttpOnly; SameSite={kind}"
+            for kind in (_LAX, _STRICT)
+        ]
+        await answer(send, HTTPStatus.SEE_OTHER, {"location": path}, cookies=cookies)
 
 
 def login(address: str, token: str) -> str:
@@ -158,7 +167,12 @@ def with_headers(headers: Headers, added: Mapping[str, str]) -> Headers:
 
 
 async def answer(
-    send: Send, status: HTTPStatus, headers: Mapping[str, str], text: str = ""
+    send: Send,
+    status: HTTPStatus,
+    headers: Mapping[str, str],
+    text: str = "",
+    *,
+    cookies: Sequence[str] = (),
 ) -> None:
     """Send a whole answer, which no page may frame and no cache keeps."""
     body = text.encode()
@@ -171,7 +185,8 @@ async def answer(
         **headers,
     }
     start = {"type": "http.response.start", "status": int(status)}
-    await send({**start, "headers": with_headers([], said)})
+    added: Headers = [(b"set-cookie", each.encode()) for each in cookies]
+    await send({**start, "headers": with_headers(added, said)})
     await send({"type": "http.response.body", "body": body})
 
 

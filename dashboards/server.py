@@ -33,18 +33,22 @@ from dashboards.turns import PAGES, Watched
 HERE = Path(__file__).parent
 SESSION_TTL_S = 120
 """How long the state of a page is kept after its browser is gone."""
-NEEDS_TOKEN = "Open the address that `curriculum dashboard` printed: it holds a token."
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
 
 
 def application(
-    home: Path, token: str, names: Collection[str], served: place.Served
+    home: Path,
+    token: str,
+    names: Collection[str],
+    served: place.Served,
+    cure: str,
 ) -> Application:
     """The pages of a workspace, for browsers that know the token and ask for one of the names.
 
-    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the address of the Prefect server.
+    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the address of the Prefect server;
+    `cure` is the sentence for a browser that isn't logged in.
     """
     place.show(home, served)
     pages = marimo.create_asgi_app(
@@ -53,7 +57,7 @@ def application(
     for page in frame.PAGES:
         pages = pages.with_app(path=f"/{page.name}", root=str(HERE / f"{page.name}.py"))
     shown = Pages(built=Watched(pages=pages.build(), open_pages=PAGES))
-    return Guard(pages=shown, token=token, names=frozenset(names), cure=NEEDS_TOKEN)
+    return Guard(pages=shown, token=token, names=frozenset(names), cure=cure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

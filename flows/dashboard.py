@@ -1,7 +1,7 @@
 """`curriculum dashboard`: the pages that one plays with, on 127.0.0.1, behind a token.
 
-`serve` starts it too, as `python -m flows.dashboard WORKSPACE --port N`; then the address is written to a
-file of the workspace, and whoever is started after a death goes on with the same token.
+`serve` starts it too, as `python -m flows.dashboard WORKSPACE --port N`; then its own token lets browsers in,
+given as $CURRICULUM_PAGES_TOKEN, and the address is written to a file beside the logs.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
-from urllib.parse import parse_qs, urlsplit
 
+from dashboards.guard import login
 from flows import settings
 from schemas.errors import CurriculumError
 
@@ -50,13 +50,14 @@ def dashboard(workspace: Path, port: int | None, tell: Tell, *, open_it: bool) -
     """
     _require_marimo()
     with _until_stopped(), _listening(port) as ear:
-        address = _address(ear, secrets.token_urlsafe(24))
+        token = secrets.token_urlsafe(24)
+        address = login(f"{_address(ear)}/", token)
         tell(f"workspace    {workspace}")
         tell(f"dashboards   {address}")
         tell("Ctrl-C ends it.")
         if open_it:
             _open(address)
-        _show(workspace, ear, address)
+        _show(workspace, ear, token, settings.DASHBOARD_LOGIN)
     _leave()
 
 
@@ -90,8 +91,8 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
         yield ear
 
 
-def _address(ear: socket.socket, token: str) -> str:
-    return f"http://{settings.HOST}:{ear.getsockname()[1]}/?token={token}"
+def _address(ear: socket.socket) -> str:
+    return f"http://{settings.HOST}:{ear.getsockname()[1]}"
 
 
 def _open(address: str) -> None:
@@ -104,7 +105,7 @@ def _open(address: str) -> None:
             browser.open(address)
 
 
-def _show(workspace: Path, ear: socket.socket, address: str) -> None:
+def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
     """Serve until we are told to end; marimo keeps its files in a folder that goes with us."""
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
@@ -119,9 +120,10 @@ def _show(workspace: Path, ear: socket.socket, address: str) -> None:
             config = uvicorn.Config(
                 application(
                     workspace,
-                    _token(address),
+                    token,
                     names,
                     lambda: settings.login_at(workspace),
+                    cure,
                 ),
                 log_level="warning",
                 access_log=False,
@@ -146,25 +148,18 @@ def write_secret(file: Path, said: str) -> None:
     draft.replace(file)
 
 
-def _token(address: str) -> str:
-    return parse_qs(urlsplit(address).query)["token"][0]
-
-
 def main() -> None:
-    """Serve until SIGINT or SIGTERM; meanwhile the workspace says where, to its owner only."""
+    """Serve until SIGINT or SIGTERM; meanwhile a file says where, to its owner only."""
     arguments = argparse.ArgumentParser(prog="flows.dashboard")
     arguments.add_argument("workspace", type=Path)
     arguments.add_argument("--port", type=int, required=True)
     given = arguments.parse_args()
     place = settings.dashboard_file(given.workspace)
-    before = place.read_text() if place.is_file() else ""
-    token = _token(before) if before else secrets.token_urlsafe(24)
     with _until_stopped(), _any_if_taken(given.port) as ear:
-        address = _address(ear, token)
-        write_secret(place, address)
+        write_secret(place, _address(ear))
         sys.stdout.write("the pages are there\n")
         sys.stdout.flush()
-        _show(given.workspace, ear, address)
+        _show(given.workspace, ear, settings.pages_token(), settings.LOGIN)
     _leave()
 
 

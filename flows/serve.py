@@ -53,7 +53,6 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
         if team is None:
             ear = ending.enter_context(listening(port))
-            served.token = secrets.token_urlsafe(32)
             settings.apply(prefect_settings.served(workspace, port, served.token))
             served.server = served.child("server", _SERVER, str(ear.fileno()))
             served.server.sockets = (ear,)
@@ -86,8 +85,8 @@ class _Served:
     team: str | None
     shared: bool
     tell: Tell
-    token: str = ""
-    """Of our own server."""
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """Of our own servers: Prefect's, unless a team has one, reports and dashboards."""
     server: Child | None = None
     suffix: str = ""
     workers: dict[str, Child] = field(default_factory=dict)
@@ -97,6 +96,14 @@ class _Served:
 
     def __post_init__(self) -> None:
         self.choices = Choices(workspace=self.workspace)
+
+    def page(self, name: str, module: str, port: int) -> Child:
+        """Start a server of pages on a port of its own; browsers log in to all of ours by one token."""
+        page = self.child(name, module, str(self.workspace), "--port", str(port))
+        page.variables = settings.paged(self.token)
+        self.pages.append(page)
+        page.start()
+        return page
 
     def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> Child:
         log = settings.prefect_folder(self.workspace) / f"{name}.log"
@@ -167,15 +174,7 @@ class _Served:
         """Reports are beside the server: links of earlier starts point at the same port."""
         place = settings.reports_file(self.workspace)
         place.unlink(missing_ok=True)
-        reports = self.child(
-            "reports",
-            "flows.page.server",
-            str(self.workspace),
-            "--port",
-            str(self.port % 65535 + 1),
-        )
-        self.pages.append(reports)
-        reports.start()
+        reports = self.page("reports", "flows.page.server", self.port % 65535 + 1)
         while not (place.is_file() and place.read_text()):
             reports.require_alive()
             time.sleep(0.05)
@@ -186,12 +185,7 @@ class _Served:
         place.unlink(missing_ok=True)
         if not dashboard.is_installed():
             return
-        port = (self.port + 1) % 65535 + 1
-        pages = self.child(
-            "dashboards", "flows.dashboard", str(self.workspace), "--port", str(port)
-        )
-        self.pages.append(pages)
-        pages.start()
+        pages = self.page("dashboards", "flows.dashboard", (self.port + 1) % 65535 + 1)
         while not place.is_file():
             pages.require_alive()
             time.sleep(0.05)
@@ -207,18 +201,25 @@ class _Served:
         teller.start()
 
     def announce(self) -> None:
-        address = login(self.address, self.token) if self.token else self.address
-        dashboard.write_secret(settings.address_file(self.workspace), address)
-        logs = settings.prefect_folder(self.workspace)
+        """Print where everything is; the first of our own addresses logs the browser in to all of them."""
+        own = login(self.address, self.token) if self.team is None else self.address
+        dashboard.write_secret(settings.address_file(self.workspace), own)
+        runs, reports = f"{self.address}/v2/runs", f"{settings.reports_at(self.workspace)}/"
+        if self.team is None:
+            runs = login(runs, self.token)
+        else:
+            reports = login(reports, self.token)
         self.tell(f"workspace   {self.workspace}")
-        runs = f"{self.address}/v2/runs"
-        self.tell(f"runs        {login(runs, self.token) if self.token else runs}")
+        self.tell(f"runs        {runs}")
         self.tell(
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
-        self.tell(f"reports     {settings.reports_at(self.workspace)}")
+        self.tell(f"reports     {reports}")
         self.tell(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
-        self.tell(f"logs        {logs}/*.log")
+        self.tell(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
+        self.tell(
+            "The address that holds a token logs the browser in to the others; open it first."
+        )
         self.tell("Ctrl-C ends all of it.")
 
     def watch(self) -> None:

@@ -25,8 +25,17 @@ NAME_LENGTH, DIGEST_LENGTH = 40, 16
 """Parts of the name of a workspace's folder in the user's state folder."""
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python puts neither the current directory nor a script's on its path where it is set."""
-_OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", SAFE_PATH)
+_PAGES_TOKEN = "CURRICULUM_PAGES_TOKEN"
+_OURS = ("PREFECT_API_AUTH_STRING", "PREFECT_CLIENT_CUSTOM_HEADERS", _PAGES_TOKEN, SAFE_PATH)
 """Variables of our own processes that no command of others gets."""
+
+
+LOGIN = (
+    "Open the address that `curriculum serve` printed and that holds a token: it logs this browser in to "
+    "runs, reports and dashboards."
+)
+DASHBOARD_LOGIN = "Open the address that `curriculum dashboard` printed: it holds a token."
+"""Sentences for a browser that isn't logged in."""
 
 
 class SettingError(CurriculumError):
@@ -166,6 +175,16 @@ def token() -> str:
     return os.environ["PREFECT_API_AUTH_STRING"].partition(":")[2]
 
 
+def paged(token: str) -> dict[str, str]:
+    """What the servers of reports and dashboards are told: the token that browsers log in by."""
+    return {_PAGES_TOKEN: token}
+
+
+def pages_token() -> str:
+    """The token of the server of pages that this process is; `paged` names it."""
+    return os.environ[_PAGES_TOKEN]
+
+
 def team_secret() -> str | None:
     """The `user:password` for a team's server, unless the headers for it are given otherwise."""
     has_own = "PREFECT_CLIENT_CUSTOM_HEADERS" in os.environ
@@ -278,7 +297,7 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
 
 
 def dashboard_file(workspace: Path) -> Path:
-    """Where the server of dashboards writes its address, token and all; its owner alone may read it."""
+    """Where the server of dashboards writes its address."""
     return prefect_folder(workspace) / "dashboard.txt"
 
 

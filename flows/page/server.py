@@ -1,8 +1,8 @@
-"""`python -m flows.page.server WORKSPACE --port N`: reports for the browsers of this machine, nothing else.
+"""`python -m flows.page.server WORKSPACE --port N`: reports for the browser of their owner, nothing else.
 
 It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists nothing else and listens on
-127.0.0.1 only. Other sites can't read a report through a name of theirs that they let point here: only our
-own names are answered.
+127.0.0.1 only. The guard of the dashboards comes before it, with the token of `serve`, which is given as
+$CURRICULUM_PAGES_TOKEN: who logged in at one of the servers is known to all.
 
 A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
 origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
@@ -10,6 +10,7 @@ those of our own templates run. Links, pipes and files beyond MOST_BYTES are no 
 """
 
 import argparse
+import asyncio
 import contextlib
 import functools
 import os
@@ -25,7 +26,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import unquote
 
+from dashboards.guard import Guard, Message, Receive, Scope, Send, answer, secret_of
 from flows import settings
 from flows.page.index import index
 from flows.template import script_digest, template
@@ -49,20 +52,40 @@ WHOLE_S = 60.0
 
 
 class Server(ThreadingHTTPServer):
-    """The reports of a folder on 127.0.0.1; port 0 takes any that is free."""
+    """The reports of a folder on 127.0.0.1, for the owner of a token; port 0 takes any that is free."""
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.folder = folder.absolute()
+    def __init__(self, folder: Path, port: int, token: str) -> None:
+        self._folder = folder.absolute()
         self._since: dict[socket.socket, float] = {}
         self._changing = threading.Lock()
         super().__init__((settings.HOST, port), _Handler)
+        self.guard = Guard(
+            pages=self._show,
+            token=token,
+            names=frozenset(f"{host}:{self.server_port}" for host in (settings.HOST, "localhost")),
+            cure=settings.LOGIN,
+            secret=secret_of(token),
+            follows_links=True,
+        )
 
     @property
     def address(self) -> str:
         """Where it listens."""
         return f"http://{settings.HOST}:{self.server_port}"
+
+    async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of the owner."""
+        page = _page(self._folder, scope["path"])
+        text = "There is no such report.\n" if page is None else page
+        headers = {
+            "content-type": f"text/{'plain' if page is None else 'html'}; charset=utf-8",
+            "content-security-policy": policy(text),
+            "x-dns-prefetch-control": "off",
+        }
+        status = HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK
+        await answer(send, status, headers, text)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Take a connection while there aren't too many."""
@@ -107,44 +130,56 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        page = self._page() if self._is_ours() else None
-        status = HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK
-        text = "There is no such report.\n" if page is None else page
-        body = text.encode()
-        self.send_response(status)
-        kind = "html" if page is not None else "plain"
-        self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Security-Policy", policy(text))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("X-DNS-Prefetch-Control", "off")
-        self.send_header("Referrer-Policy", "no-referrer")
-        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if with_body:
-            self.wfile.write(body)
-
-    def _is_ours(self) -> bool:
-        """Whether the browser asks for this machine by its own name."""
+        """Answer as the guard does, which is the same before every server."""
         assert isinstance(self.server, Server)
-        names = {f"{host}:{self.server.server_port}" for host in (settings.HOST, "localhost")}
-        return self.headers.get("Host") in names
+        asyncio.run(self.server.guard(self._scope(), _receive, self._sending(with_body=with_body)))
 
-    def _page(self) -> str | None:
+    def _scope(self) -> Scope:
         assert isinstance(self.server, Server)
-        asked = self.path.partition("?")[0]
-        if asked == "/":
-            return index(_listed(self.server.folder))
-        found = _NAME.fullmatch(asked)
-        try:
-            return _read(self.server.folder, found[1]) if found else None
-        except (OSError, UnicodeDecodeError):
-            return None
+        path, _, query = self.path.partition("?")
+        return {
+            "type": "http",
+            "method": self.command,
+            "path": unquote(path),
+            "query_string": query.encode("latin-1"),
+            "headers": [
+                (name.encode("latin-1"), value.encode("latin-1"))
+                for name, value in self.headers.items()
+            ],
+            "client": self.client_address,
+            "server": self.server.server_address,
+        }
+
+    def _sending(self, *, with_body: bool) -> Send:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.send_response(message["status"])
+                for name, value in message["headers"]:
+                    self.send_header(name.decode("latin-1"), value.decode("latin-1"))
+                self.end_headers()
+            elif with_body:
+                self.wfile.write(message["body"])
+
+        return send
 
     def log_message(self, format: str, *args: object) -> None:
         """Who reads what is nobody's business."""
+
+
+async def _receive() -> Message:
+    """Nothing: no request that is answered has a body."""
+    return {"type": "http.request", "body": b""}
+
+
+def _page(folder: Path, path: str) -> str | None:
+    """The page at a path: the index, a report or a page below it."""
+    if path == "/":
+        return index(_listed(folder))
+    found = _NAME.fullmatch(path)
+    try:
+        return _read(folder, found[1]) if found else None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 @contextlib.contextmanager
@@ -226,11 +261,11 @@ def main() -> None:
 
 def _server(workspace: Path, port: int) -> Server:
     """On that port, where links of earlier starts point; on another where it is taken."""
-    folder = workspace / "reports"
+    folder, token = workspace / "reports", settings.pages_token()
     try:
-        return Server(folder, port)
+        return Server(folder, port, token)
     except OSError:
-        return Server(folder, 0)
+        return Server(folder, 0, token)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from dashboards.guard import (
 )
 from flows import settings
 
-CURE = "Open the address that `curriculum serve` printed: it holds a token."
 POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
     "connect-src 'self' ws://{server} data: blob:; "
@@ -45,7 +44,7 @@ def application(pages: Application, token: str, server: str) -> Application:
         pages=confined,
         token=token,
         names=frozenset({server}),
-        cure=CURE,
+        cure=settings.LOGIN,
         secret=secret_of(token),
     )
 

@@ -41,6 +41,8 @@ class Child:
     """How long it may take to end before it is killed, with its group."""
     with_us: signal.Signals = signal.SIGTERM
     """What it gets when we are gone."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of its environment alone."""
     sockets: tuple[socket.socket, ...] = ()
     """Sockets of ours that it inherits, by their numbers."""
     process: "subprocess.Popen[bytes] | None" = None
@@ -56,7 +58,7 @@ class Child:
                 [sys.executable, "-P", *self.arguments],
                 # Nothing is imported or set by what lies where we were started.
                 cwd=self.log.parent,
-                env=settings.environment({}),
+                env=settings.environment(self.variables),
                 pass_fds=[each.fileno() for each in self.sockets],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -40,6 +40,7 @@ def ask(
     kind: str = "http",
     path: str = "/api/x",
     query: str = "",
+    follows_links: bool = False,
 ) -> Message:
     """The first message of an answer; asked by the server's own name unless `headers` say otherwise."""
     said: list[Message] = []
@@ -59,7 +60,12 @@ def ask(
         said.append(message)
 
     guard = Guard(
-        pages=_inside, token=TOKEN, names=frozenset({NAME}), cure="no", secret=secret_of(TOKEN)
+        pages=_inside,
+        token=TOKEN,
+        names=frozenset({NAME}),
+        cure="no",
+        secret=secret_of(TOKEN),
+        follows_links=follows_links,
     )
     # Nothing in it waits, and a browser test beside it may have left a loop running.
     with contextlib.suppress(StopIteration):
@@ -78,10 +84,32 @@ def is_open(headers: Mapping[str, str]) -> bool:
     return bool(answer["type"] == "websocket.accept")
 
 
-def cookie() -> dict[str, str]:
-    """What a browser sends that logged in."""
-    said = dict(ask({}, query=f"token={TOKEN}")["headers"])
-    return {"cookie": said[b"set-cookie"].decode().partition(";")[0]}
+def cookie(same_site: str = "Strict") -> dict[str, str]:
+    """What a browser sends that logged in: the cookie of one kind."""
+    answer = ask({}, query=f"token={TOKEN}")
+    said = [value.decode() for name, value in answer["headers"] if name == b"set-cookie"]
+    assert len(said) == 2
+    (kept,) = [each for each in said if each.endswith(f"; HttpOnly; SameSite={same_site}")]
+    return {"cookie": kept.partition(";")[0]}
+
+
+def test_the_cookie_that_links_of_other_sites_send_is_good_for_pages_that_follow_links_alone() -> (
+    None
+):
+    """A link to /sql/?q=… of another site would ask that question."""
+    strict, lax = cookie(), cookie("Lax")
+    name, proof = lax["cookie"].split("=")
+    as_strict = {"cookie": f"{strict['cookie'].partition('=')[0]}={proof}"}
+    elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    followed = {**elsewhere, "sec-fetch-dest": "document"}
+    as_lax = {"cookie": f"{name}={strict['cookie'].partition('=')[2]}"}
+    for each in (lax, as_strict, as_lax):
+        assert status({**each, **followed}) == status(each) == 401
+    shown = ask({**lax, **followed}, follows_links=True)
+    assert shown["status"] == PASSED
+    assert ask(lax, follows_links=True, method="POST")["status"] == 401
+    included = {**elsewhere, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "script"}
+    assert ask({**lax, **included}, follows_links=True)["status"] == 403
 
 
 def test_the_owner_passes_by_secret_or_cookie_and_nobody_else() -> None:

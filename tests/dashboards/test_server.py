@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from dashboards import charts, frame, questions, standing, what_if
 from dashboards.guard import Guard, Message, Receive, Scope, Send
-from dashboards.server import NEEDS_TOKEN, Pages, policy
+from dashboards.server import Pages, policy
+from flows.settings import DASHBOARD_LOGIN
 
 TOKEN = "a-token-of-24-characters"
 NAME = "127.0.0.1:4202"
@@ -81,7 +82,7 @@ def ask(
         heard.messages.append(message)
 
     names = frozenset({NAME, "localhost:4202"})
-    guard = Guard(pages=Pages(built=_page), token=TOKEN, names=names, cure=NEEDS_TOKEN)
+    guard = Guard(pages=Pages(built=_page), token=TOKEN, names=names, cure=DASHBOARD_LOGIN)
     # Nothing in it waits, and a browser test beside it may have left a loop running.
     with contextlib.suppress(StopIteration):
         guard(scope, receive, send).send(None)

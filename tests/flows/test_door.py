@@ -321,7 +321,8 @@ def test_another_user_of_the_machine_has_nothing_of_a_cookie(served: Served) -> 
     login = settings.address_file(served.home).read_text().partition(server)[2]
     connection = http.client.HTTPConnection(server, timeout=60)
     connection.request("GET", login)
-    cookie = str(connection.getresponse().headers["Set-Cookie"]).partition(";")[0]
+    given = connection.getresponse().headers.get_all("Set-Cookie", [])
+    cookie = "; ".join(each.partition(";")[0] for each in given)
     code = (
         "import http.client, os, sys\n"
         "for user in (0, 65534):\n"
@@ -368,9 +369,10 @@ def _is_logged_in(page: "Page", served: Served) -> None:
     assert "token" not in page.url
     body = 'fetch("/api/deployments/filter", {method: "POST", body: "{}"}).then(r => r.status)'
     assert page.evaluate(body) == 200
-    (kept,) = [each for each in page.context.cookies() if each["name"].startswith("curriculum-")]
-    assert kept["httpOnly"]
-    assert kept["sameSite"] == "Strict"
+    kept = [each for each in page.context.cookies() if each["name"].startswith("curriculum-")]
+    assert all(each["httpOnly"] for each in kept)
+    # Prefect takes the first one alone: see the tests of the guard.
+    assert {each["sameSite"] for each in kept} == {"Strict", "Lax"}
 
 
 def _attack(context: "BrowserContext", served: Served, hostile: Site, address: str) -> None:

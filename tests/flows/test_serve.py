@@ -1,11 +1,11 @@
 """`curriculum serve` as a person uses it: one command, runs that start, Ctrl-C; and what dies under it."""
 
+import functools
+import http.client
 import socket
 import sqlite3
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
+from dashboards.guard import split_login
 from flows import lost, prefect_settings, serve, settings
 from flows.deployments import declared_deployments
 from flows.serving import listening
@@ -116,29 +117,67 @@ def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) 
     served.await_state(run, "Completed")
 
 
-def test_dashboards_are_there_for_who_knows_the_token_and_outlive_their_death(
+def test_one_token_logs_in_to_runs_reports_and_dashboards_and_outlives_their_death(
     served: Served,
 ) -> None:
-    address = settings.dashboard_at(served.home)
-    assert address
-    assert f"dashboards  {address}" in served.log.read_text()
-    assert settings.dashboard_file(served.home).stat().st_mode & 0o077 == 0
+    dashboards, reports = settings.dashboard_at(served.home), settings.reports_at(served.home)
+    assert dashboards
+    assert reports
+    said = served.log.read_text()
+    assert f"dashboards  {dashboards}\n" in said
+    assert f"reports     {reports}/\n" in said
+    token = split_login(settings.address_file(served.home).read_text())[1]
+    assert said.count(token) == 1, "one address to open"
+    assert f"{served.address}/v2/runs?token={token}\n" in said
+    # Each place, and what it answers who is known there.
+    places = {f"{served.address}/api/health": 200, f"{reports}/": 200, f"{dashboards}/": 303}
+    browser = _logged_in(f"{served.address}/?token={token}")
+    for place, answer in places.items():
+        assert (_status(place), _status(place, browser)) == (401, answer)
+    servers = (
+        ("dashboards", "flows.dashboard", dashboards),
+        ("reports", "flows.page.server", reports),
+    )
+    for name, module, place in servers:
+        served.child(module).kill()
+        again = f"{name} had ended with exit code -9"
+        wait_until(functools.partial(_is_said, served, again))
+        wait_until(functools.partial(_answers, f"{place}/", 401))
+        assert _status(f"{place}/", browser) == places[f"{place}/"], "who was logged in still is"
+    assert settings.dashboard_at(served.home) == dashboards, "the links that people have are dead"
+    assert settings.reports_at(served.home) == reports, "the links that people have are dead"
 
-    def status(url: str) -> int:
-        try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as refused:
-            return refused.code
-        except OSError:
-            return 0
 
-    assert status(address.partition("?")[0]) == 401
-    served.child("flows.dashboard").kill()
-    wait_until(lambda: "dashboards had ended with exit code -9" in served.log.read_text())
-    wait_until(lambda: status(address.partition("?")[0]) == 401)
-    assert settings.dashboard_at(served.home) == address, "the links that people have are dead"
-    assert status(address.replace("token=", "token=not")) == 401
+def _is_said(served: Served, words: str) -> bool:
+    return words in served.log.read_text()
+
+
+def _answers(url: str, status: int) -> bool:
+    return _status(url) == status
+
+
+def _logged_in(address: str) -> str:
+    """The cookies of a browser that opened an address with a token."""
+    place, _, query = address.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(place, timeout=60)
+    connection.request("GET", f"/{query}")
+    answer = connection.getresponse()
+    connection.close()
+    assert answer.status == 303
+    return "; ".join(each.partition(";")[0] for each in answer.headers.get_all("Set-Cookie", []))
+
+
+def _status(url: str, cookies: str = "") -> int:
+    """What a browser is answered; 0 where nobody answers."""
+    place, _, path = url.removeprefix("http://").partition("/")
+    connection = http.client.HTTPConnection(place, timeout=60)
+    try:
+        connection.request("GET", f"/{path}", headers={"Cookie": cookies} if cookies else {})
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
 
 
 @pytest.mark.slow

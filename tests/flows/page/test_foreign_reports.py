@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
+from dashboards.guard import authorization, login, secret_of
 from flows.page import server as serving
 from flows.page.server import Server, policy
 from flows.template import policy as own_policy
 from flows.template import template
 
+TOKEN = "a-token-of-24-characters"
+OWNER = {"Authorization": authorization(secret_of(TOKEN))}
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
@@ -33,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(folder: Path) -> Iterator[Server]:
     """Its server."""
-    with Server(folder, 0) as served:
+    with Server(folder, 0, TOKEN) as served:
         thread = threading.Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
         yield served
@@ -43,7 +46,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 def _asked(server: Server, path: str) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-    connection.request("GET", path)
+    connection.request("GET", path, headers=OWNER)
     answer = connection.getresponse()
     answer.read()
     connection.close()
@@ -146,7 +149,7 @@ def test_a_folder_of_reports_that_is_a_link_has_none(tmp_path: Path, name: str) 
         (tmp_path / "mine" / file).write_text("secret")
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).symlink_to(tmp_path / ("mine/rows" if "/" in name else "mine"))
-    with Server(tmp_path / "reports", 0) as served:
+    with Server(tmp_path / "reports", 0, TOKEN) as served:
         thread = threading.Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
         assert [_asked(served, path).status for path in ("/secret.html", "/rows/secret.html")] == [
@@ -219,7 +222,7 @@ def test_a_planted_page_runs_nothing_loads_nothing_and_leads_nowhere(
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page()
         page.context.add_cookies([{"name": "c", "value": "v", "url": server.address}])
-        page.goto(f"{server.address}/planted.html")
+        page.goto(login(f"{server.address}/planted.html", TOKEN))
         page.locator("#a").click(no_wait_after=True)
         page.locator("#b").click(no_wait_after=True)
         page.wait_for_timeout(2500)

@@ -4,17 +4,19 @@ import http.client
 import threading
 from pathlib import Path
 
+from dashboards.guard import authorization, secret_of
 from flows.page.server import Server
 
+OWNER = {"Authorization": authorization(secret_of("token"))}
 PAGE = "<!doctype html>\n<title>{name}</title>\n"
 
 
 def _asked(folder: Path) -> tuple[int, str]:
-    with Server(folder, 0) as server:
+    with Server(folder, 0, "token") as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-        connection.request("GET", "/")
+        connection.request("GET", "/", headers=OWNER)
         answer = connection.getresponse()
         said = answer.status, answer.read().decode()
         connection.close()

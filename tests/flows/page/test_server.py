@@ -12,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.store import Store
+from dashboards.guard import authorization, secret_of
 from flows import settings
 from flows.page.server import Server, policy
 
+TOKEN = "a-token-of-24-characters"
+OWNER = {"Authorization": authorization(secret_of(TOKEN))}
 POLICY = "default-src 'none'; style-src 'sha256-x'"
 PAGE = f'<!doctype html>\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">\nGröße\n'
 
@@ -37,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     (folder / "folder.html").mkdir()
     (tmp_path / "secret.html").write_text("secret")
     (folder / "link.html").symlink_to(tmp_path / "secret.html")
-    with Server(folder, 0) as serving:
+    with Server(folder, 0, TOKEN) as serving:
         thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
         thread.start()
         yield serving
@@ -46,10 +50,15 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def _ask(
-    server: Server, path: str, *, method: str = "GET", host: str | None = None
+    server: Server,
+    path: str,
+    *,
+    method: str = "GET",
+    host: str | None = None,
+    known: dict[str, str] = OWNER,
 ) -> tuple[int, http.client.HTTPMessage, str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    headers = {} if host is None else {"Host": host}
+    headers = {**known, **({} if host is None else {"Host": host})}
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     body = answer.read().decode()
@@ -89,6 +98,9 @@ def test_a_page_without_a_policy_may_do_nothing(server: Server) -> None:
 )
 def test_nothing_else_is_handed_out_or_listed(server: Server, path: str) -> None:
     status, headers, body = _ask(server, path)
+    if path.startswith("http:"):
+        assert status == 403, "its Host is another"
+        return
     assert status == 404
     assert body == "There is no such report.\n"
     assert "sandbox" in headers["Content-Security-Policy"]
@@ -96,7 +108,9 @@ def test_nothing_else_is_handed_out_or_listed(server: Server, path: str) -> None
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1", ""])
 def test_a_foreign_name_that_points_here_reads_nothing(server: Server, host: str) -> None:
-    assert _ask(server, "/templates.html", host=host)[0] == 404
+    status, _, body = _ask(server, "/templates.html", host=host)
+    assert status == 403
+    assert "Größe" not in body
 
 
 def test_localhost_is_this_machine(server: Server) -> None:
@@ -119,7 +133,7 @@ def test_it_listens_on_this_machine_only(server: Server) -> None:
 
 
 def test_a_folder_that_isnt_there_yet_has_no_reports(tmp_path: Path) -> None:
-    with Server(tmp_path / "none", 0) as serving:
+    with Server(tmp_path / "none", 0, TOKEN) as serving:
         thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
         thread.start()
         assert _ask(serving, "/templates.html")[0] == 404
@@ -128,7 +142,8 @@ def test_a_folder_that_isnt_there_yet_has_no_reports(tmp_path: Path) -> None:
 
 
 def test_the_command_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None:
-    (tmp_path / "reports").mkdir()
+    Store(tmp_path).open()
+    (tmp_path / "reports").mkdir(exist_ok=True)
     (tmp_path / "reports" / "x.html").write_text(PAGE, encoding="utf-8")
     with socket.socket() as taken:
         taken.bind((settings.HOST, 0))
@@ -139,6 +154,7 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=settings.environment(settings.paged(TOKEN)),
         )
         assert process.stdout is not None
         address = process.stdout.readline().strip()
@@ -147,7 +163,7 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None
     assert found, "it says where it listens"
     assert int(found[1]) != port, "the port was taken"
     connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
-    connection.request("GET", "/x.html")
+    connection.request("GET", "/x.html", headers=OWNER)
     assert connection.getresponse().read().decode() == PAGE
     connection.close()
     process.send_signal(signal.SIGTERM)
