@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dashboards import place
-from dashboards.guard import authorization, secret_of, split_login
 from schemas import regular_files
 from schemas.moment import now
 from schemas.parsing import parse_json
@@ -53,13 +52,12 @@ class FlowRun:
 
 def flow_runs(home: Path) -> list[FlowRun]:
     """The last flow run of each name that failed or is active; none where no server answers."""
-    login = place.server()
-    if login is None:
+    server = place.server()
+    if server is None:
         return []
-    address, token = split_login(login)
-    known = {"Authorization": authorization(secret_of(token))} if token else {}
+    address = server.address
     try:
-        listed = _asked(f"{address}/api/flow_runs/filter", known)
+        listed = _asked(f"{address}/api/flow_runs/filter", dict(server.headers))
     except (OSError, ValueError):
         return []
     last: dict[str, dict[str, Any]] = {}

@@ -1,10 +1,21 @@
 """Which workspace the pages show: that of the server they are part of."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-Served = Callable[[], str | None]
-"""The address of the Prefect server of a workspace, with its token; None while it isn't served."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """The Prefect server of a workspace."""
+
+    address: str
+    headers: tuple[tuple[str, str], ...]
+    """What it wants of a program: the proof that its owner asks."""
+
+
+Served = Callable[[], Server | None]
+"""The server of a workspace; None while it isn't served."""
 
 _shown: list[Path] = []
 _served: list[Served] = []
@@ -20,8 +31,8 @@ def show(home: Path, served: Served = unserved) -> None:
     _served[:] = [served]
 
 
-def server() -> str | None:
-    """The address that programs of this user log in by; None where the workspace isn't served."""
+def server() -> Server | None:
+    """The server of the workspace that is shown; None where it isn't served."""
     return _served[0]() if _served else None
 
 

@@ -47,7 +47,7 @@ def application(
 ) -> Application:
     """The pages of a workspace, for browsers that know the token and ask for one of the names.
 
-    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the address of the Prefect server;
+    A name is a host and a port: `127.0.0.1:4202`. `served` answers with the Prefect server;
     `cure` is the sentence for a browser that isn't logged in.
     """
     place.show(home, served)

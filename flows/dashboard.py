@@ -122,7 +122,7 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
                     workspace,
                     token,
                     names,
-                    lambda: settings.login_at(workspace),
+                    lambda: settings.server_of(workspace),
                     cure,
                 ),
                 log_level="warning",

@@ -74,7 +74,7 @@ def notify(
     if target is None:
         return False
     event = event_of(whose, kind, text, phase=phase, run=run)
-    send = _post if is_url(target) else _command
+    send = _post if settings.is_url(target) else _command
     fault = send(target, event.model_dump_json())
     if fault is not None:
         say(f"{kind} wasn't sent to {_named(target)}: {fault.why}. See $CURRICULUM_NOTIFY.")
@@ -101,11 +101,6 @@ def event_of(
     )
 
 
-def is_url(target: str) -> bool:
-    """Whether a target is posted to; anything else is a command."""
-    return target.lower().startswith(("http://", "https://"))
-
-
 def _workspace(home: Path) -> str:
     """The workspace's name; its folder's where it can't be read."""
     try:
@@ -117,7 +112,7 @@ def _workspace(home: Path) -> str:
 def _named(target: str) -> str:
     """A target without what may be secret of it: a URL's host, a command's first word."""
     try:
-        if is_url(target):
+        if settings.is_url(target):
             url = urlsplit(target)
             return f"{url.scheme}://{url.hostname or '?'}" + (f":{url.port}" if url.port else "")
         return Path(shlex.split(target)[0]).name

@@ -41,9 +41,11 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
 
     Raises:
         ServeError: where the workspace is served already, the port is taken or a child keeps dying.
+        SettingError: where a variable of the environment is wrong.
     """
     Store(workspace).open()
     team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
+    settings.apply(settings.rooted())
     with (
         _only_one(workspace),
         _signals_as_before(),

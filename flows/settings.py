@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ from typing import TypeVar
 import filelock
 
 from dashboards.guard import authorization, secret_of, split_login
+from dashboards.place import Server
 from schemas.errors import CurriculumError
 
 Number = TypeVar("Number", int, float)
@@ -114,6 +116,41 @@ def slots_folder(workspace: Path) -> Path:
     """
     given = os.environ.get("CURRICULUM_SLOTS")
     return Path(given).absolute() if given else workspace / "slots"
+
+
+def rooted() -> dict[str, str]:
+    """The variables whose relative paths would lead elsewhere where this process's children are.
+
+    Raises:
+        SettingError: where $CURRICULUM_NOTIFY names a file of the current directory as an argument.
+    """
+    slots, target = os.environ.get("CURRICULUM_SLOTS"), notify_target()
+    found = {"CURRICULUM_SLOTS": str(Path(slots).absolute())} if slots else {}
+    return found | ({"CURRICULUM_NOTIFY": _rooted(target)} if target else {})
+
+
+def _rooted(target: str) -> str:
+    """Make a program that is named by a path absolute; a URL stays, and so does what is no command."""
+    try:
+        program, *arguments = [] if is_url(target) else shlex.split(target)
+    except ValueError:
+        return target
+    for each in arguments:
+        if each and not Path(each).is_absolute() and Path(each).is_file():
+            raise SettingError(
+                "$CURRICULUM_NOTIFY",
+                each,
+                cause="it is a file of the current directory, where the command won't run",
+                cure=f"Give its whole path: {Path(each).absolute()}",
+            )
+    if "/" in program:
+        program = str(Path(program).absolute())
+    return shlex.join([program, *arguments])
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is posted to; anything else is a command."""
+    return target.lower().startswith(("http://", "https://"))
 
 
 def sbatch_options() -> str | None:
@@ -326,6 +363,24 @@ def served_secret(workspace: Path) -> str:
     """The `user:password` of programs for the server that serves this workspace; empty where none does."""
     address = login_at(workspace)
     return secret_of(split_login(address)[1]) if address else ""
+
+
+def server_of(workspace: Path) -> Server | None:
+    """The server that serves this workspace now, if one does, and what it wants of a program.
+
+    A team's gets the credentials of the environment, which are sent to no other address than that of
+    $PREFECT_API_URL.
+    """
+    found = login_at(workspace)
+    if found is None:
+        return None
+    address, token = split_login(found)
+    known = {}
+    if token:
+        known = {"Authorization": authorization(secret_of(token))}
+    elif team_api() == f"{address}/api":
+        known = credentials()
+    return Server(address=address, headers=tuple(known.items()))
 
 
 def login_at(workspace: Path) -> str | None:

@@ -147,7 +147,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         settings.address_file(home).write_text(f"http://{settings.HOST}:{server.server_port}")
-        place.show(home, lambda: settings.login_at(home))
+        place.show(home, lambda: settings.server_of(home))
         yield told
         server.shutdown()
         thread.join()

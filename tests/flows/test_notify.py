@@ -16,7 +16,8 @@ import pytest
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows import notify as notifying
-from flows.notify import Whose, is_url, notify
+from flows.notify import Whose, notify
+from flows.settings import is_url
 from schemas.event import Event
 
 VARIABLE = "CURRICULUM_NOTIFY"
