@@ -56,7 +56,7 @@ def fault_of(file: Path, kind: Kind) -> str | None:
     """Why a view can't read a file; None where it can."""
     try:
         there = pq.read_schema(file)
-    except (OSError, pa.ArrowException) as broken:
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as broken:
         return f"it is no Parquet file: {str(broken).splitlines()[0]}"
     return _fault(there.remove_metadata(), kind)
 

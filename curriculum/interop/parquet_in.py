@@ -147,6 +147,7 @@ def _shard(file: Path, stored: Sequence[str]) -> Shard:
 
 
 def _first_length(content: pq.ParquetFile) -> int:
-    """Tokens of the first row; 0 where there is none, or it is null."""
+    """Tokens of the first row; 0 where there is none, or it is null or no list."""
     first = next(batches(content, ["input_ids"], 1), None)
-    return len(first["input_ids"][0].as_py() or ()) if first is not None and len(first) else 0
+    ids = first["input_ids"][0].as_py() if first is not None and len(first) else None
+    return len(ids) if isinstance(ids, list) else 0

@@ -232,7 +232,7 @@ def _fast_engine(bare: str) -> Encode:
     engine = fastokens.Tokenizer.from_json_str(bare)
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
-        with _panics_named():
+        with _panics_named("a text"):
             ids, offsets = engine.encode_batch_flat(texts)
         return np.frombuffer(ids, dtype=np.int32), np.frombuffer(offsets, dtype=np.int64)
 
@@ -240,10 +240,11 @@ def _fast_engine(bare: str) -> Encode:
 
 
 def _reference_engine(bare: str) -> Encode:
-    engine = tokenizers.Tokenizer.from_str(bare)
+    with _panics_named("the file"):
+        engine = tokenizers.Tokenizer.from_str(bare)
 
     def encode(texts: list[str]) -> tuple[Ids, Offsets]:
-        with _panics_named():
+        with _panics_named("a text"):
             found = engine.encode_batch_fast(texts, add_special_tokens=False)
         offsets = np.cumsum([0, *(len(each.ids) for each in found)], dtype=np.int64)
         ids = np.fromiter((token for each in found for token in each.ids), np.int32, offsets[-1])
@@ -253,11 +254,11 @@ def _reference_engine(bare: str) -> Encode:
 
 
 @contextlib.contextmanager
-def _panics_named() -> Iterator[None]:
+def _panics_named(at: str) -> Iterator[None]:
     """Name what an engine gives up at, such as a regular expression that its own limit ends.
 
     Raises:
-        TokenizerError: for a text that can't be encoded.
+        TokenizerError: for a file that it can't load, and a text that it can't encode.
     """
     try:
         yield
@@ -269,7 +270,7 @@ def _panics_named() -> Iterator[None]:
         raise TokenizerError(
             "tokenizer.json",
             _short(str(failed)),
-            cause="its engine gives up at a text",
+            cause=f"its engine gives up at {at}",
             cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
         ) from None
 
@@ -301,6 +302,13 @@ def _check_round_trip(
     name: str,
 ) -> None:
     ids, offsets = encode(list(trial))
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < len(texts):
+        raise TokenizerError(
+            name,
+            f"id {int(ids.max())}",
+            cause=f"its engine gives an id outside of its vocabulary of {len(texts)}",
+            cure="Mend tokenizer.json, or train one: curriculum tokenizer train",
+        )
     for index, text in sorted(enumerate(trial), key=lambda item: len(item[1])):
         back = b"".join([texts[token] for token in ids[offsets[index] : offsets[index + 1]]])
         if back != text.encode():

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.mix import report_of
+from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from flows.lines import count, number, percent
 from flows.look.drawn import family_style, strip
@@ -16,11 +16,14 @@ from flows.look.read import Line, wished
 from flows.look.row import Origin, origins_in
 from flows.look.wish import Wish
 from flows.show import MUTED, plain_table
+from schemas.errors import StoreError
 from schemas.mixture import MixtureReport
 from schemas.visible import one_line
 
 STRIP_CELLS = 96
 PLAN_LINES = 12
+_PLANNED = ("slot", "position", "pack_id", "repetition", "valid_tokens")
+"""Columns of a plan's line that are shown."""
 MOST_PLACES = 4
 """Documents of a row that are named, unless all are asked for."""
 
@@ -90,6 +93,7 @@ def _rows(
     most = None if wish.full and wish.only.given else max(wish.rows, PLAN_LINES)
     found = wished(store, mixture, wish)
     held = [line for _, line in itertools.islice(found, most)]
+    _require_planned(mixture, report, held)
     places = _places(store, mixture, held) if wish.only.given else {}
     yield _plan_lines(held, report, places, full=wish.full)
     if wish.only.given:
@@ -99,6 +103,19 @@ def _rows(
             + (f"; {rest:,} more: --full" if rest else ""),
             MUTED,
         )
+
+
+def _require_planned(mixture: Artefact, report: MixtureReport, held: list[Line]) -> None:
+    """Raise a StoreError for a line of a plan that its report doesn't describe, or that lacks a value."""
+    known = {each.stratum for each in report.strata}
+    for line in held:
+        if line["stratum"] not in known or None in [line[name] for name in _PLANNED]:
+            raise StoreError(
+                str(mixture.path / PLAN_NAME),
+                f"a line of stratum {line['stratum']}, slot {line['slot']}",
+                cause="its report knows no such stratum, or the line lacks a value",
+                cure="Run curriculum check on its folder, and make the mixture again",
+            )
 
 
 def _plan_lines(

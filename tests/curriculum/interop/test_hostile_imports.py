@@ -122,6 +122,19 @@ def test_metadata_that_is_no_text_is_refused(
         parquet(world, folder, said())
 
 
+def test_token_columns_that_hold_no_lists_are_refused(
+    world: Any, tmp_path: Path, said: Any
+) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    table = rows(world)
+    at = table.schema.get_field_index("input_ids")
+    dates = pa.array([1] * len(table), pa.date32())
+    pq.write_table(table.set_column(at, "input_ids", dates), folder / "part-0.parquet")
+    with pytest.raises(SchemaError, match=r"part-0\.parquet"):
+        parquet(world, folder, said())
+
+
 @pytest.mark.parametrize("where", ["name", "value"])
 def test_text_that_is_not_utf8_is_refused(
     world: Any, tmp_path: Path, said: Any, where: str

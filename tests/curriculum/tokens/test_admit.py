@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 
@@ -117,6 +118,25 @@ def test_an_added_token_that_is_a_byte_of_text_is_refused(foreign: Any) -> None:
     """No text yields a control token, so the byte would have none."""
     with pytest.raises(TokenizerError, match="gives up at a text"):
         Tokenizer.parse(foreign(("1", 49, True)))
+
+
+def test_a_panic_while_a_file_is_loaded_is_an_error_of_the_tokenizer(
+    foreign: Any, capfd: Any
+) -> None:
+    content = json.loads(foreign())
+    content["model"]["continuing_subword_prefix"] = "longer than a token"
+    content["model"]["merges"] = [["a", "b"]]
+    with pytest.raises(TokenizerError, match="can't load it"):
+        Tokenizer.parse(json.dumps(content))
+    assert "panicked" in capfd.readouterr().err
+
+
+def test_an_engine_that_gives_an_id_outside_of_its_vocabulary_is_refused() -> None:
+    def encode(texts: list[str]) -> tuple[codec.Ids, codec.Offsets]:
+        return np.array([0, 2], np.int32), np.array([0, 2], np.int64)
+
+    with pytest.raises(TokenizerError, match="outside of its vocabulary of 2"):
+        codec._check_round_trip(encode, (b"a", b"b"), ["ab"], {}, name="tokenizer.json")
 
 
 def test_the_command_ends_with_2_in_little_memory(foreign: Any, tmp_path: Path) -> None:
