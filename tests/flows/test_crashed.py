@@ -2,7 +2,9 @@
 
 import base64
 import datetime
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -235,9 +237,15 @@ def test_what_doesnt_arrive_is_sent_later_and_the_rest_waits_behind_it(
 
 
 def test_a_disk_without_room_for_a_mark_doesnt_make_it_tell_again_and_again(
-    server: Server, home: Path, told: Callable[[], list[Event]]
+    server: Server,
+    home: Path,
+    told: Callable[[], list[Event]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (home / telling.TOLD).write_text("in the way of the folder")
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "touch", full)
     server.crash("a", at(-1))
     said: list[str] = []
     look(lookout(server, home, said), 3 * LOOKS)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1200)
 PAYLOAD = "import pathlib; pathlib.Path({sentinel!r}).touch()\n"
-VICTIM = "what another file of the owner's holds\n"
+THEIRS = "laid there by the sender\n"
 LOGGING = """\
 version: 1
 disable_existing_loggers: false
 formatters: {{run: {{"()": os.system, command: "touch {sentinel}"}}}}
 """
-LINKED = (
+KEPT = (
     "address.txt",
     "serve.lock",
     "server.log",
@@ -58,12 +58,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, sentinel: Path) -> Iterator
 
 
 def plant(home: Path, sentinel: Path) -> None:
-    """Lay down all that Prefect and Python take from a folder of theirs, and links out of it."""
+    """Lay down all that Prefect and Python take from a folder of theirs; links are refused before."""
     folder = home / "prefect"
     folder.mkdir(parents=True)
-    (home / "victim").write_text(VICTIM)
-    for name in LINKED:
-        (folder / name).symlink_to("../victim")
+    for name in KEPT:
+        (folder / name).write_text(THEIRS)
     (folder / "prefect.db").write_bytes(b"a database")
     hostile = folder / "logging.yml"
     hostile.write_text(LOGGING.format(sentinel=sentinel))
@@ -212,7 +211,7 @@ def test_nothing_that_a_received_workspace_holds_is_executed_read_or_written_thr
     served: Served, sentinel: Path, tmp_path: Path
 ) -> None:
     assert not sentinel.exists()
-    assert (served.home / "victim").read_text() == VICTIM
+    assert {(served.home / "prefect" / name).read_text() for name in KEPT} == {THEIRS}
     assert (served.home / "prefect/prefect.db").read_bytes() == b"a database"
     assert not (served.home / "elsewhere.db").exists()
     assert not settings.prefect_folder(served.home).is_relative_to(served.home)
