@@ -85,6 +85,7 @@ def _commands(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
 
 
 NO_TEXT = {
+    "trust": "it shows paths and commands of diets, and nothing of a repository",
     "dashboard": "it serves pages, whose text is escaped by one function",
     "demo": "it builds the corpus of the package; what it prints is that of run",
     "leakcheck": "it examines models, without a workspace",
