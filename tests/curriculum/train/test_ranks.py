@@ -162,7 +162,7 @@ def test_one_rank_goes_on_where_two_were_stopped(
     assert process.wait() == 75
     last = checkpoint.newest(directory / "checkpoints")
     assert last is not None
-    assert (last / "shards" / ".metadata").is_file()
+    assert (last / "shards" / "index.json").is_file()
     stopped_at = checkpoint.read_state(last).step
     assert 3 <= stopped_at < STEPS
     job = world.job(**CHANGES | {"processes": 1})
