@@ -44,8 +44,8 @@ class _Known:
 
     found: dict[tuple[str, Path], Source]
     clones: Clones
-    aside: Path
-    """The folder of clones that are made for this look only."""
+    aside: Path | None
+    """The folder of clones that are made for this look only, where it may make some."""
 
 
 _known: ContextVar[_Known | None] = ContextVar("_known", default=None)
@@ -54,12 +54,14 @@ _known: ContextVar[_Known | None] = ContextVar("_known", default=None)
 @contextlib.contextmanager
 def resolved_once(*, clones: Clones = "kept") -> Iterator[None]:
     """Within it each pin is looked for once; one that needs a clone which may not be made is an error."""
-    with tempfile.TemporaryDirectory(prefix="curriculum-look-") as folder:
-        token = _known.set(_Known(found={}, clones=clones, aside=Path(folder)))
-        try:
-            yield
-        finally:
-            _known.reset(token)
+    with contextlib.ExitStack() as ending:
+        aside: Path | None = None
+        if clones == "aside":
+            scratch = tempfile.TemporaryDirectory(prefix="curriculum-look-")
+            aside = Path(ending.enter_context(scratch))
+        token = _known.set(_Known(found={}, clones=clones, aside=aside))
+        ending.callback(_known.reset, token)
+        yield
 
 
 def require_all(specs: Sequence[RepositorySpec], *, cache: Path) -> None:
@@ -150,7 +152,7 @@ def _clone(origin: str, target: Path, spec: RepositorySpec) -> Path:
     """
     known = _known.get()
     if known is not None and known.clones != "kept" and not target.exists():
-        if known.clones == "none" or spec.url is not None:
+        if known.aside is None or spec.url is not None:
             raise CorpusError(
                 origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
             )
