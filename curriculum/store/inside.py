@@ -130,7 +130,7 @@ class Inside:
         Raises:
             StoreError: for a link on the way, and for a path that leaves the workspace.
         """
-        text = str(path)
+        text = str(path if path.is_absolute() else path.absolute())
         if text == self._root:
             return
         if not text.startswith(f"{self._root}/") or ("/.." in text and _leaves(path, self._root)):

@@ -30,7 +30,7 @@ Offsets = npt.NDArray[np.int64]
 Encode = Callable[[list[str]], tuple[Ids, Offsets]]
 Engine = Literal["fastokens", "tokenizers"]
 
-SLOW_LETTERS, SLOW_LENGTH, SLOW_SECONDS = " \na0-é", 20_000, 1.0
+SLOW_LETTERS, SLOW_LENGTH, SLOW_SECONDS = " \na0-é", 50_000, 1.0
 """Lines of one letter, on which a tokenizer in use takes some milliseconds."""
 _PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
 _HIDDEN = tuple(byte for byte in range(256) if byte not in _PRINTABLE)

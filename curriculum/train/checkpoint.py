@@ -34,7 +34,6 @@ from curriculum.train.checkpoint_files import (
 from curriculum.train.disk import flush, write_text
 from curriculum.train.learner import Learner, generators, is_moment, tensors, whole
 from curriculum.train.metrics import say
-from schemas.errors import JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
 from schemas.text import Strict
@@ -178,21 +177,6 @@ def newest(folder: Path) -> Path | None:
 def read_state(checkpoint: Path) -> TrainerState:
     """How far the run had come at a checkpoint."""
     return read_part(TrainerState, checkpoint, STATE)
-
-
-def read_spec(checkpoint: Path) -> ModelSpec:
-    """The model that a checkpoint is of.
-
-    Raises:
-        JobError: for one that another trainer left.
-    """
-    if not (checkpoint / SPEC).is_file():
-        raise JobError(
-            str(checkpoint),
-            cause="another trainer left this checkpoint, of a model that ours doesn't know",
-            cure="Read it with that trainer",
-        )
-    return read_part(ModelSpec, checkpoint, SPEC)
 
 
 def _numbered(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from curriculum.store.inside import files_of
 from curriculum.store.recipe import digest
 from curriculum.store.verify import sha256_of
 from schemas.errors import JobError, StoreError
+from schemas.job import ModelSpec
 from schemas.json_text import Sealed, read_json
 from schemas.manifest import MANIFEST_NAME, FileRecord
 from schemas.regular_files import status
@@ -93,6 +94,21 @@ def read_part(model: type[Model], checkpoint: Path, name: str) -> Model:
     if record is None or status(file) is None or record != record_of(checkpoint, file):
         raise damaged(file, "it isn't what was written")
     return _read(model, file, version=manifest.schema_version)
+
+
+def read_spec(checkpoint: Path) -> ModelSpec:
+    """The model that a checkpoint is of.
+
+    Raises:
+        JobError: for one that another trainer left.
+    """
+    if not (checkpoint / SPEC).is_file():
+        raise JobError(
+            str(checkpoint),
+            cause="another trainer left this checkpoint, of a model that ours doesn't know",
+            cure="Read it with that trainer",
+        )
+    return read_part(ModelSpec, checkpoint, SPEC)
 
 
 def manifest_of(checkpoint: Path) -> CheckpointManifest:

@@ -11,7 +11,7 @@ from curriculum.rows.read import load_format
 from curriculum.store import published
 from curriculum.store.inside import Inside
 from curriculum.store.verify import verify_file, verify_footers
-from curriculum.train.checkpoint import read_spec
+from curriculum.train.checkpoint_files import read_spec
 from schemas.errors import JobError, SchemaError
 from schemas.job import Job, ModelSpec, RowsSource
 from schemas.manifest import MANIFEST_NAME

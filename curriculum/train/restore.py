@@ -12,8 +12,15 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from curriculum.model.decoder import Decoder
 from curriculum.train import sharded
 from curriculum.train.attach import would_lose_structure
-from curriculum.train.checkpoint import TrainerState, read_spec, read_state
-from curriculum.train.checkpoint_files import MOMENTS, SHARDS, WEIGHTS, damaged, require_whole
+from curriculum.train.checkpoint import TrainerState, read_state
+from curriculum.train.checkpoint_files import (
+    MOMENTS,
+    SHARDS,
+    WEIGHTS,
+    damaged,
+    read_spec,
+    require_whole,
+)
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.learner import (
     MOMENT_NAMES,

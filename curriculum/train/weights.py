@@ -9,8 +9,7 @@ from torch import Tensor
 from curriculum.model.decoder import Decoder
 from curriculum.model.generate import continuation
 from curriculum.model.sampling import Sampling
-from curriculum.train.checkpoint import read_spec
-from curriculum.train.checkpoint_files import require_whole
+from curriculum.train.checkpoint_files import read_spec, require_whole
 from curriculum.train.directory import JOB, read_job
 from curriculum.train.restore import read_weights
 from schemas.errors import JobError

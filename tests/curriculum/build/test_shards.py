@@ -157,7 +157,7 @@ def test_merging_links_files_and_says_the_second_time_that_they_are_there(
 def test_merging_copies_where_no_link_can_be_made(
     tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "link", refused)
@@ -184,7 +184,7 @@ def merge_copies(small: Path, home: Path) -> list[Artefact]:
         return list(merge(Store(home), small))
 
 
-def _no_link(*_: object) -> None:
+def _no_link(*_: object, **__: object) -> None:
     raise OSError(errno.EPERM, "Operation not permitted")
 
 
@@ -208,7 +208,7 @@ def test_a_file_that_leads_out_of_its_artefact_is_refused(tmp_path: Path, small:
     file = artefact.files()[0]
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="leads out of its artefact"):
+    with pytest.raises(StoreError, match="a link; it may lead out"):
         list(merge(Store(tmp_path / "to"), tmp_path / "from"))
     assert list(Store(tmp_path / "to").artefacts()) == []
 
@@ -226,7 +226,6 @@ def test_an_artefact_that_lies_elsewhere_than_its_manifest_says_is_refused(
 
 def test_the_same_key_with_other_bytes_is_refused(tmp_path: Path, small: Path) -> None:
     artefact = damaged(small, tmp_path / "from")
-    (artefact.path / "more.txt").write_text("more")
     changed = Store(tmp_path / "changed")
 
     def fill(drafts: object) -> None:

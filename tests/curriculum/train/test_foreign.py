@@ -20,7 +20,7 @@ import torch
 
 from curriculum.store import Store
 from curriculum.train import launch, run
-from curriculum.train.checkpoint import read_spec
+from curriculum.train.checkpoint_files import read_spec
 from curriculum.train.command import words_of
 from curriculum.train.directory import read_job
 from curriculum.train.follow import read_heartbeat

@@ -40,7 +40,7 @@ def cost(ratio: float) -> MaskingCost:
 def long_job(world: Any, row_length: int = 16_384, **changes: Any) -> Any:
     """A job that names long rows beside the short ones of its plan."""
     job = world.job(**changes)
-    long = RowsSource(key="long", content="", path="", row_length=row_length)
+    long = RowsSource(key="long", content="", path="rows/long", row_length=row_length)
     return job.model_copy(update={"rows": (*job.rows, long)})
 
 
