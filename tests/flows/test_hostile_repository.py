@@ -2,15 +2,15 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import typer
 from playwright.sync_api import Page
 from typer.testing import CliRunner
 
@@ -20,15 +20,21 @@ from flows import cli
 from schemas.corpus import RepositorySpec
 from schemas.errors import CurriculumError
 from schemas.visible import visible
+from tests.flows.every_command import COMMANDS
 from tests.flows.hostile_repository import (
+    BIDI,
     BRANCH,
     CORPUS,
     DIET,
     PATHS,
+    RICH,
+    TERMINAL,
     raw_controls,
     repository,
 )
 from tests.flows.html_text import Read
+from tests.flows.serving import serving
+from tests.flows.terminal import LIVE, on_terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,51 +82,55 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return _made(tmp_path_factory.mktemp("good"), hostile=False)
 
 
-def _commands(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
-        if isinstance(command, typer.core.TyperGroup):
-            yield from _commands(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}"
-
-
 NO_TEXT = {
-    "trust": "it shows paths and commands of diets, and nothing of a repository",
-    "dashboard": "it serves pages, whose text is escaped by one function",
-    "demo": "it builds the corpus of the package; what it prints is that of run",
+    "dashboard": "it prints an address; tests of dashboards try its pages with text of a repository",
     "leakcheck": "it examines models, without a workspace",
-    "init": "it writes the files of the package",
-    "serve": "it prints addresses; what its flows log passes through one class",
-    "shell": "it is the program of DuckDB",
-    "export": "it needs a checkpoint of another kind to say more than a path",
-    "import": "it takes files of rows, not a repository",
-    "merge": "it takes workspaces, and counts",
-    "approve": "it asks for a gate that waits",
-    "sample": "it hands a model's words to a pipe as they are, and to a terminal as test_sample.py says",
-    "run": "it prints what build, mix and train print",
+    "init": "it writes the files of the package, and reads neither workspace nor repository",
+    "shell": "DuckDB's own program takes its place, and writes to the terminal by rules of its own",
 }
-"""Commands that show no text of a repository, or nothing but what another command of this test shows."""
+"""Commands that show no text of a repository."""
 
 
 TRIED = (
-    "build", "check", "compare", "diet check", "diet diff", "diff", "gc", "inspect", "lineage", "mix",
-    "query", "report", "status", "supply", "tokenizer train", "train",
+    "approve", "build", "check", "compare", "diet check", "diet diff", "diff", "export", "gc", "import",
+    "inspect", "lineage", "merge", "mix", "query", "report", "status", "supply", "tokenizer train",
+    "train", "trust",
 )  # fmt: skip
+ON_TERMINAL = ("demo", "query", "run", "sample")
+"""What is shown on a terminal as it is made; a model's words and answers as CSV also go to pipes, raw."""
+SERVED = ("serve",)
 
 
-def _invocations(made: Made) -> dict[str, list[list[str]]]:
-    """All ways to look at a workspace, by command."""
+@pytest.fixture(scope="module")
+def aside(evil: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for what commands write, with a copy of the hostile workspace, as one that was sent."""
+    folder = tmp_path_factory.mktemp("aside")
+    shutil.copytree(evil.home, folder / "home")
+    says = json.dumps({"command": f"true {TERMINAL}{BIDI}{RICH} {{job}}"})
+    diets = folder / "home" / "diets"
+    diets.mkdir()
+    for name in ("mine", f"[bold]{BIDI}"):
+        (diets / f"{name}.yaml").write_text(f"{DIET}trainer: {says}\n")
+    (folder / "home" / "corpora").mkdir()
+    shutil.copyfile(evil.corpus, folder / "home" / "corpora" / "mine.yaml")
+    return folder
+
+
+def _invocations(made: Made, aside: Path) -> dict[str, list[list[str]]]:
+    """All ways to look at a workspace, by command, and those that write, to a copy or beside it."""
     keys = {
         stage: [each.key[:12] for each in made.artefacts(stage)]
         for stage in ("documents", "rows", "tokens", "selections", "tokenizers", "mixtures", "runs")
     }
     every = [key for stage in keys.values() for key in stage]
     looked = [["inspect", key] for key in every]
+    copy = ["--home", str(aside / "home")]
     run = next(each for each in made.artefacts("runs"))
     checkpoint = next((run.path / "checkpoints").iterdir())
     diet = str(made.diet)
     questions = [
-        "SELECT path, subject, text FROM documents", "FROM documents LIMIT 99", "SELECT * FROM runs",
+        "SELECT provenance, repository, text FROM documents", "FROM documents LIMIT 99",
+        "SELECT * FROM runs", "SELECT nothing FROM documents WHERE text = 'a\x1b[31m\u202e'",
         "SELECT 1 AS \"a\x1b[31m\u202e\"",
     ]  # fmt: skip
     return {
@@ -161,23 +171,47 @@ def _invocations(made: Made) -> dict[str, list[list[str]]]:
         "tokenizer train": [["tokenizer", "train", diet]],
         "diet check": [["diet", "check", diet], ["diet", "check", diet, "--json"]],
         "diet diff": [["diet", "diff", diet, diet]],
+        "approve": [
+            ["approve", diet, "syntax", "--comment", f"{TERMINAL}{BIDI}", *copy],
+            ["status", *copy], ["status", "--json", *copy],
+        ],
+        "export": [
+            ["export", what, "--to", str(aside / f"{what.partition('/')[0]}.{form}"), "--format", form]
+            for what, form in (
+                ("tiny/syntax", "curriculum"), ("tiny/syntax", "hf"), ("tiny/syntax", "huggingface"),
+                *((keys["rows"][0], each) for each in ("flat", "megatron", "huggingface")),
+                (keys["documents"][0], "flat"), ("nothing\x1b[31m\u202e", "flat"),
+            )
+        ],
+        "import": [
+            *(
+                ["import", str(aside / f"{keys['rows'][0]}.{form}"), "--format", named, *copy]
+                for form, named in (("flat", "flat"), ("megatron", "megatron"), ("huggingface", "parquet"))
+            ),
+            ["import", str(aside / f"{keys['documents'][0]}.flat"), "--format", "flat", *copy],
+            ["import", str(made.home / "documents"), *copy],
+            ["import", str(aside / "nothing\x1b[31m\u202e"), "--name", "n\u202e", *copy],
+        ],
+        "merge": [["merge", str(made.home), "--home", str(aside / "merged")]],
+        "trust": [["trust", str(aside / "home")], ["trust", "--list"]],
     }  # fmt: skip
 
 
-def test_every_command_is_tried_or_shows_no_text(evil: Made) -> None:
-    app = typer.main.get_command(cli.app)
-    assert isinstance(app, typer.core.TyperGroup)
-    assert {*_commands(app)} == {*TRIED, *NO_TEXT}
-    assert {*_invocations(evil)} == {*TRIED}
+def test_every_command_is_tried_or_shows_no_text(evil: Made, aside: Path) -> None:
+    tried = {*TRIED, *ON_TERMINAL, *SERVED}
+    assert {*COMMANDS} == tried | NO_TEXT.keys()
+    assert not tried & NO_TEXT.keys()
+    assert {*_invocations(evil, aside)} == {*TRIED}
+    assert {*_on_terminal(evil, aside)} == {*ON_TERMINAL}
 
 
 @pytest.mark.parametrize("command", TRIED)
 def test_no_command_sends_what_a_repository_holds_to_the_terminal(
-    evil: Made, command: str, monkeypatch: pytest.MonkeyPatch
+    evil: Made, aside: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CURRICULUM_HOME", str(evil.home))
     ended = []
-    for words in _invocations(evil)[command]:
+    for words in _invocations(evil, aside)[command]:
         done = CliRunner().invoke(cli.app, words)
         assert raw_controls(done.output) == [], f"{words}: {done.output!r}"
         assert done.exit_code in (0, 1, 2), f"{words}: {done.output} {done.exception!r}"
@@ -188,6 +222,61 @@ def test_no_command_sends_what_a_repository_holds_to_the_terminal(
         if "--json" in words and done.exit_code == 0 and words[0] != "query":
             json.loads(done.stdout)
     assert 0 in ended, "no way to give the command shows anything"
+
+
+def _on_terminal(made: Made, aside: Path) -> dict[str, list[tuple[int, list[str]]]]:
+    """Ways to call a command on a terminal, with the exit code that each ends in."""
+    diet, sql = str(made.diet), "SELECT provenance, text FROM documents"
+    prompt = aside / "prompt.txt"
+    prompt.write_text(f"// {TERMINAL}{BIDI}{RICH}")
+    return {
+        # What it reads can't be changed by an option: so many paths that are no text are refused.
+        "demo": [(2, ["demo", "--repo", str(made.diet.parent / "source"), "--home", str(aside / "demo")])],
+        "query": [(0, ["query", sql, "--format", form]) for form in ("csv", "json", "jsonl", "table")],
+        "run": [(0, ["run", diet]), (0, ["run", diet, "--explain"])],
+        "sample": [(0, ["sample", "tiny/syntax", "--tokens", "60", "--file", str(prompt)])],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ON_TERMINAL)
+def test_what_a_terminal_is_sent_has_nothing_raw(evil: Made, aside: Path, command: str) -> None:
+    for code, words in _on_terminal(evil, aside)[command]:
+        done = on_terminal(words, {"CURRICULUM_HOME": str(evil.home)})
+        assert done.code == code, f"{words}: {done.sent}"
+        assert raw_controls(LIVE.sub("", done.sent)) == [], f"{words}: {done.sent!r}"
+        if command in ("query", "sample"):
+            assert "\\u202e" in done.sent, "the payload was shown"
+
+
+def test_what_a_program_sends_to_a_terminal_would_be_seen() -> None:
+    """The control: the same terminal, and a program that writes a payload as it is."""
+    program = (sys.executable, "-c", "import sys; print(sys.argv[1])")
+    done = on_terminal([f"{TERMINAL}{BIDI}"], {}, program)
+    found = {*raw_controls(LIVE.sub("", done.sent))}
+    assert {"\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\u2066", "\u200b", "\U000e0041"} <= found
+
+
+@pytest.mark.timeout(1200)
+def test_a_served_run_logs_and_shows_nothing_raw(aside: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(aside / "home", tmp_path / "home"))
+    (home / "diets" / "mine.yaml").write_text(DIET.replace("mine.yaml", "mine"))
+    with serving(home) as served:
+        with served.client() as client:
+            asked = client.read_deployment_by_name("run/run")
+            run = client.create_flow_run_from_deployment(
+                asked.id, parameters={"specialist": "mine", "phase": "syntax"}
+            ).id
+        served.await_state(run, "Completed", "Failed", "Crashed")
+        assert served.state(run) == "Completed", served.run(run).state
+        with urllib.request.urlopen(served.request("logs/filter", {})) as answer:
+            logs = json.load(answer)
+        with urllib.request.urlopen(served.request("artifacts/filter", {})) as answer:
+            shown = json.load(answer)
+    assert len(logs) > 10
+    assert shown
+    for said in (*(each["message"] for each in logs), json.dumps(shown, ensure_ascii=False)):
+        assert raw_controls(said) == [], said
+    assert raw_controls((home / "serve.txt").read_text()) == []
 
 
 def test_what_made_the_workspace_printed_nothing_raw(evil: Made, good: Made) -> None:

@@ -7,19 +7,17 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import typer.testing
 import yaml
-from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 from curriculum.store import Store, collect, garbage, inside
 from flows import settings
 from flows.cli import app
 from schemas.errors import StoreError
+from tests.flows import every_command
 from tests.flows.hostile_workspace import (
     LINKABLE,
     Canary,
@@ -56,18 +54,7 @@ MAKERS = {"build", "mix", "train", "tokenizer train", "supply", "diet check"}
 """They read repositories, which takes its time."""
 
 
-def _leaves(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(command, TyperGroup):
-        for name, below in command.commands.items():
-            yield from _leaves(below, *words, name)
-    else:
-        yield words, command
-
-
-GROUP = typer.main.get_command(app)
-COMMANDS = {
-    " ".join(words): command for words, command in _leaves(GROUP) if words[0] not in ELSEWHERE
-}
+COMMANDS = {name: each for name, each in every_command.COMMANDS.items() if name not in ELSEWHERE}
 
 
 def _words(name: str, home: Path) -> list[str]:
@@ -92,7 +79,7 @@ def _call(name: str, home: Path) -> Result:
 def _invoke(*words: str) -> Result:
     # Typer makes its commands anew for each call otherwise, which takes longer than most calls.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", lambda _: GROUP)
+        patch.setattr(typer.testing, "_get_command", lambda _: every_command.GROUP)
         return CliRunner().invoke(app, words)
 
 
