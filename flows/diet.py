@@ -29,6 +29,7 @@ from flows.lines import Line, count
 from flows.show import ACCENT, MUTED, out, print_json, table, warn, watching
 from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of
+from flows.trust import shadow_words, shadows
 from schemas.errors import DietError
 from schemas.progress import unwatched
 
@@ -88,6 +89,8 @@ def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bo
     Raises:
         DietError: for a name or a file that is no diet.
     """
+    for line in shadow_words(home):
+        warn(line)
     diets = load_diet(before, home=home), load_diet(after, home=home)
     files = (load_phases(phases or each.phases_file, home) for each in diets)
     store = Store(home, dry=True)
@@ -101,6 +104,7 @@ def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bo
         found = {
             "fields": [asdict(each) for each in others],
             "servings": [{**asdict(each), "difference": each.difference} for each in listed],
+            "shadows": [*shadows(home)],
         }
         print_json(found)
         return
@@ -330,4 +334,5 @@ def _as_json(
         "hours": (round(speed.device_hours(plan.diet.token_budget), 4) if speed else None),
         "speed": asdict(speed) if speed else None,
         "faults": list(faults),
+        "shadows": [*shadows(plan.store.root)],
     }

@@ -29,9 +29,8 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
     found = look(store, everything=everything)
     if as_json:
         listed = [_as_json(store, each) for each in found.phases]
-        hidden = [each.relative_to(home).as_posix() for each in shadows(home)]
-        content = {"home": str(home), "stages": found.stages, "phases": listed, "shadows": hidden}
-        print_json(content)
+        content = {"home": str(home), "stages": found.stages, "phases": listed}
+        print_json({**content, "shadows": [*shadows(home)]})
         return
     out.print(Text(str(store.root), "bold"))
     for line in shadow_words(home):

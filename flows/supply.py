@@ -20,7 +20,8 @@ from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.course import Order, course
 from flows.doors import TRAINED_TOKENIZER, tokenizing_of
 from flows.lines import Line, count
-from flows.show import MUTED, out, print_json, table, watching
+from flows.show import MUTED, out, print_json, table, warn, watching
+from flows.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.errors import CorpusError, DietError
@@ -59,6 +60,8 @@ def supply(
     Raises:
         CurriculumError: for a mistake in what was named.
     """
+    for line in shadow_words(home):
+        warn(line)
     if _is_diet(home, what):
         order = Order(specialist=what, home=home, phases=phases, tokenizer=tokenizer)
         plan = course(order, dry=True)
@@ -83,7 +86,7 @@ def supply(
     with watching() as watch:
         found = counted(wish, watch)
     if as_json:
-        print_json(_as_json(corpus.name, found))
+        print_json({**_as_json(corpus.name, found), "shadows": [*shadows(home)]})
     else:
         _show(found, kinds)
 

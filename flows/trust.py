@@ -16,7 +16,7 @@ import filelock
 
 from curriculum.diets.load import PACKAGE, diet_files, load_diet
 from curriculum.store import Store
-from curriculum.store.store import WORKSPACE_NAME
+from curriculum.store.store import WORKSPACE_NAME, when_made
 from curriculum.train.disk import replace_whole
 from flows import settings
 from flows.course import Course
@@ -45,12 +45,23 @@ class Trusted(Sealed):
 
 @contextlib.contextmanager
 def making(home: Path) -> Iterator[None]:
-    """Trust the workspace that is made within the block, where nothing was there before."""
+    """Trust the workspace that is made within the block, where nothing was there before.
+
+    It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
+    trusted workspace; one that another process of the command made is recorded at the end.
+    """
+    place = home.absolute()
     is_fresh = not home.exists() or (home.is_dir() and not any(home.iterdir()))
+
+    def note(made: Path) -> None:
+        if is_fresh and made == place:
+            trust(made)
+
     try:
-        yield
+        with when_made(note):
+            yield
     finally:
-        if is_fresh and (home / WORKSPACE_NAME).is_file():
+        if is_fresh and (home / WORKSPACE_NAME).is_file() and not is_trusted(home):
             trust(home)
 
 
@@ -164,11 +175,11 @@ def _naming(specialist: str, home: Path) -> Path:
     return next((each for each in files if is_inside(each, home)), files[0])
 
 
-def shadows(home: Path) -> tuple[Path, ...]:
-    """Files of a workspace that are found before those of the package with the same name."""
+def shadows(home: Path) -> tuple[str, ...]:
+    """Files of a workspace that are found before those of the package with the same name: diets/mine.yaml."""
     pairs = (("diets", "diets/*.yaml"), ("corpora", "corpora/*.yaml"), ("phases", "phases*.yaml"))
     return tuple(
-        home / folder / each.name
+        f"{folder}/{each.name}"
         for folder, shipped in pairs
         for each in sorted(PACKAGE.glob(shipped))
         if (home / folder / each.name).is_file()
@@ -177,8 +188,7 @@ def shadows(home: Path) -> tuple[Path, ...]:
 
 def shadow_words(home: Path) -> Iterator[str]:
     """A line for each file of the workspace that hides one of the package."""
-    for each in shadows(home):
-        name = f"{each.parent.name}/{each.name}"
+    for name in shadows(home):
         yield f"{name} of the workspace is read in place of the package's"
 
 

@@ -43,6 +43,18 @@ from schemas.manifest import MANIFEST_NAME
 
 Model = TypeVar("Model", bound=BaseModel)
 _STAGE = re.compile(r"[a-z].*")
+_WHEN_MADE: list[Callable[[Path], None]] = []
+"""Functions that are called with each workspace that this process makes."""
+
+
+@contextlib.contextmanager
+def when_made(note: Callable[[Path], None]) -> Iterator[None]:
+    """Call a function with each workspace that this process makes within the block, at once."""
+    _WHEN_MADE.append(note)
+    try:
+        yield
+    finally:
+        _WHEN_MADE.remove(note)
 
 
 class WorkspaceFile(Sealed):
@@ -320,6 +332,8 @@ class Store:
             if not file.is_file():
                 who = WorkspaceFile(uuid=str(uuid.uuid4()), name=self.root.name)
                 write_whole(file, who.model_dump_json(indent=1))
+                for each in tuple(_WHEN_MADE):
+                    each(self.root)
 
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:

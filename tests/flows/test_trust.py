@@ -4,6 +4,9 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,6 +144,27 @@ def test_a_folder_that_held_something_is_not_trusted_by_being_used(
     assert not trust.is_trusted(home)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_command_that_is_killed_leaves_a_workspace_from_nothing_trusted(
+    tmp_path: Path, held: bool
+) -> None:
+    home = tmp_path / "home"
+    if held:
+        diet_with(home / "diets" / "mine.yaml", "true")
+    code = (
+        "import os, pathlib, signal, sys\n"
+        "from curriculum.store import Store\n"
+        "from flows import trust\n"
+        "home = pathlib.Path(sys.argv[1])\n"
+        "with trust.making(home), Store(home).lock('any'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(home)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (home / "workspace.json").is_file()
+    assert trust.is_trusted(home) is not held
+
+
 def _moved(home: Path) -> Path:
     return home.rename(home.with_name("moved"))
 
@@ -258,3 +282,25 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
     assert words in curriculum("train", "templates.demo", "--home", str(received)).stderr
     (received / "diets" / "templates.demo.yaml").rename(received / "diets" / "mine.yaml")
     assert words not in curriculum("status", "--home", str(received)).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diet", "check", "templates.demo"),
+        ("diet", "diff", "templates", "templates.demo"),
+        ("supply", "sample", "--phases", "phases.demo"),
+    ],
+)
+def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(
+    received: Path, words: tuple[str, ...]
+) -> None:
+    told = curriculum(*words, "--home", str(received), "--json")
+    assert told.exit_code == 0, told.stderr
+    assert json.loads(told.stdout)["shadows"] == ["diets/templates.demo.yaml"]
+    assert "diets/templates.demo.yaml of the workspace is read" in told.stderr
+    if words[1] == "diff":
+        (received / "diets" / "templates.demo.yaml").rename(received / "mine.yaml")
+        told = curriculum(*words, "--home", str(received), "--json")
+        assert json.loads(told.stdout)["shadows"] == []
+        assert "in place of" not in told.stderr
