@@ -54,12 +54,12 @@ def outcome(
 
 
 def waiting(before: int) -> str:
-    """The place of a question that waits.
+    """The place of a question that waits; it is the first of its server where others hold all turns.
 
     >>> waiting(2)
     '<p class="count" id="waits" role="status">2 questions before this one.</p>'
     """
-    words = "1 question" if before == 1 else f"{before} questions"
+    words = "1 question" if before == 1 else f"{before or 'other'} questions"
     return f'<p class="count" id="waits" role="status">{words} before this one.</p>'
 
 

@@ -1,7 +1,9 @@
 """Questions of the SQL page take turns: a few at a time, the rest wait in the order in which they came.
 
-One question may use a gigabyte and two cores; a server answers at most MOST at once, over all its pages. A
-question is given up when its page is closed, asks another question, or has waited too long.
+One question may use a gigabyte and two cores. A server answers at most MOST at once, over all its pages, and
+so do all servers of a user together where they share a folder of locks; the system releases the locks of a
+process that is killed. `curriculum query` in a terminal is its user's own, and isn't counted. A question is
+given up when its page is closed, asks another question, or has waited too long.
 """
 
 import contextlib
@@ -9,8 +11,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
+
+import filelock
 
 from curriculum.catalog import CatalogError
 
@@ -34,6 +39,8 @@ class Turns:
     most: int = MOST
     places: int = PLACES
     seconds: float = PATIENCE_S
+    slots: Path | None = None
+    """A folder with a lock a turn, which several servers share; None for one server alone."""
     _line: list[object] = field(default_factory=list)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -50,8 +57,8 @@ class Turns:
                 raise _refusal(f"{self.places} questions wait already", "Ask again in a minute")
             self._line.append(ticket)
         try:
-            self._wait(ticket, show, given_up)
-            yield
+            with self._wait(ticket, show, given_up):
+                yield
         finally:
             with self._changed:
                 self._line.remove(ticket)
@@ -59,23 +66,36 @@ class Turns:
 
     def _wait(
         self, ticket: object, show: Callable[[int], None], given_up: Callable[[], bool]
-    ) -> None:
+    ) -> contextlib.AbstractContextManager[object]:
         until, shown = time.monotonic() + self.seconds, -1
         while True:
             with self._changed:
                 before = self._line.index(ticket)
-            if before < self.most:
-                return
+            if before < self.most and (slot := self._slot()) is not None:
+                return slot
             if given_up():
                 raise _refusal("its page is closed, or asks another question", "Ask again")
             if time.monotonic() > until:
-                words = f"it waited {self.seconds:g} s for the {before} before it"
+                others = (
+                    f"the {before} before it" if before >= self.most else "those of other servers"
+                )
+                words = f"it waited {self.seconds:g} s for {others}"
                 raise _refusal(words, "Ask again, or in a terminal with `curriculum query`")
             if before != shown:
                 show(before)
                 shown = before
             with self._changed:
                 self._changed.wait(_POLL_S)
+
+    def _slot(self) -> contextlib.AbstractContextManager[object] | None:
+        """One of the shared locks, held until the block ends; None while other servers hold all."""
+        if self.slots is None:
+            return contextlib.nullcontext()
+        for number in range(self.most):
+            lock = filelock.FileLock(self.slots / f"{number}.lock", timeout=0)
+            with contextlib.suppress(filelock.Timeout):
+                return lock.acquire()
+        return None
 
 
 def _refusal(cause: str, cure: str) -> CatalogError:
@@ -109,6 +129,12 @@ class OpenPages:
 
 TURNS, PAGES = Turns(), OpenPages()
 """Those of this server."""
+
+
+def share(folder: Path) -> None:
+    """Let this server take its turns with all others that share a folder."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    TURNS.slots = folder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from dashboards import turns
 from dashboards.guard import login
 from flows import settings
 from schemas.errors import CurriculumError
@@ -110,6 +111,7 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
         settings.apply(settings.shown(workspace, Path(folder)))
+        turns.share(settings.state_folder() / "questions")
         with contextlib.chdir(folder):
             import uvicorn
 

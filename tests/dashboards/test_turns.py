@@ -2,6 +2,8 @@
 
 import asyncio
 import doctest
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable
@@ -70,6 +72,60 @@ def test_a_question_that_waits_too_long_or_behind_too_many_is_refused() -> None:
             assert isinstance(first.exception(), CatalogError)
     with line.turn(shown.append, _never):
         pass
+
+
+def test_servers_of_a_user_take_their_turns_together(tmp_path: Path) -> None:
+    one, other = (Turns(most=2, slots=tmp_path) for _ in range(2))
+    late = Turns(most=2, slots=tmp_path, seconds=0.3)
+    shown: list[int] = []
+    with one.turn(shown.append, _never):
+        with other.turn(shown.append, _never):
+            assert shown == []
+            with (
+                pytest.raises(CatalogError, match="those of other servers"),
+                late.turn(shown.append, _never),
+            ):
+                pytest.fail("it had a turn")
+            assert shown == [0]
+            # The control: a server that shares no folder answers.
+            with Turns(most=2).turn(shown.append, _never):
+                pass
+        with late.turn(shown.append, _never):
+            pass
+    assert shown == [0]
+
+
+def test_a_server_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from dashboards.turns import Turns\n"
+        "with Turns(most=1, slots=pathlib.Path(sys.argv[1])).turn(print, lambda: False):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    line = Turns(most=1, slots=tmp_path, seconds=0.3)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(CatalogError, match="other servers"), line.turn(print, _never):
+            pytest.fail("it had a turn")
+        holder.kill()
+        holder.wait()
+    with line.turn(print, _never):
+        pass
+
+
+def test_dashboard_servers_share_the_folder_of_their_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns.TURNS, "slots", None)
+    turns.share(tmp_path / "questions")
+    assert turns.TURNS.slots == tmp_path / "questions"
+    assert (tmp_path / "questions").stat().st_mode & 0o777 == 0o700
+    with turns.TURNS.turn(print, _never):
+        assert [each.name for each in (tmp_path / "questions").iterdir()] == ["0.lock"]
 
 
 @pytest.mark.parametrize("event", ["asks", "closed"])
