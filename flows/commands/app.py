@@ -4,6 +4,7 @@ import contextlib
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -59,13 +60,30 @@ _READERS = ("pyarrow", "pydantic_core", "_duckdb", "duckdb")
 
 
 def _unreadable(failed: Exception) -> CurriculumError:
-    """The error of a file that its reader refuses, in the reader's words."""
+    """The error of a file that its reader refuses, in the reader's words; its traceback is kept.
+
+    A mistake of ours may look the same: only the traceback distinguishes the two.
+    """
+    kept = _traceback_file(failed)
     return CurriculumError(
         "a file that was read",
         " ".join(str(failed).split())[:500],
         cause="it is damaged, or isn't of its format",
-        cure="Run curriculum check on its folder, which names it",
+        cure="Run curriculum check on its folder, which names it"
+        + (f"; for a report of a fault, {kept} holds the traceback" if kept else ""),
     )
+
+
+def _traceback_file(failed: Exception) -> Path | None:
+    """Write the traceback of an error to the user's folder of state; None where that can't be written."""
+    from flows.settings import state_folder
+
+    text = "".join(traceback.format_exception(failed))
+    with contextlib.suppress(OSError, CurriculumError):
+        file = state_folder() / "traceback.txt"
+        file.write_text(visible(text), encoding="utf-8", errors="backslashreplace")
+        return file
+    return None
 
 
 _KEPT = "What is finished is kept; the same command goes on from there."
