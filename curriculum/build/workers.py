@@ -140,14 +140,15 @@ class Team:
         self, make: "Make[Task]", tasks: Sequence[Task], name: Callable[[Task], str]
     ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
         """What is made of each task, with its number, as it comes."""
+        if not self._hands_out(len(tasks)):
+            return ((at, make(self.store, task)) for at, task in enumerate(tasks))
+        # The workspace is this command's, not that of whichever worker writes first.
+        self.store.open()
         if self.spread.ray is not None:
-            self.store.open()
             who = self.store.workspace().uuid
             work = functools.partial(ray_workers.make_elsewhere, make, self.store.root, who)
             size = self.spread.at_once or len(tasks)
             return ray_workers.each(work, tasks, address=self.spread.ray, size=size, name=name)
-        if not self._hands_out(len(tasks)):
-            return ((at, make(self.store, task)) for at, task in enumerate(tasks))
         work = functools.partial(_make_in_worker, make, self.store.root)
         return processes.each(work, tasks, size=self.workers, name=name)
 

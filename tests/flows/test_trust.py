@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from curriculum.build import processes
 from curriculum.diets.load import PACKAGE
 from curriculum.store import Store
 from flows import settings, trust
@@ -163,6 +164,23 @@ def test_a_command_that_is_killed_leaves_a_workspace_from_nothing_trusted(
     assert done.returncode == -signal.SIGKILL
     assert (home / "workspace.json").is_file()
     assert trust.is_trusted(home) is not held
+
+
+def test_a_workspace_is_trusted_before_its_first_worker_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers are processes of their own: what the first of them made wasn't noted by the command."""
+    home = tmp_path / "home"
+    seen: list[bool] = []
+
+    def each(*_: object, **__: object) -> None:
+        seen.append(trust.is_trusted(home))
+        raise DietError("here", cause="the test ends it", cure="None")
+
+    monkeypatch.setattr(processes, "each", each)
+    words = ("build", "templates.demo", "--workers", "2", "--home", str(home))
+    assert "the test ends it" in curriculum(*words).stderr
+    assert seen == [True]
 
 
 def _moved(home: Path) -> Path:
