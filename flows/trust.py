@@ -16,7 +16,8 @@ import filelock
 
 from curriculum.diets.load import PACKAGE, diet_files, load_diet
 from curriculum.store import Store
-from curriculum.store.store import WORKSPACE_NAME, when_made
+from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
+from curriculum.store.store import when_made
 from curriculum.train.disk import replace_whole
 from flows import settings
 from flows.course import Course
@@ -25,6 +26,8 @@ from schemas.json_text import Sealed, read_json
 from schemas.text import Strict
 
 RECORD = "trusted.json"
+_BEFORE = {CLONES, LOCKS}
+"""Folders that a command may leave behind before it makes a workspace; clones name nothing to be executed."""
 
 
 class TrustedWorkspace(Strict):
@@ -51,7 +54,9 @@ def making(home: Path) -> Iterator[None]:
     trusted workspace; one that another process of the command made is recorded at the end.
     """
     place = home.absolute()
-    is_fresh = not home.exists() or (home.is_dir() and not any(home.iterdir()))
+    is_fresh = not home.exists() or (
+        home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
+    )
 
     def note(made: Path) -> None:
         if is_fresh and made == place:
