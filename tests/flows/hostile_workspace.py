@@ -132,10 +132,10 @@ def unlisted(home: Path, canary: Canary) -> list[Path]:
     """Put into an artefact of each kind a file that its manifest doesn't list; the files."""
     planted = []
     for manifest in published(home):
-        stage = manifest.relative_to(home).parts[0]
-        names = {
-            RUN: ("checkpoints/step=1/optimizer.pt", "metrics/0000000002.parquet", "model.pkl"),
-        }.get(stage, ("part-00009.parquet", "data.pkl"))
+        names = ["part-00009.parquet", "data.pkl"]
+        if manifest.relative_to(home).parts[0] == RUN:
+            step = min((manifest.parent / "checkpoints").iterdir()).name
+            names = [f"checkpoints/{step}/optimizer.pt", "metrics/0000000099.parquet", "model.pkl"]
         for name in names:
             file = manifest.parent / name
             if file.suffix == ".parquet":

@@ -18,28 +18,13 @@ from curriculum.store import Store
 from dashboards.guard import authorization, split_login
 from flows import prefect_settings, settings
 from tests.flows.hostile_page import ATTEMPTS, Site, site
+from tests.flows.hostile_settings import KEPT, PAYLOAD, THEIRS, plant_settings
 from tests.flows.serving import Served, serving, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 pytestmark = pytest.mark.timeout(1200)
-PAYLOAD = "import pathlib; pathlib.Path({sentinel!r}).touch()\n"
-THEIRS = "laid there by the sender\n"
-LOGGING = """\
-version: 1
-disable_existing_loggers: false
-formatters: {{run: {{"()": os.system, command: "touch {sentinel}"}}}}
-"""
-KEPT = (
-    "address.txt",
-    "serve.lock",
-    "server.log",
-    "worker-cpu.log",
-    "reports.txt",
-    "memo_store.toml",
-)
-MODULES = ("sitecustomize", "prefect", "torch", "flows", "curriculum", "multiprocessing", "uvicorn")
 
 
 @pytest.fixture(scope="module")
@@ -52,31 +37,9 @@ def sentinel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(tmp_path_factory: pytest.TempPathFactory, sentinel: Path) -> Iterator[Served]:
     """A workspace from somebody who wants to run commands, served from a shell that stands in it."""
     home = tmp_path_factory.mktemp("homes") / "received"
-    plant(home, sentinel)
+    plant_settings(home, sentinel)
     with serving(home, cwd=home) as served:
         yield served
-
-
-def plant(home: Path, sentinel: Path) -> None:
-    """Lay down all that Prefect and Python take from a folder of theirs; links are refused before."""
-    folder = home / "prefect"
-    folder.mkdir(parents=True)
-    for name in KEPT:
-        (folder / name).write_text(THEIRS)
-    (folder / "prefect.db").write_bytes(b"a database")
-    hostile = folder / "logging.yml"
-    hostile.write_text(LOGGING.format(sentinel=sentinel))
-    setting = f"PREFECT_LOGGING_SETTINGS_PATH = '{hostile}'\n"
-    (folder / "profiles.toml").write_text(f"active = 'x'\n[profiles.x]\n{setting}")
-    url = "sqlite+aiosqlite:///elsewhere.db"
-    (home / ".env").write_text(
-        f"PREFECT_LOGGING_SETTINGS_PATH={hostile}\nPREFECT_SERVER_DATABASE_CONNECTION_URL={url}\n"
-    )
-    nested = f"settings_path = '{hostile}'\n"
-    (home / "prefect.toml").write_text(f"[logging]\n{nested}")
-    (home / "pyproject.toml").write_text(f"[tool.prefect.logging]\n{nested}")
-    for name in MODULES:
-        (home / f"{name}.py").write_text(PAYLOAD.format(sentinel=str(sentinel)))
 
 
 def status(

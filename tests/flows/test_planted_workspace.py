@@ -1,0 +1,286 @@
+"""Every command in a workspace of payloads without links: nothing is executed, nothing outside is read."""
+
+import contextlib
+import pickle
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows import prefect_settings, settings, trust
+from tests.flows.every_command import COMMANDS
+from tests.flows.hostile_settings import plant_settings
+from tests.flows.hostile_workspace import (
+    Canary,
+    Sentinel,
+    forge_catalog,
+    larder,
+    plant,
+    unlisted,
+)
+from tests.flows.serving import free_port, furnish, serving
+from tests.flows.test_in_line import DIET
+
+pytestmark = pytest.mark.timeout(1200)
+SECRET = "SECRET-OF-ANOTHER-FOLDER"
+PICKLES = ("current/state.pkl", "leases/state.pkl", "slots/state.pkl")
+OK, WRONG = 0, 2
+Calls = tuple[tuple[int, str], ...]
+CALLS: dict[str, Calls] = {
+    "approve": ((OK, "plain first"),),
+    "build": ((OK, "theirs"),),
+    "check": ((OK, "{home}/documents"), (OK, "{home}/runs")),
+    "compare": ((OK, "plain/first fmt/syntax"),),
+    "dashboard": ((OK, "--no-open --port {port}"),),
+    "demo": ((WRONG, "--repo {outside}/documents"),),
+    "diet check": ((OK, "theirs --json"),),
+    "diet diff": ((OK, "plain theirs"),),
+    "diff": ((OK, "fmt/syntax fmt/file_graph"),),
+    "export": (
+        (OK, "plain/first --to {out}/model"),
+        (OK, "plain/first --format flat --to {out}/flat"),
+        (OK, "plain/first --format huggingface --to {out}/huggingface"),
+    ),
+    "gc": ((OK, "--yes"),),
+    "import": ((WRONG, "{home}/leases/state.pkl"), (WRONG, "{home}/prefect --format flat")),
+    "init": ((OK, "{out}/own"),),
+    "inspect": ((OK, "plain/first"), (OK, "rows --list"), (OK, "documents"), (OK, "mixtures --list")),
+    "leakcheck": ((OK, "--model tiny --row-length 64 --no-mutations --dtype float32 --device cpu"),),
+    "lineage": ((OK, "plain/first"), (OK, "plain/first --step 1")),
+    "merge": ((OK, "{home} --home {out}/merged"),),
+    "mix": ((OK, "theirs"),),
+    "query": ((OK, "'FROM internal.data'"), (OK, "'SELECT text FROM documents' --json")),
+    "report": ((OK, ""),),
+    "run": ((WRONG, "theirs"), (OK, "plain --branch ran")),
+    "sample": ((OK, "plain/first --tokens 8"), (WRONG, "fmt/syntax")),
+    "serve": ((OK, ""),),
+    "shell": ((OK, "-- -c 'FROM runs'"),),
+    "status": ((OK, "--all"), (OK, "--json")),
+    "supply": ((OK, "small --phases short --share 1"),),
+    "tokenizer train": ((OK, "theirs"),),
+    "train": ((WRONG, "theirs"), (OK, "plain --branch trained --log tensorboard")),
+    "trust": ((OK, "--list"), (OK, "{copy}")),
+}  # fmt: skip
+"""The exit code that each command ends in, and its words; the workspace is the current directory."""
+CROWDED: dict[str, Calls] = {
+    "build": ((WRONG, "theirs"),),
+    "check": ((WRONG, "{home}"),),
+    "compare": ((WRONG, "plain/first fmt/syntax"),),
+    "export": ((WRONG, "plain/first --to {out}/model"),),
+    "inspect": ((WRONG, "plain/first"),),
+    "merge": ((WRONG, "{home} --home {out}/other"),),
+    "mix": ((WRONG, "theirs"),),
+    "query": ((OK, "'FROM runs'"),),
+    "sample": ((WRONG, "plain/first --tokens 8"),),
+    "status": ((WRONG, ""),),
+    "train": ((WRONG, "plain --branch trained"),),
+}
+"""The same, where artefacts hold files that no manifest lists."""
+DUCKDB = str(Path(sys.executable).with_name("duckdb"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received:
+    """A folder with a workspace that was sent, a copy of it, and what lies outside."""
+
+    folder: Path
+    canary: Canary
+
+    @property
+    def home(self) -> Path:
+        """The workspace."""
+        return self.folder / "home"
+
+    def command(self, name: str, words: str) -> list[str]:
+        """A command line, with the places and the port filled in."""
+        copy = self.folder / "copy"
+        if "{copy}" in words and not copy.exists():
+            shutil.copytree(self.home, copy)
+        filled = words.format(
+            home=self.home, out=self.folder / "out", outside=self.folder / "outside", copy=copy,
+            port=free_port(),
+        )  # fmt: skip
+        program = Path(sys.executable).with_name("curriculum")
+        return [str(program), *name.split(), *shlex.split(filled)]
+
+    def ended(self, name: str, words: str) -> tuple[int, str]:
+        """Call a command from within the workspace; the exit code, and what it printed."""
+        ask = self.command(name, words)
+        with subprocess.Popen(
+            ask, cwd=self.home, env=self.environment, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            said = ""
+            assert process.stdout is not None
+            for line in process.stdout:
+                said += line
+                if "Ctrl-C ends it" in line:
+                    process.send_signal(signal.SIGINT)
+        return process.returncode, said
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of whoever calls: the workspace is named there."""
+        return settings.environment({"CURRICULUM_HOME": str(self.home)})
+
+
+def _received(folder: Path, *, beside: bool) -> Received:
+    """Make an honest workspace with a trained model, plant all payloads in it, and send it."""
+    made = Received(folder=folder, canary=Canary(file=folder / "canary"))
+    sender = Received(folder=folder / "sender", canary=made.canary)
+    home = sender.home
+    (folder / "out").mkdir()
+    home.mkdir(parents=True)
+    larder(home)
+    theirs = f"trainer: {{command: 'touch {made.canary.file} {{job}}.touched'}}\n"
+    furnish(home, folder / "samples", plain=diet("templates"), theirs=diet("testing") + theirs)
+    code, said = sender.ended("train", "plain")
+    assert code == OK, said
+    shutil.rmtree(home / "catalog", ignore_errors=True)
+    outside = Sentinel.beside(folder / "outside", home)
+    secret = outside.folder / "secret.parquet"
+    pq.write_table(pa.table({"text": [SECRET], "repository": [SECRET]}), secret)
+    plant(home, made.canary)
+    plant_settings(home, made.canary.file)
+    (home / "catalog.sql").write_text(f".shell touch {made.canary.file}\n")
+    if beside:
+        unlisted(home, made.canary)
+    else:
+        forge_catalog(home, secret)
+    shutil.copytree(home, made.home)
+    return made
+
+
+def diet(specialist: str) -> str:
+    """A diet of one phase that trains in seconds, of a specialist."""
+    return DIET.format(specialist=specialist, seed=1)
+
+
+@pytest.fixture(scope="module")
+def received(tmp_path_factory: pytest.TempPathFactory) -> Received:
+    """A workspace whose payloads lie where something used to read them."""
+    return _received(tmp_path_factory.mktemp("received"), beside=False)
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Received:
+    """One whose artefacts hold files, pickles among them, that their manifests don't list."""
+    return _received(tmp_path_factory.mktemp("crowded"), beside=True)
+
+
+@contextlib.contextmanager
+def unharmed(made: Received) -> Iterator[None]:
+    """Nothing is executed within the block, and neither the files outside nor Prefect's decoys change."""
+    places = [Sentinel(folder=made.folder / "outside"), Sentinel(folder=made.home / "prefect")]
+    before = [each.fingerprint() for each in places]
+    yield
+    assert not made.canary.sings
+    assert [each.fingerprint() for each in places] == before
+    assert not (made.home / "elsewhere.db").exists()
+
+
+def test_every_command_is_called() -> None:
+    assert CALLS.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", [each for each in CALLS if each != "serve"])
+def test_a_command_does_its_work_and_executes_nothing(received: Received, name: str) -> None:
+    for code, words in CALLS[name]:
+        with unharmed(received):
+            ended, said = received.ended(name, words)
+        assert ended == code, f"{name} {words}: {said}"
+        assert SECRET not in said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_what_no_manifest_lists_is_refused_or_left_alone(crowded: Received, name: str) -> None:
+    for code, words in CROWDED[name]:
+        with unharmed(crowded):
+            ended, said = crowded.ended(name, words)
+        assert ended == code, f"{name} {words}: {said}"
+        assert code == OK or "the manifest doesn't list it" in said
+        assert "Traceback" not in said
+
+
+def test_a_server_executes_nothing_of_either_workspace(
+    received: Received, crowded: Received
+) -> None:
+    for made in (received, crowded):
+        with unharmed(made), serving(made.home, cwd=made.home) as served, served.client() as client:
+            assert client.read_deployments()
+
+
+def fires(canary: Canary, command: list[str], cwd: Path, **variables: str) -> bool:
+    """Run a program that is known to read a payload; True where that executes something."""
+    assert not canary.sings
+    environment = settings.environment(variables)
+    subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False, timeout=300)
+    sings = canary.sings
+    canary.file.unlink(missing_ok=True)
+    return sings
+
+
+def test_each_payload_fires_where_something_reads_it(received: Received, tmp_path: Path) -> None:
+    """The control: the programs that read these files before, called so that they read them again."""
+    home, canary = received.home, received.canary
+    python = sys.executable
+    assert fires(canary, [python, "-m", "torch"], home), "modules in the current directory"
+    quiet = prefect_settings.quiet(home) | {"PREFECT_HOME": str(home / "prefect")}
+    for name in ("PREFECT_LOGGING_SETTINGS_PATH", "PREFECT_PROFILES_PATH"):
+        del quiet[name]
+    code = "from prefect.logging.configuration import setup_logging; setup_logging()"
+    assert fires(canary, [python, "-P", "-c", code], tmp_path, **quiet), "profiles and logging"
+    code = (
+        "from prefect.settings import get_current_settings as of\n"
+        "print(of().server.database.connection_url.get_secret_value())"
+    )
+    answer = subprocess.check_output(
+        [python, "-P", "-c", code], cwd=tmp_path, env=settings.environment(quiet)
+    )
+    assert answer.decode().strip().endswith(str(home / "prefect" / "prefect.db"))
+    for name in PICKLES:
+        code = f"import pickle; pickle.load(open({name!r}, 'rb'))"
+        assert fires(canary, [python, "-P", "-c", code], home), name
+    (tmp_path / "catalog.sql").write_text(f".shell touch {canary.file}\n")
+    assert fires(canary, [DUCKDB, "-init", "catalog.sql", "-c", "SELECT 1"], tmp_path)
+
+
+def test_each_unlisted_pickle_fires_where_something_loads_it(crowded: Received) -> None:
+    found = [*crowded.home.rglob("*.pkl"), *crowded.home.rglob("optimizer.pt")]
+    assert len(found) > 10
+    for file in found:
+        pickle.loads(file.read_bytes())
+        assert crowded.canary.sings
+        crowded.canary.file.unlink()
+
+
+def test_a_forged_table_leads_outside_where_its_paths_are_opened(tmp_path: Path) -> None:
+    larder(tmp_path / "home")
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"text": [SECRET]}), secret)
+    forge_catalog(tmp_path / "home", secret)
+    (kept,) = (tmp_path / "home" / "catalog").glob("*/data.parquet")
+    (name, *_) = pq.read_table(kept)["file"].unique().to_pylist()
+    with contextlib.chdir(tmp_path / "home"):
+        answer = duckdb.execute(f"SELECT text FROM '{name}'").fetchall()
+    assert answer == [(SECRET,)]
+
+
+def test_the_trainer_of_a_diet_fires_where_the_workspace_is_trusted(received: Received) -> None:
+    trust.trust(received.home)
+    try:
+        _, said = received.ended("train", "theirs")
+        assert received.canary.sings, said
+    finally:
+        trust.forget(received.home)
+        received.canary.file.unlink(missing_ok=True)
