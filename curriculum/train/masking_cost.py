@@ -142,17 +142,22 @@ def compare(model: Decoder, batch: Batch, loss: Loss, *, warm_up: bool = False) 
         inputs = model.inputs_of(here.input_ids, boundaries, here.structure)
 
     def masked() -> Tensor:
-        boundaries = Boundaries.of(batch.boundaries.doc_ids).to(here.input_ids.device)
-        return loss(model, model.hidden(here.input_ids, boundaries, here.structure), here)
+        return masked_pass(model, batch, here, loss)
 
     def unmasked() -> Tensor:
         x_BTD = model.hidden(here.input_ids, boundaries, here.structure, inputs=inputs)
         return loss(model, x_BTD, here)
 
     for work in (masked, unmasked) if warm_up else ():
-        _seconds(model, work)
-    first, middle, last = (_seconds(model, work) for work in (masked, unmasked, masked))
+        seconds_of(model, work)
+    first, middle, last = (seconds_of(model, work) for work in (masked, unmasked, masked))
     return Round(positions=batch.positions, masked=(first + last) / 2, unmasked=middle)
+
+
+def masked_pass(model: Decoder, batch: Batch, here: Batch, loss: Loss) -> Tensor:
+    """Loss of a batch whose boundaries and masks are built anew; `here` is the batch on the device."""
+    boundaries = Boundaries.of(batch.boundaries.doc_ids).to(here.input_ids.device)
+    return loss(model, model.hidden(here.input_ids, boundaries, here.structure), here)
 
 
 def loss_of(model: Decoder, x_BTD: Tensor, batch: Batch) -> Tensor:
@@ -160,19 +165,19 @@ def loss_of(model: Decoder, x_BTD: Tensor, batch: Batch) -> Tensor:
     return loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask).nll
 
 
-def _seconds(model: Decoder, work: Callable[[], Tensor]) -> float:
-    """Of forward and backward; gradients are dropped outside the clock."""
+def seconds_of(model: Decoder, work: Callable[[], Tensor]) -> float:
+    """Seconds of forward and backward of a loss; gradients are dropped outside the clock."""
     device = model.head.weight.device
-    began = _now(device)
+    began = now(device)
     with mixed(device):
         loss = work()
     loss.backward()  # type: ignore[no-untyped-call]
-    seconds = _now(device) - began
+    seconds = now(device) - began
     model.zero_grad(set_to_none=True)
     return seconds
 
 
-def _now(device: torch.device) -> float:
+def now(device: torch.device) -> float:
     """Seconds of a GPU's clock once it has done its work; CPU seconds, which others' load leaves alone."""
     if device.type != "cuda":
         return time.process_time()

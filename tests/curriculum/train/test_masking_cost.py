@@ -99,7 +99,7 @@ def test_a_round_weighs_the_unmasked_pass_against_the_mean_of_the_masked_ones(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = iter([0.0, 9.0, 0.0, 9.0, 0.0, 1.0, 0.0, 3.0, 0.0, 2.0])
-    monkeypatch.setattr(module, "_now", lambda device: next(ticks))
+    monkeypatch.setattr(module, "now", lambda device: next(ticks))
     model = new_learner(world.job(), CPU).model
     found = compare(model, batch_of(world), loss_of, warm_up=True)
     assert found == Round(positions=512, masked=1.5, unmasked=3.0)
