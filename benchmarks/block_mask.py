@@ -58,7 +58,7 @@ def of_torch(ids: Tensor) -> BlockMask:
         return (ids[b, q] == ids[b, kv]) & (q >= kv)
 
     T = ids.shape[1]
-    return create_block_mask(visible, 1, None, T, T, device="cpu")
+    return create_block_mask(visible, 1, None, T, T, device=str(ids.device))
 
 
 def agree(one: BlockMask, other: BlockMask) -> bool:
@@ -69,8 +69,9 @@ def agree(one: BlockMask, other: BlockMask) -> bool:
 def _dense(mask: BlockMask, name: str) -> Tensor:
     counts, indices = getattr(mask, f"{name}_num_blocks"), getattr(mask, f"{name}_indices")
     n = indices.shape[-1]
-    taken = torch.arange(n) < counts[..., None]
-    return torch.zeros(*counts.shape, n).scatter_add_(-1, indices.long(), taken.float())
+    taken = torch.arange(n, device=counts.device) < counts[..., None]
+    blocks = torch.zeros(*counts.shape, n, device=counts.device)
+    return blocks.scatter_add_(-1, indices.long(), taken.float())
 
 
 def milliseconds(work: Callable[[], object], rounds: int) -> float:

@@ -147,21 +147,28 @@ def pq_rows(rows: PlannedRows) -> int:
     return rows.shards[KEY]._reader.num_rows(0)
 
 
-def made(folder: Path, tokens: int, row_length: int) -> Data:
-    """Rows as the writer makes them, and a plan."""
-    batch = encodings(tokens, row_length)
+def made(
+    folder: Path,
+    tokens: int,
+    row_length: int,
+    *,
+    vocab: int = VOCAB,
+    micro_positions: int = MICRO_POSITIONS,
+) -> Data:
+    """Write rows with RowWriter, and a plan of as many as fill whole micro-batches."""
+    batch = encodings(tokens, row_length, vocab)
     with Spool(folder) as spool:
         spool.extend(batch)
     spooled = SpooledDocuments(folder)
     ties = pack.ties(spooled.document_ids, seed=17)
     plan = pack.plan(spooled.lengths, row_length, ties, seed=17)
-    row_format = RowFormat(row_length=row_length, vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2)
+    row_format = RowFormat(row_length=row_length, vocab_size=vocab, pad_id=0, bos_id=1, eos_id=2)
     labels = RowLabels(
         rows_key=KEY, family="v2_simple", objective="causal", variant=0, split="train"
     )
     with RowWriter(folder, row_format=row_format, labels=labels) as writer:
         writer.write(spooled, plan.order, plan.row_starts, domain="all")
-    per_step = MICRO_POSITIONS // row_length
+    per_step = micro_positions // row_length
     rows = plan.num_rows // per_step * per_step
     write_plan(folder, rows, row_length)
     return Data(folder=folder, row_length=row_length, rows=rows)
@@ -190,13 +197,13 @@ def write_plan(folder: Path, rows: int, row_length: int) -> None:
     pq.write_table(pa.table(columns, PLAN_SCHEMA), folder / "plan.parquet", row_group_size=1 << 16)
 
 
-def encodings(tokens: int, row_length: int) -> Encodings:
+def encodings(tokens: int, row_length: int, vocab: int = VOCAB) -> Encodings:
     """Documents of token ids with a long tail; one piece each."""
     random = np.random.default_rng(20261121)
     lengths = np.clip(random.lognormal(5.1, 1.1, tokens // 250), 8, row_length).astype(np.int64)
     lengths = lengths[np.cumsum(lengths) <= tokens]
     ends = np.cumsum(lengths)
-    ids = random.zipf(1.2, int(ends[-1])).clip(3, VOCAB - 1).astype(np.int32)
+    ids = random.zipf(1.2, int(ends[-1])).clip(3, vocab - 1).astype(np.int32)
     mask = np.ones(len(ids), dtype=np.uint8)
     ids[ends - lengths], ids[ends - 1], mask[ends - 1] = 1, 2, 0
     zero = np.zeros_like(lengths)
