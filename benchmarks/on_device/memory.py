@@ -1,0 +1,86 @@
+"""Peak memory of whole training steps, with and without recompute, and their tokens a second."""
+
+import functools
+import itertools
+import resource
+import statistics
+import time
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.on_device.jobs import job_of, step
+from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.masking import Rows, work_of
+from benchmarks.on_device.models import model_of
+from benchmarks.on_device.schedule import Measurement, Outcome
+from benchmarks.on_device.setting import Setting
+from curriculum.train.batch import Batch
+from curriculum.train.flops import masked_mfu, peak_of, step_flops
+from curriculum.train.learner import new_learner
+from curriculum.train.masking_cost import now
+
+SECTION = "memory"
+WARM_UP = 2
+"""Steps before the clock; from the second on Adam's moments exist."""
+
+
+def measurements(setting: Setting) -> Iterator[Measurement]:
+    """Each model on each row length, without recompute first."""
+    for number, (length, model) in enumerate(itertools.product(setting.lengths, setting.models)):
+        for recompute in (False, True):
+            wave = 1 if number == 0 and not recompute else 2
+            name = f"{model}, recompute {'on' if recompute else 'off'}"
+            kind = Rows(length=length, mean=setting.means[0])
+            yield Measurement(
+                wave=wave,
+                line=Line(section=SECTION, subject=name, row_length=length, documents=str(kind)),
+                weight=1 + length / 16384,
+                work=functools.partial(_measured, setting, model, kind, recompute),
+            )
+
+
+def _measured(setting: Setting, model: str, kind: Rows, recompute: bool, share: float) -> Outcome:
+    ends = time.monotonic() + share
+    # The model of the line before would count as memory of this one.
+    model_of.cache_clear()
+    device = setting.device
+    job = job_of(setting, setting.spec(model), kind.length, recompute=recompute)
+    learner = new_learner(job, device)
+    seconds: list[float] = []
+    batch = _batch(setting, kind, 0)
+    for number in range(1, WARM_UP + 1):
+        step(learner, [batch], job, number)
+    if setting.on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+    while len(seconds) < setting.least_rounds or (
+        len(seconds) < setting.most_rounds and time.monotonic() < ends
+    ):
+        number = WARM_UP + len(seconds) + 1
+        batch = _batch(setting, kind, number)
+        began = now(device)
+        step(learner, [batch], job, number)
+        seconds.append(now(device) - began)
+    middle = statistics.median(seconds)
+    flops = step_flops(job.model, work_of(batch))
+    share_of_peak = masked_mfu(flops, middle, peak_of(device))
+    figures = (*_peaks(device), Figure(name="tokens/s", value=batch.valid_tokens / middle))
+    if share_of_peak is not None:
+        figures += (Figure(name="MFU masked, whole step", value=share_of_peak),)
+    return Outcome(figures=(*figures, Figure(name="rounds", value=len(seconds))))
+
+
+def _batch(setting: Setting, kind: Rows, seed: int) -> Batch:
+    batch = kind.batch(setting, seed)
+    return batch.pin_memory() if setting.on_gpu else batch
+
+
+def _peaks(device: torch.device) -> tuple[Figure, ...]:
+    """Peaks of the steps on a GPU; on a CPU the peak of the process since its start."""
+    if device.type != "cuda":
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        return (Figure(name="peak of the process GiB", value=peak),)
+    return (
+        Figure(name="peak allocated GiB", value=torch.cuda.max_memory_allocated(device) / 2**30),
+        Figure(name="peak reserved GiB", value=torch.cuda.max_memory_reserved(device) / 2**30),
+    )

@@ -1,0 +1,151 @@
+"""The order of measurements and their shares of the time that is left.
+
+Measurements run in the order of their waves, the first of which holds what is most valuable of every
+section. Each gets a share of the time left by its weight. A section whose measurements take long can't
+take all: sections without a line keep RESERVE of the time each. A measurement that won't fit beside that,
+judged by the one before it in its section, is left out and named; one that takes longer is ended.
+"""
+
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from benchmarks.on_device.lines import Figure, Line, Table
+from benchmarks.on_device.stops import Ended, Stops, TooLong
+from schemas.errors import CurriculumError
+
+RESERVE = 0.04
+"""Share of the whole time that each section without a line keeps."""
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """Figures of a measurement, and what has to be said about them."""
+
+    figures: tuple[Figure, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """A line to be: its labels, and the work that gives its figures within about so many seconds."""
+
+    wave: int
+    line: Line
+    weight: float = 1.0
+    """Expected cost, in units that are the same throughout a section."""
+    work: Callable[[float], Outcome]
+
+    @property
+    def section(self) -> str:
+        """The section of the line."""
+        return self.line.section
+
+
+def ordered(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Sort by waves; within a wave the given order stays."""
+    return sorted(measurements, key=lambda each: each.wave)
+
+
+class Schedule:
+    """Time that all measurements share."""
+
+    def __init__(
+        self,
+        table: Table,
+        stops: Stops,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._table, self._stops, self._clock = table, stops, clock
+        self._seconds = seconds
+        self._ends = clock() + seconds
+        self._pace: dict[str, float] = {}
+        """Seconds of a unit of weight, as the latest measurement of each section took."""
+
+    def run(self, measurements: Sequence[Measurement]) -> None:
+        """Add a line for each measurement that fits into the time left.
+
+        Raises:
+            Ended: for a device that does no more work.
+        """
+        for number, each in enumerate(measurements):
+            rest = measurements[number:]
+            if not self._fits(each, rest):
+                self._leave_out(each)
+                continue
+            left = self._ends - self._clock()
+            share = left * each.weight / sum(other.weight for other in rest)
+            began = self._clock()
+            line = self._line(each, share, left - self._reserve(each, rest))
+            seconds = self._clock() - began
+            self._pace[each.section] = seconds / each.weight
+            line = replace(line, seconds=round(seconds, 2))
+            with self._stops.held():
+                self._table.add(line)
+            _require_device(line)
+
+    def _line(self, each: Measurement, share: float, limit: float) -> Line:
+        """Measure; an error becomes the reason in the line.
+
+        The traceback of one that is no refusal goes to stderr.
+        """
+        try:
+            with self._stops.limited(limit):
+                outcome = each.work(share)
+        except TooLong:
+            line = replace(
+                each.line, note=f"failed: ended after {limit:,.0f} s, for the other sections"
+            )
+        except CurriculumError as refusal:
+            line = replace(each.line, note=f"refused: {refusal}")
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            words = (str(error).strip().splitlines() or [""])[0][:_LONGEST_REASON]
+            line = replace(each.line, note=f"failed: {type(error).__name__}: {words}")
+        else:
+            line = replace(each.line, figures=outcome.figures, note=outcome.note)
+        # Outside of `except`: an error being handled keeps the tensors of its frames.
+        release()
+        return line
+
+    def _fits(self, each: Measurement, rest: Sequence[Measurement]) -> bool:
+        estimate = self._pace.get(each.section, 0.0) * each.weight
+        left = self._ends - self._clock()
+        return left > 0 and estimate <= left - self._reserve(each, rest)
+
+    def _reserve(self, each: Measurement, rest: Sequence[Measurement]) -> float:
+        """Seconds for the other sections that have no line yet."""
+        waiting = {other.section for other in rest} - set(self._pace) - {each.section}
+        return RESERVE * self._seconds * len(waiting)
+
+    def _leave_out(self, each: Measurement) -> None:
+        line = each.line
+        words = (line.section, line.subject, f"T {line.row_length:,}", line.documents)
+        with self._stops.held():
+            self._table.left_out += (" ".join(filter(None, words)),)
+            self._table.write()
+
+
+def release() -> None:
+    """Return the memory that no tensor uses to the device."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _require_device(line: Line) -> None:
+    """Raise Ended after an error that left the device unusable, as an illegal access does."""
+    if line.figures or not torch.cuda.is_available():
+        return
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        reason = f"the device failed: {str(error).splitlines()[0]}"
+        raise Ended(reason, status=1) from error

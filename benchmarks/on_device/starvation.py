@@ -1,0 +1,85 @@
+"""Loader starvation: share of training time in which a step waits for its rows.
+
+Rows are written by RowWriter and read through a plan in shuffled order by the trainer's own loader.
+"""
+
+import functools
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import loading
+from benchmarks.on_device.jobs import ROWS, job_of, step
+from benchmarks.on_device.lines import Figure, Line
+from benchmarks.on_device.models import model_of
+from benchmarks.on_device.schedule import Measurement, Outcome
+from benchmarks.on_device.setting import Setting
+from curriculum.train.batch import Batch
+from curriculum.train.learner import new_learner
+from curriculum.train.loader import PlannedRows, steps_of
+from curriculum.train.masking_cost import now
+from schemas.job import Job
+
+SECTION = "loader"
+WARM_UP = 2
+"""Steps that aren't counted: workers start, kernels compile."""
+
+
+def measurements(setting: Setting) -> Iterator[Measurement]:
+    """The trainer's number of workers first, on each row length."""
+    pairs = itertools.product(setting.workers, setting.lengths)
+    for number, (workers, length) in enumerate(pairs):
+        name = f"{setting.models[0]}, {workers} workers"
+        yield Measurement(
+            wave=1 if number == 0 else 2,
+            line=Line(section=SECTION, subject=name, row_length=length, documents="mean 300"),
+            weight=1 + length / 16384,
+            work=functools.partial(_measured, setting, length, workers),
+        )
+
+
+def _measured(setting: Setting, length: int, workers: int, share: float) -> Outcome:
+    """Count a fixed number of steps: rows read ahead hide a slow loader from few."""
+    model_of.cache_clear()
+    steps = WARM_UP + setting.steps
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder)
+        (workspace / ROWS).mkdir()
+        positions = setting.rows(length) * length
+        # Documents that fit nowhere at the end of the packing make a row less now and then.
+        loading.made(
+            workspace / ROWS,
+            (steps + 2) * positions,
+            length,
+            vocab=setting.vocab,
+            micro_positions=positions,
+        )
+        job = job_of(setting, setting.spec(setting.models[0]), length, workers=workers, steps=steps)
+        return _waits(setting, job, workspace)
+
+
+def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
+    learner = new_learner(job, setting.device)
+    rows = PlannedRows.of(job, workspace)
+    loaded = steps_of(job, rows, first_step=0, workers=job.workers)
+    waited, worked, tokens = 0.0, 0.0, 0
+    for number in range(1, job.steps + 1):
+        began = time.perf_counter()
+        batches: list[Batch] = next(loaded)
+        arrived = time.perf_counter()
+        step(learner, batches, job, number)
+        now(setting.device)
+        done = time.perf_counter()
+        if number > WARM_UP:
+            waited, worked = waited + arrived - began, worked + done - arrived
+            tokens += sum(batch.valid_tokens for batch in batches)
+    return Outcome(
+        figures=(
+            Figure(name="share of time that waits for rows", value=waited / (waited + worked)),
+            Figure(name="waits ms a step", value=1000 * waited / setting.steps),
+            Figure(name="step ms", value=1000 * worked / setting.steps),
+            Figure(name="tokens/s", value=tokens / (waited + worked)),
+        )
+    )
