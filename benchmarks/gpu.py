@@ -35,7 +35,9 @@ from benchmarks.on_device.lines import HEAD, Table, drawn
 from benchmarks.on_device.schedule import Measurement, Schedule, ordered
 from benchmarks.on_device.setting import Setting, described, setting_of
 from benchmarks.on_device.stops import Ended, Stops
+from curriculum.model.masks import BLOCK
 from curriculum.train.precision import prepare
+from schemas.errors import JobError
 
 SECTIONS: dict[str, Callable[[Setting], Iterator[Measurement]]] = {
     masking.SECTION: masking.measurements,
@@ -54,7 +56,11 @@ def main() -> int:
     setting = setting_of(asked.device, tiny=asked.tiny)
     if asked.lengths:
         setting = replace(setting, lengths=tuple(asked.lengths))
-    prepare(job_of(setting, setting.spec(setting.models[0]), setting.lengths[0]))
+    try:
+        prepare(job_of(setting, setting.spec(setting.models[0]), setting.lengths[0]))
+    except JobError as refusal:
+        print(refusal, file=sys.stderr)
+        return 2
     table, stops = Table(asked.out, described(setting)), Stops()
     schedule = Schedule(table, stops, 60 * asked.minutes)
     print(drawn(HEAD), drawn(("---",) * len(HEAD)), sep="\n", flush=True)
@@ -82,13 +88,29 @@ def _measure(setting: Setting, sections: list[str], table: Table, schedule: Sche
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a folder")
+    parser.add_argument("--out", type=_folder, default=Path("benchmarks/results"), help="a folder")
     parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=_device())
     parser.add_argument("--tiny", action="store_true", help="try every section in seconds")
     parser.add_argument("--only", nargs="+", choices=[*SECTIONS], default=[*SECTIONS])
-    parser.add_argument("--lengths", nargs="+", type=int, help="row lengths, multiples of 128")
+    parser.add_argument("--lengths", nargs="+", type=_length, help="row lengths, multiples of 128")
     return parser.parse_args()
+
+
+def _folder(text: str) -> Path:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder; give one, or a new name")
+    return path
+
+
+def _length(text: str) -> int:
+    length = int(text)
+    if length <= 0 or length % BLOCK:
+        raise argparse.ArgumentTypeError(
+            f"{text} is no multiple of {BLOCK}; give 4096, for example"
+        )
+    return length
 
 
 def _device() -> str:

@@ -112,7 +112,8 @@ class Schedule:
         else:
             line = replace(each.line, figures=outcome.figures, note=outcome.note)
         # Outside of `except`: an error being handled keeps the tensors of its frames.
-        release()
+        if not line.figures or torch.cuda.is_available():
+            release()
         return line
 
     def _fits(self, each: Measurement, rest: Sequence[Measurement]) -> bool:

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from packaging.requirements import Requirement
+
+from benchmarks import gpu
 
 ROOT = Path(__file__).parents[2]
 FIVE = ("torch", "numpy", "pyarrow", "pydantic", "pyyaml")
@@ -179,3 +182,27 @@ def test_a_stop_keeps_every_line_that_was_printed(packages: Path, tmp_path: Path
     lines = [line for line in printed if line.startswith("| ")][2:]
     assert 1 <= len(lines) == len(content["lines"]) < 10
     assert sorted(each.name for each in out.iterdir()) == ["gpu.json", "gpu.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--device", "cuda"), "device: cuda; this machine has no usable GPU"),
+        (("--lengths", "1000"), "1000 is no multiple of 128"),
+        (("--out", "README.md"), "README.md is no folder"),
+    ],
+)
+def test_wrong_arguments_end_in_one_line_and_write_nothing(
+    arguments: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path / "out"), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(gpu.main())
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
