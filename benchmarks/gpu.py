@@ -1,4 +1,4 @@
-"""What is this device worth for training with masks? One command, one table, most valuable lines first.
+"""Figures of a device for training with masks: one command, one table, most valuable lines first.
 
     python benchmarks/gpu.py --out DIR [--minutes 8] [--only masking leakcheck] [--lengths 4096 16384]
 
@@ -88,7 +88,7 @@ def _measure(setting: Setting, sections: list[str], table: Table, schedule: Sche
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=_folder, default=Path("benchmarks/results"), help="a folder")
+    parser.add_argument("--out", type=_folder, default=Path("build-output/gpu"), help="a folder")
     parser.add_argument("--minutes", type=float, default=8.0, help="for all of it")
     parser.add_argument("--device", choices=("cpu", "cuda"), default=_device())
     parser.add_argument("--tiny", action="store_true", help="try every section in seconds")

@@ -18,6 +18,7 @@ from benchmarks.on_device.lines import Figure, Line
 from benchmarks.on_device.models import Subject, families, model_of, wholes
 from benchmarks.on_device.schedule import Measurement, Outcome, release
 from benchmarks.on_device.setting import Setting
+from benchmarks.on_device.stops import TooLong
 from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
 from curriculum.train.batch import Batch
@@ -91,15 +92,24 @@ class Sample:
 def measured(
     setting: Setting, subject: Subject, kind: Rows, share: float, *, pads: bool = True
 ) -> Outcome:
-    """Rounds after a warm-up, as many as fit into `share` seconds; figures are medians."""
+    """Medians of rounds after a warm-up, as many as fit into `share` seconds.
+
+    Where the limit ends it, those rounds count that were over.
+    """
+    pads = pads and kind.mean is not None
     ends = time.monotonic() + share
     model, note = _warm(setting, subject, kind, pads=pads)
     samples: list[Sample] = []
-    while len(samples) < setting.least_rounds or (
-        len(samples) < setting.most_rounds and time.monotonic() < ends
-    ):
-        batch = kind.batch(setting, seed=len(samples) + 1)
-        samples.append(_sample(setting, model, subject, batch, pads=pads and kind.mean is not None))
+    try:
+        while len(samples) < setting.least_rounds or (
+            len(samples) < setting.most_rounds and time.monotonic() < ends
+        ):
+            batch = kind.batch(setting, seed=len(samples) + 1)
+            samples.append(_sample(setting, model, subject, batch, pads=pads))
+    except TooLong:
+        if not samples:
+            raise
+        model.zero_grad(set_to_none=True)
     building = statistics.median(_building(model, each.batch) for each in samples)
     return Outcome(figures=tuple(_figures(subject, setting, samples, building)), note=note)
 
@@ -110,8 +120,8 @@ def _warm(setting: Setting, subject: Subject, kind: Rows, *, pads: bool) -> tupl
         try:
             model = model_of(subject.spec, setting.backend, setting.device, recomputes=recomputes)
             batch = kind.batch(setting, seed=0)
-            compare(model, batch, subject.loss, warm_up=True)
-            if pads and kind.mean is not None:
+            compare(model, batch, subject.loss)
+            if pads:
                 _padded(model, rows.unpacked(batch, vocab=setting.vocab), subject.loss)
         except torch.OutOfMemoryError:
             model_of.cache_clear()

@@ -3,7 +3,7 @@
 Measurements run in the order of their waves, the first of which holds what is most valuable of every
 section. Each gets a share of the time left by its weight. A section whose measurements take long can't
 take all: sections without a line keep RESERVE of the time each. A measurement that won't fit beside that,
-judged by the one before it in its section, is left out and named; one that takes longer is ended.
+judged by those before it in its section, is left out and named; one that takes longer is ended.
 """
 
 import gc
@@ -66,8 +66,8 @@ class Schedule:
         self._table, self._stops, self._clock = table, stops, clock
         self._seconds = seconds
         self._ends = clock() + seconds
-        self._pace: dict[str, float] = {}
-        """Seconds of a unit of weight, as the latest measurement of each section took."""
+        self._paces: dict[str, list[float]] = {}
+        """Seconds of a unit of weight that the measurements of each section took."""
 
     def run(self, measurements: Sequence[Measurement]) -> None:
         """Add a line for each measurement that fits into the time left.
@@ -85,7 +85,7 @@ class Schedule:
             began = self._clock()
             line = self._line(each, share, left - self._reserve(each, rest))
             seconds = self._clock() - began
-            self._pace[each.section] = seconds / each.weight
+            self._paces.setdefault(each.section, []).append(seconds / each.weight)
             line = replace(line, seconds=round(seconds, 2))
             with self._stops.held():
                 self._table.add(line)
@@ -117,13 +117,15 @@ class Schedule:
         return line
 
     def _fits(self, each: Measurement, rest: Sequence[Measurement]) -> bool:
-        estimate = self._pace.get(each.section, 0.0) * each.weight
+        # The first measurement of a section compiles for all: no estimate comes from it alone.
+        paces = self._paces.get(each.section, [])
+        estimate = min(paces) * each.weight if len(paces) > 1 else 0.0
         left = self._ends - self._clock()
         return left > 0 and estimate <= left - self._reserve(each, rest)
 
     def _reserve(self, each: Measurement, rest: Sequence[Measurement]) -> float:
         """Seconds for the other sections that have no line yet."""
-        waiting = {other.section for other in rest} - set(self._pace) - {each.section}
+        waiting = {other.section for other in rest} - set(self._paces) - {each.section}
         return RESERVE * self._seconds * len(waiting)
 
     def _leave_out(self, each: Measurement) -> None:

@@ -4,7 +4,9 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,8 @@ from benchmarks.on_device import masking, models, rows, schedule
 from benchmarks.on_device.lines import Figure, Line, Table, shown
 from benchmarks.on_device.schedule import RESERVE, Measurement, Outcome, Schedule, ordered
 from benchmarks.on_device.setting import Setting, setting_of
-from benchmarks.on_device.stops import Ended, Stops
+from benchmarks.on_device.stops import Ended, Stops, TooLong
+from curriculum.train.masking_cost import Round, compare
 from schemas.errors import JobError
 
 CPU = torch.device("cpu")
@@ -248,3 +251,22 @@ def test_mfu_appears_where_the_peak_is_known_and_counts_pairs_as_each_side_has_t
     # The share of work per token is larger on the unmasked side, whose rows are one document.
     per_token = known["MFU masked"] / known["masked tokens/s"]
     assert 0 < per_token < known["MFU unmasked"] / known["unmasked tokens/s"]
+
+
+def test_rounds_that_were_over_count_where_the_limit_ends_a_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = replace(setting_of("cpu", tiny=True), least_rounds=9, most_rounds=9)
+    calls = list[int]()
+
+    def limited(*given: Any) -> Round:
+        calls.append(1)
+        if len(calls) == 4:
+            raise TooLong
+        return compare(*given)
+
+    monkeypatch.setattr(masking, "compare", limited)
+    figures = figures_of(setting)
+    # One warm-up, two whole rounds, and one that was ended.
+    assert figures["rounds"] == 2
+    assert figures["masked ÷ unmasked"] > 0
