@@ -21,6 +21,10 @@ WORK = (
     "operations of matrix products by curriculum/train/flops.py: 2 a multiply-add, backward twice "
     "forward, attention by pairs within documents (unmasked: within the row), nothing for recompute"
 )
+PADDED = (
+    "the way without packing: documents of the same mean length one a row, the rest of T padding; "
+    "tokens of documents count"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,6 +146,7 @@ def described(setting: Setting) -> tuple[tuple[str, str], ...]:
         ("pyarrow", pa.__version__),
         ("peak", f"{peak / 1e12:,.0f} TFLOP/s, dense bfloat16" if peak else "not known, so no MFU"),
         ("work", WORK),
+        ("padded", PADDED),
         ("models", "; ".join(f"{name}: {setting.spec(name).blocks}" for name in setting.models)),
     )
 
