@@ -392,9 +392,12 @@ def _lineages(store: Store, built: Built) -> pl.LazyFrame:
         each for each in built.documents if each.manifest.labels["family"] == ENRICHED_FAMILY
     ]
     store.verify_once(each.path for each in (*selected, *enriched) if not each.made)
-    kept = [frames.scan(each.path / "selection.parquet").filter("keep") for each in selected]
-    others = [frames.scan(each.files()) for each in enriched]
-    return pl.concat([each.select("document_id", "lineage") for each in (*kept, *others)])
+    names = ["document_id", "lineage"]
+    kept = [
+        frames.scan(each.path / "selection.parquet", [*names, "keep"]).filter("keep").select(names)
+        for each in selected
+    ]
+    return pl.concat([*kept, *(frames.scan(each.files(), names) for each in enriched)])
 
 
 def _smallest(specs: Phases) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.mix import PLAN_NAME
 from curriculum.mix import STAGE as MIXTURES
 from curriculum.store import Artefact, Store
@@ -135,7 +135,7 @@ def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> 
     if artefact.manifest.stage == ROWS:
         yield _part(store, artefact, None, phase="")
         return
-    plan = pq.read_table(artefact.path / PLAN_NAME, columns=["rows_key", "shard", "row"])
+    plan = parquet.read_table(artefact.path / PLAN_NAME, columns=["rows_key", "shard", "row"])
     for key in _values(plan, "rows_key", once=True):
         if key not in by_key:
             raise StoreError(
@@ -170,7 +170,7 @@ def _part(store: Store, rows: Artefact, taken: _Taken | None, *, phase: str) -> 
     labels = rows.manifest.labels
     length, number, pieces = int(labels["row_length"]), 0, []
     for shard, file in enumerate(rows.files(".parquet")):
-        table = pq.read_table(file, columns=list(_COLUMNS)).combine_chunks()
+        table = parquet.read_table(file, columns=list(_COLUMNS)).combine_chunks()
         ones = np.ones(len(table), np.int64)
         times = ones if taken is None else taken.times(shard, len(table))
         number += int(times.sum())

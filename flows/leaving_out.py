@@ -46,7 +46,7 @@ class LeavingOut:
             check_pages(each.files(), ["pack_id", "document_ids"])
         # Rows of one phase differ in their columns: some carry structure.
         there = pl.concat(
-            frames.scan(each.files()).select("pack_id", "document_ids") for each in built
+            frames.stream(each.files(), ["pack_id", "document_ids"]) for each in built
         )
         mine = there.filter(pl.col("pack_id").is_in(named)).select("pack_id").collect()["pack_id"]
         lost = sorted({*named} - {*mine})
@@ -71,7 +71,10 @@ class LeavingOut:
                 verify_file(each.path, record)
         files = [file for each in named_by for file in each.files()]
         named = pl.LazyFrame({"document_ids": sorted(self.documents)}, {"document_ids": pl.String})
-        theirs = [frames.scan(file).select(document_ids="document_id") for file in files]
+        theirs = [
+            frames.scan(file, ["document_id"]).rename({"document_id": "document_ids"})
+            for file in files
+        ]
         return (
             rows.explode("document_ids")
             .join(pl.concat([named, *theirs]), on="document_ids", how="semi")

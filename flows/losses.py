@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import pyarrow.parquet as pq
 from pydantic import BaseModel
 
+from curriculum import parquet
 from curriculum.build import Built, Wanted
 from curriculum.corpus.select import SELECTION_NAME
 from curriculum.store import Artefact
@@ -178,11 +178,10 @@ def _lost(reports: Sequence[_Documents]) -> tuple[Counter[str], str]:
 def _not_kept(built: Built, wanted: Wanted) -> Counter[str]:
     """The documents of a family that the selection rejects or holds out, by reason."""
     selection = built.selections.get(wanted.flat_family, built.selection)
-    listed = pq.read_table(
+    listed = parquet.read_table(
         selection.path / SELECTION_NAME,
         columns=["repository", "keep", "reason"],
         filters=[("family", "=", wanted.flat_family)],
-        partitioning=None,
     )
     return Counter(
         HELD_OUT if each["keep"] else each["reason"]

@@ -9,10 +9,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 from pydantic import JsonValue
 
-from curriculum import encode, pack
+from curriculum import encode, pack, parquet
 from curriculum.build.lessons import taught_by
 from curriculum.build.row_sources import RowSources, Wanted
 from curriculum.build.selection import Decisions, decisions, title, val_lineages
@@ -251,7 +250,7 @@ def _anchored(
 
 
 def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
-    sizes: npt.NDArray[np.int32] = pq.read_table(
+    sizes: npt.NDArray[np.int32] = parquet.read_table(
         documents.files(), columns=["num_bytes"], partitioning=None
     )["num_bytes"].to_numpy()
     return sizes

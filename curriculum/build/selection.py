@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.build.workers import Team
 from curriculum.corpus import decide, domains
 from curriculum.corpus.select import (
@@ -137,13 +137,12 @@ def decisions(selection: Artefact, documents: Artefact) -> Decisions:
         StoreError: naming the first document that the selection lacks.
     """
     labels = documents.manifest.labels
-    chosen = pq.read_table(
+    chosen = parquet.read_table(
         selection.path / SELECTION_NAME,
         columns=["document_id", "keep", "split", "domain"],
-        partitioning=None,
         filters=[("family", "=", labels["family"]), ("repository", "=", labels["repository"])],
     )
-    ids = _ids(pq.read_table(documents.files(), columns=["document_id"], partitioning=None))
+    ids = _ids(parquet.read_table(documents.files(), columns=["document_id"]))
     listed = [str(name) for name in chosen["domain"].to_pylist()]
     names = sorted(set(listed))
     codes = np.array([names.index(name) for name in listed], dtype=np.int64)
@@ -163,10 +162,9 @@ def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
     """The ids of an artefact's documents that are kept on the train side."""
     labels = documents.manifest.labels
     wanted = [("family", labels["family"]), ("repository", labels["repository"])]
-    chosen = pq.read_table(
+    chosen = parquet.read_table(
         kept.path / KEPT_NAME,
         columns=["document_id"],
-        partitioning=None,
         filters=[
             (name, "=", value) for name, value in (*wanted, ("keep", True), ("split", "train"))
         ],
@@ -176,9 +174,7 @@ def train_ids(kept: Artefact, documents: Artefact) -> set[str]:
 
 def val_lineages(selection: Artefact) -> frozenset[str]:
     """The files on the val side, of all that documents are made of."""
-    sides = pq.read_table(
-        selection.path / SIDES_NAME, partitioning=None, filters=[("split", "=", "val")]
-    )
+    sides = parquet.read_table(selection.path / SIDES_NAME, filters=[("split", "=", "val")])
     return frozenset(str(name) for name in sides["lineage"].to_pylist())
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact
 from schemas.errors import PackError
 from schemas.packed_row import TEXT_PIECE
@@ -45,7 +45,7 @@ def check_sides(rows: Artefact, documents: Sequence[Artefact], held_out: frozens
     checked = 0
     for file in rows.files():
         wanted = ["pack_id", "split", "document_ids", "pieces"]
-        for batch in pq.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=wanted):
+        for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=wanted):
             for row in batch.to_pylist():
                 checked += _check(row, known)
     return checked
@@ -71,7 +71,7 @@ def _parts(documents: Artefact, held_out: frozenset[str]) -> list[tuple[str, _Pa
     found = []
     columns = ["document_id", "parts", "provenance"]
     for file in documents.files():
-        for batch in pq.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
+        for batch in parquet.File(file).iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
             for line in batch.to_pylist():
                 side = [int(each["lineage"] in held_out) for each in line["provenance"]]
                 ends = [part["end"] for part in line["parts"]]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from schemas.document import KEPT_SCHEMA, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
+from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
@@ -55,7 +56,9 @@ def kind_of(stage: str, name: str) -> Kind | None:
 def fault_of(file: Path, kind: Kind) -> str | None:
     """Why a view can't read a file; None where it can."""
     try:
-        there = pq.read_schema(file)
+        there = parquet.read_schema(file)
+    except StoreError as refused:
+        return f"{refused.value}: {refused.cause}"
     except (OSError, UnicodeDecodeError, pa.ArrowException) as broken:
         return f"it is no Parquet file: {str(broken).splitlines()[0]}"
     return _fault(there.remove_metadata(), kind)

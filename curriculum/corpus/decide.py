@@ -24,6 +24,17 @@ REVISION = 2
 """Raised when the same documents and rules give other domains."""
 NO_RULE = "no rule holds"
 ROWS_PER_GROUP = 100_000
+_COLUMNS = (
+    "document_id",
+    "family",
+    "language",
+    "timestamp",
+    "lineage",
+    "num_bytes",
+    "parts",
+    "provenance",
+    "text",
+)
 
 _QUOTED = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'"""
 _C_COMMENT = rf"{_QUOTED}|//[^\n]*|(?s:/\*.*?\*/)"
@@ -142,7 +153,7 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
     code = _starts(is_code)
     start = pl.coalesce(code, _starts(part.field("kind") == "changes"), pl.lit(0))
     return (
-        frames.scan(sorted(documents.path.glob("part-*.parquet")))
+        frames.stream(sorted(documents.path.glob("part-*.parquet")), _COLUMNS)
         .select(
             "document_id",
             "family",

@@ -38,6 +38,15 @@ GRAPHS = "graphs"
 files whose functions a commit changed do, so val needs files that some commits changed alone."""
 ROWS_PER_GROUP = 100_000
 KEY = ("family", "repository", "document_id")
+_COLUMNS = (
+    "document_id",
+    "family",
+    "language",
+    "timestamp",
+    "lineage",
+    "spans",
+    "provenance",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,11 +128,7 @@ def _rows(documents: Sequence[DocumentsOf], order: dict[str, int]) -> pl.LazyFra
     for each in documents:
         assert each.repository in order, f"{each.repository} is not in the corpus"
         tables.append(
-            frames.scan(sorted(each.path.glob("part-*.parquet")))
-            .select(
-                "document_id", "family", "language", "timestamp", "lineage", "spans", "provenance"
-            )
-            .with_columns(
+            frames.stream(sorted(each.path.glob("part-*.parquet")), _COLUMNS).with_columns(
                 repository=pl.lit(each.repository),
                 order=pl.lit(order[each.repository], dtype=pl.Int32),
             )

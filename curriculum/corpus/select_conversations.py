@@ -68,9 +68,9 @@ def select_conversations(
 def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
     """A row a conversation, numbered as they were read; `order` is its source's place in the corpus."""
     tables = [
-        frames.scan(sorted(each.path.glob("part-*.parquet")))
-        .select("document_id", "lineage")
-        .with_columns(repository=pl.lit(each.repository), order=pl.lit(order, dtype=pl.Int32))
+        frames.scan(
+            sorted(each.path.glob("part-*.parquet")), ["document_id", "lineage"]
+        ).with_columns(repository=pl.lit(each.repository), order=pl.lit(order, dtype=pl.Int32))
         for order, each in enumerate(documents)
     ]
     return pl.concat(tables).with_row_index("number").collect(engine="streaming")

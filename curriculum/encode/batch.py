@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.encode.documents import Int32s, Tokenised
 from curriculum.encode.sides import Placed, Split, placed
 from curriculum.encode.structure import ByteStructure, Codes
@@ -42,7 +42,7 @@ def columns_of(path: Path, *, split: bool, structure: bool) -> list[str]:
 
 def _has_chunks(path: Path) -> bool:
     """Whether a file is of context documents; files of other families take some ms."""
-    with pq.ParquetFile(path) as file:
+    with parquet.File(path) as file:
         if _CHUNKS not in file.schema_arrow.names:
             return False
         counts = (

@@ -11,6 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from schemas.document import (
     CHUNK_TYPE,
     DOCUMENT_SCHEMA,
@@ -217,7 +218,7 @@ def _files(folder: Path) -> Iterator[pq.ParquetFile]:
             cure="Build the documents of this family first",
         )
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with parquet.File(path) as file:
             yield file
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.rows import rules
 from curriculum.rows.columns import KNOWN, REQUIRED, Columns, same_type
 from curriculum.rows.coverage import Coverage
@@ -110,7 +111,7 @@ class _DataSet:
             self._report.files += 1
             shard = path.relative_to(self._root).as_posix()
             try:
-                with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                with parquet.File(path, page_checksum_verification=True) as file:
                     self._check_file(file, shard)
             except (pa.ArrowException, OSError) as unreadable:
                 self._file_fault(
@@ -244,6 +245,6 @@ def _files(path: Path) -> list[Path]:
 
 def _may_be_rows(file: Path) -> bool:
     try:
-        return bool({"pack_id", "target_ids", *REQUIRED} & set(pq.read_schema(file).names))
+        return bool({"pack_id", "target_ids", *REQUIRED} & set(parquet.read_schema(file).names))
     except (pa.ArrowException, OSError):
         return True

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store.verify import reading_pages
 
 Int32s = npt.NDArray[np.int32]
@@ -59,7 +60,7 @@ class GroupFile:
     path: Path
     first_rows: Int32s
     """[groups + 1]: where each row group begins, and the last one ends."""
-    _open: pq.ParquetFile | None = None
+    _open: parquet.File | None = None
     _cut: _Cut | None = None
     """None where the file is open, and where the bytes of its groups aren't found: then all is parsed."""
 
@@ -74,11 +75,11 @@ class GroupFile:
                 return _read(self._open, group, columns)
             with pa.OSFile(str(self.path), "r") as file:
                 if self._cut is None:
-                    return _read(_checked(file), group, columns)
+                    return _read(_checked(self.path, file), group, columns)
                 metadata = self._cut.one(file, group)
                 rows = int(self.first_rows[group + 1] - self.first_rows[group])
                 assert metadata.row_group(0).num_rows == rows, f"{self.path} has changed"
-                return _read(_checked(file, metadata), 0, columns)
+                return _read(_checked(self.path, file, metadata), 0, columns)
 
 
 class Footers:
@@ -109,7 +110,7 @@ class Footers:
         return found, schema
 
 
-def opened(path: Path) -> pq.ParquetFile:
+def opened(path: Path) -> parquet.File:
     """Open a file whose page checksums are verified as it is read, where it has some.
 
     Raises:
@@ -120,13 +121,13 @@ def opened(path: Path) -> pq.ParquetFile:
 
 
 def _checked(
-    source: Path | pa.NativeFile, metadata: pq.FileMetaData | None = None
-) -> pq.ParquetFile:
-    """A file whose page checksums are verified as it is read."""
-    return pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True)
+    path: Path, source: pa.NativeFile | None = None, metadata: pq.FileMetaData | None = None
+) -> parquet.File:
+    """A file whose page checksums are verified as it is read, each row group within its bound."""
+    return parquet.File(path, source, metadata=metadata, page_checksum_verification=True)
 
 
-def _read(file: pq.ParquetFile, group: int, columns: list[str]) -> pa.Table:
+def _read(file: parquet.File, group: int, columns: list[str]) -> pa.Table:
     return file.read_row_group(group, columns=columns, use_threads=False).combine_chunks()
 
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from curriculum import boundaries
+from curriculum import boundaries, parquet
 from curriculum.rows.footers import Footers, GroupFile, opened
 from curriculum.rows.targets import target_ids
 from curriculum.store.verify import reading_pages
@@ -249,7 +248,7 @@ def load_format(path: Path) -> RowFormat:
         raise SchemaError(
             str(path), cause="there are no Parquet files", cure="Give a folder that holds rows"
         )
-    return format_of(pq.read_schema(files[0]), files[0].name)
+    return format_of(parquet.read_schema(files[0]), files[0].name)
 
 
 def format_of(schema: pa.Schema, name: str) -> RowFormat:

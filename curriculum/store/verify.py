@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from schemas.errors import StoreError
 from schemas.manifest import FileRecord
 from schemas.plain_path import is_plain
@@ -89,9 +89,7 @@ def read_pages(file: Path, columns: Sequence[str]) -> pa.Table:
         StoreError: naming the file, for a page that isn't what was written.
     """
     with reading_pages(file):
-        return pq.read_table(
-            file, columns=list(columns), partitioning=None, page_checksum_verification=True
-        )
+        return parquet.read_table(file, columns=list(columns), page_checksum_verification=True)
 
 
 def check_pages(files: Iterable[Path], columns: Sequence[str]) -> None:
@@ -101,7 +99,7 @@ def check_pages(files: Iterable[Path], columns: Sequence[str]) -> None:
         StoreError: naming the first file with a page that isn't what was written.
     """
     for file in files:
-        with reading_pages(file), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        with reading_pages(file), parquet.File(file, page_checksum_verification=True) as opened:
             for group in range(opened.num_row_groups):
                 opened.read_row_group(group, columns=list(columns), use_threads=False)
 

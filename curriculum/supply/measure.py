@@ -72,7 +72,7 @@ def measure(
 def _units(documents: Artefact) -> list[str]:
     """By document, the commit that it is of; of a conversation its digest."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
-    cited = frames.scan(documents.files()).select(
+    cited = frames.scan(documents.files(), ["provenance"]).select(
         pl.col("provenance").list.first().struct.field(own)
     )
     return cited.collect().to_series().to_list()

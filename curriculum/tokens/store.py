@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import JsonValue
 
+from curriculum import parquet
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import TOKEN_PARTS_SCHEMA
 from schemas.errors import SchemaError, TokenizerError
@@ -72,7 +73,7 @@ def tokenise_documents(
 def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The documents of an artefact in their order, some columns, at most BATCH_DOCUMENTS at once."""
     for path in files:
-        with pq.ParquetFile(path) as opened:
+        with parquet.File(path) as opened:
             yield from opened.iter_batches(BATCH_DOCUMENTS, columns=columns)
 
 
@@ -260,7 +261,7 @@ class TokenStore:
 
         Reads the row groups of parts.parquet that hold it; to go through all, take `part_lengths`.
         """
-        table = pq.read_table(
+        table = parquet.read_table(
             self.folder / "parts.parquet",
             columns=["token_start", "token_end"],
             filters=[("document", "=", document)],
@@ -285,7 +286,7 @@ class PartLengths:
     """How many tokens each part has, part after part; memory is one batch."""
 
     def __init__(self, path: Path) -> None:
-        self._batches = pq.ParquetFile(path).iter_batches(columns=["token_start", "token_end"])
+        self._batches = parquet.File(path).iter_batches(columns=["token_start", "token_end"])
         self._waiting: Int64s = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> Int64s:

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Model
 
+from curriculum import parquet
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from curriculum.tokens.controls import NAMES
 from schemas.arrow import required
@@ -86,7 +87,7 @@ def sample_texts(
     """
     cutoff = _cutoff(files, sample_bytes, keep)
     for path in files:
-        for batch in pq.ParquetFile(path).iter_batches(256, columns=["document_id", "text"]):
+        for batch in parquet.File(path).iter_batches(256, columns=["document_id", "text"]):
             texts = batch.column("text")
             for row, document_id in enumerate(_strings(batch.column("document_id"))):
                 if _rank(document_id) <= cutoff and (keep is None or document_id in keep):
@@ -106,7 +107,7 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
     """The largest rank that still fits; -1 for none."""
     ranks, sizes = array("q"), array("q")
     for path in files:
-        for batch in pq.ParquetFile(path).iter_batches(columns=["document_id", "num_bytes"]):
+        for batch in parquet.File(path).iter_batches(columns=["document_id", "num_bytes"]):
             numbers = batch.column(1).to_numpy()
             for row, document_id in enumerate(_strings(batch.column(0))):
                 if keep is None or document_id in keep:

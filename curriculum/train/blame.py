@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
+from curriculum import parquet
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
@@ -182,11 +182,10 @@ def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     folder = next(mine, None)
     if folder is None:
         return ()
-    table = pq.read_table(
+    table = parquet.read_table(
         sorted(folder.glob("part-*.parquet")),
         columns=["document_ids"],
         filters=[("pack_id", "=", pack_id)],
-        partitioning=None,
     )
     return tuple(table["document_ids"][0].as_py()) if table.num_rows else ()
 

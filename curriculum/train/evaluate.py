@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 import torch
 
+from curriculum import parquet
 from curriculum.model.loss import token_nll
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.learner import Learner
@@ -218,7 +218,7 @@ def read_token_bytes(folder: Path) -> torch.Tensor:
     path = folder / "token_bytes.parquet"
     if not path.is_file():
         raise JobError(str(path), cause="the tokenizer is missing", cure="Build the phase again")
-    values = pq.read_table(path, columns=["num_bytes"], partitioning=None)["num_bytes"].to_numpy()
+    values = parquet.read_table(path, columns=["num_bytes"])["num_bytes"].to_numpy()
     return torch.from_numpy(values.astype(np.int64))
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.store.verify import read_pages, verify_file, verify_footers
@@ -317,7 +317,7 @@ def _vocab_size(tokenizer: Artefact) -> int:
     for record in tokenizer.manifest.files:
         if record.name == name:
             verify_file(tokenizer.path, record)
-    return int(pq.read_metadata(tokenizer.path / name).num_rows)
+    return int(parquet.read_metadata(tokenizer.path / name).num_rows)
 
 
 def _relative(path: Path, workspace: Path) -> str:

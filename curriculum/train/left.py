@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from curriculum import parquet
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint_files import damage
 from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT, read_report
@@ -80,7 +80,7 @@ def _require_metrics(folder: Path, report: Report) -> None:
         raise JobError(str(folder), cause="there are no metrics", cure=f"{_WRITE}")
     steps: list[int] = []
     for part in parts:
-        there = pq.read_schema(part)
+        there = parquet.read_schema(part)
         for field in METRICS_SCHEMA:
             if field.name not in there.names or there.field(field.name).type != field.type:
                 raise JobError(
@@ -89,7 +89,7 @@ def _require_metrics(folder: Path, report: Report) -> None:
                     cause=f"the column is missing, or isn't {field.type}",
                     cure=f"{_WRITE}",
                 )
-        table = pq.read_table(part, columns=["step"], partitioning=None)
+        table = parquet.read_table(part, columns=["step"])
         steps += table["step"].to_numpy().tolist()
     if steps != list(range(1, report.steps + 1)):
         raise JobError(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
+from curriculum import parquet
 from curriculum.train.counts import StepCounts
 from curriculum.train.disk import replace_whole
 from curriculum.train.writers import Writer, fill, of_figures, of_step
@@ -148,7 +149,7 @@ class Metrics:
 def read_metrics(folder: Path) -> pa.Table:
     """All parts of a run, in step order; a column that an older part lacks is null there."""
     parts = sorted(folder.glob("*.parquet"))
-    tables = [pq.read_table(part, partitioning=None) for part in parts]
+    tables = [parquet.read_table(part) for part in parts]
     return pa.concat_tables([METRICS_SCHEMA.empty_table(), *tables], promote_options="default")
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from schemas.errors import MixtureError
 from schemas.mixture import PLAN_SCHEMA
 
@@ -34,7 +35,7 @@ class Plan:
         if not path.is_file():
             raise MixtureError(str(path), cause="there is no plan", cure="Mix the phase again")
         self.path = path
-        self._file = pq.ParquetFile(path)
+        self._file = parquet.File(path)
         groups = [
             self._file.metadata.row_group(each)
             for each in range(self._file.metadata.num_row_groups)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.rows.read import load_format
 from curriculum.store import published
 from curriculum.store.inside import Inside
@@ -97,7 +97,7 @@ def _require_tokenizer(job: Job, workspace: Path) -> None:
     file = workspace / job.tokenizer.path / "token_bytes.parquet"
     if not file.is_file():
         raise JobError(str(file), cause="the tokenizer is missing", cure="Build the phase again")
-    found = pq.read_metadata(file).num_rows
+    found = parquet.read_metadata(file).num_rows
     if found != job.tokenizer.vocab_size:
         raise _other_ids(
             str(file), f"{found} ids", f"the job's tokenizer has {job.tokenizer.vocab_size}"
@@ -177,7 +177,7 @@ def _require_structure(job: Job, workspace: Path, started: ModelSpec | None) -> 
     any_has = False
     for rows in job.rows:
         file = min((workspace / rows.path).glob("part-*.parquet"))
-        there = set(pq.read_schema(file).names)
+        there = set(parquet.read_schema(file).names)
         lacking = [name for name in wanted if name not in there]
         any_has |= not lacking
         if job.model.structure and 0 < len(lacking) < len(wanted):
@@ -201,7 +201,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
     file = workspace / job.plan
     if not file.is_file():
         raise JobError("plan", file, cause="there is no such file", cure="Mix the phase again")
-    plan = pq.ParquetFile(file, read_dictionary=["rows_key"])
+    plan = parquet.File(file, read_dictionary=["rows_key"])
     _require_columns(file, plan.schema_arrow)
     sources = {rows.key: rows for rows in job.rows}
     sizes = {key: _sizes(workspace / rows.path) for key, rows in sources.items()}
@@ -268,7 +268,7 @@ def _is_of(key: str, pack_id: str) -> bool:
 
 
 def _sizes(folder: Path) -> list[int]:
-    return [pq.read_metadata(file).num_rows for file in sorted(folder.glob("part-*.parquet"))]
+    return [parquet.read_metadata(file).num_rows for file in sorted(folder.glob("part-*.parquet"))]
 
 
 def _require_columns(file: Path, schema: pa.Schema) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.model.structure import RowStructure
 from curriculum.rows.read import GroupCache, RowBatch, RowReader
 from curriculum.store.verify import read_pages
@@ -96,7 +96,7 @@ def _row(batch: RowBatch) -> Row:
 
 def _has_structure(file: Path) -> bool:
     """Whether any of the columns is there: then all must be, and the reader says which isn't."""
-    return not set(pq.read_schema(file).names).isdisjoint(_STRUCTURE)
+    return not set(parquet.read_schema(file).names).isdisjoint(_STRUCTURE)
 
 
 def _row_structure(batch: RowBatch) -> RowStructure:

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import typer
 from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
+from curriculum import parquet
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows.lines import count, number
@@ -198,7 +198,7 @@ def _artefacts(store: Store, found: Found) -> Iterator[RenderableType]:
 
 def _is_empty(artefact: Artefact) -> bool:
     files = line_files(artefact)
-    return bool(files) and not any(pq.read_metadata(file).num_rows for file in files)
+    return bool(files) and not any(parquet.read_metadata(file).num_rows for file in files)
 
 
 def _of_stage(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from flows.look.find import inputs
@@ -49,7 +49,7 @@ def chosen(store: Store, artefact: Artefact, only: Only) -> list[Mask] | None:
         return None
     stage, files = artefact.manifest.stage, line_files(artefact)
     only.refuse(stage, artefact.path.name)
-    masks = [np.ones(pq.read_metadata(file).num_rows, np.bool_) for file in files]
+    masks = [np.ones(parquet.read_metadata(file).num_rows, np.bool_) for file in files]
     if only.family is not None and not _is_family(artefact, only.family):
         return [np.zeros_like(mask) for mask in masks]
     wanted = _ids(store, artefact, only) if stage == "rows" else None
@@ -74,7 +74,7 @@ def chosen(store: Store, artefact: Artefact, only: Only) -> list[Mask] | None:
 def has_row(rows: Artefact, pack_id: str) -> bool:
     """Whether an artefact holds a row with this pack_id."""
     return any(
-        bool(_same(pq.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
+        bool(_same(parquet.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
         for file in line_files(rows)
     )
 
@@ -96,7 +96,7 @@ def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mas
 
 def _of_documents(file: Path, only: Only) -> Mask:
     """By provenance: one of a document's sources is all that is asked; and by licence."""
-    table = pq.read_table(file, columns=["provenance", "licence"])
+    table = parquet.read_table(file, columns=["provenance", "licence"])
     provenance: Any = table["provenance"].combine_chunks()
     flat: Any = provenance.flatten()
     fits = np.ones(len(flat), np.bool_)
@@ -117,7 +117,7 @@ def _of_documents(file: Path, only: Only) -> Mask:
 
 def _in_domain(store: Store, documents: Artefact, file: Path, only: Only) -> Mask:
     """By the newest selection that decided on these documents."""
-    number = pq.read_metadata(file).num_rows
+    number = parquet.read_metadata(file).num_rows
     if only.domain is None:
         return np.ones(number, np.bool_)
     keys = {documents.key, *(each.key for each in documents.manifest.inputs)}
@@ -134,14 +134,14 @@ def _in_domain(store: Store, documents: Artefact, file: Path, only: Only) -> Mas
             cure="Build the phase to its rows first",
         )
     newest = max(decided, key=lambda each: each.manifest.created)
-    known = pq.read_table(
+    known = parquet.read_table(
         newest.path / "selection.parquet",
         columns=["document_id"],
         filters=pc.field("domain") == only.domain,
     )
     # A document of v6_enriched stands where its base's does.
     column = "base_document_id" if documents.manifest.labels.get("base") else "document_id"
-    ids: Any = pq.read_table(file, columns=[column])[column]
+    ids: Any = parquet.read_table(file, columns=[column])[column]
     return _true(pc.is_in(ids, value_set=known["document_id"].combine_chunks()))
 
 
@@ -152,7 +152,7 @@ def _has_domains(selection: Artefact) -> bool:
 def _of_rows(file: Path, only: Only, wanted: Any) -> Mask:
     """By domain, and by whether a row holds one of some documents, where some are wanted."""
     if only.domain is not None:
-        domains = pq.read_table(file, columns=["domain"])["domain"]
+        domains = parquet.read_table(file, columns=["domain"])["domain"]
         return _same(domains, only.domain) & _holding(file, wanted)
     return _holding(file, wanted)
 
@@ -160,8 +160,8 @@ def _of_rows(file: Path, only: Only, wanted: Any) -> Mask:
 def _holding(file: Path, wanted: Any) -> Mask:
     """Whether each row holds one of some documents; None wants none of them."""
     if wanted is None:
-        return np.ones(pq.read_metadata(file).num_rows, np.bool_)
-    ids: Any = pq.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()
+        return np.ones(parquet.read_metadata(file).num_rows, np.bool_)
+    ids: Any = parquet.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()
     held = _true(pc.is_in(ids.flatten(), value_set=wanted))
     parents: Any = pc.list_parent_indices(ids)
     has = np.zeros(len(ids), np.bool_)
@@ -177,7 +177,7 @@ def _ids(store: Store, rows: Artefact, only: Only) -> Any:
     for each in inputs(store, rows, "documents"):
         if only.repository in (None, each.manifest.labels.get("repository", only.repository)):
             for file in line_files(each):
-                ids = pq.read_table(file, columns=["document_id"])["document_id"]
+                ids = parquet.read_table(file, columns=["document_id"])["document_id"]
                 fitting: Any = ids.filter(pa.array(_of_documents(file, only)))
                 found += fitting.to_pylist()
     return pa.array(found, pa.string())
@@ -185,7 +185,7 @@ def _ids(store: Store, rows: Artefact, only: Only) -> Any:
 
 def _of_selection(file: Path, only: Only) -> Mask:
     names = [*("family", "repository", "lineage"), *(["domain"] if only.domain else [])]
-    there = pq.read_schema(file).names
+    there = parquet.read_schema(file).names
     if only.domain and "domain" not in there:
         raise StoreError(
             "--domain",
@@ -193,7 +193,7 @@ def _of_selection(file: Path, only: Only) -> Mask:
             cause=f"{file.parent.name} says what is kept, before domains are decided",
             cure="Look at the selection beside it, which holds selection.parquet",
         )
-    table = pq.read_table(file, columns=names)
+    table = parquet.read_table(file, columns=names)
     mask = np.ones(len(table), np.bool_)
     for name in ("family", "repository", "domain"):
         if (value := getattr(only, name)) is not None:
@@ -206,7 +206,7 @@ def _of_selection(file: Path, only: Only) -> Mask:
 
 def _of_plan(store: Store, mixture: Artefact, file: Path, only: Only) -> Mask:
     """By stratum, by step, and by what stands in the rows."""
-    table = pq.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
+    table = parquet.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
     report = report_of(mixture)
     mask = np.ones(len(table), np.bool_)
     if only.family is not None or only.domain is not None:
@@ -248,7 +248,7 @@ def _with_rows(store: Store, mixture: Artefact, plan: pa.Table, only: Only) -> M
 
 
 def _within(file: Path, name: str, first: int, last: int) -> Mask:
-    values = pq.read_table(file, columns=[name])[name].to_numpy()
+    values = parquet.read_table(file, columns=[name])[name].to_numpy()
     mask: Mask = (values >= first) & (values <= last)
     return mask
 

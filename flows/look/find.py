@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact, Store
 from flows.look.wish import Wish
 from flows.meant import current, named, way_of
@@ -107,7 +107,7 @@ def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
     """The ids of an artefact's documents that begin so, each once, in order."""
     found: dict[str, None] = {}
     for file in artefact.files(".parquet"):
-        ids = pq.read_table(file, columns=["document_id"])["document_id"]
+        ids = parquet.read_table(file, columns=["document_id"])["document_id"]
         beginning = ids.filter(pc.starts_with(ids, prefix)).to_pylist()
         found |= dict.fromkeys(str(each) for each in beginning)
     return list(found)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact
 
 ORIGIN_SCHEMA = pa.schema(
@@ -42,8 +42,10 @@ def document_files(documents: Artefact) -> list[Any]:
 
 def _read(file: Any, wanted: pc.Expression | None) -> pa.Table:
     # Artefacts of earlier versions lack columns.
-    there = set(pq.read_schema(file).names)
-    return pq.read_table(file, columns=[name for name in _COLUMNS if name in there], filters=wanted)
+    there = set(parquet.read_schema(file).names)
+    return parquet.read_table(
+        file, columns=[name for name in _COLUMNS if name in there], filters=wanted
+    )
 
 
 def _origins(table: pa.Table) -> pa.Table:

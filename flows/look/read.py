@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
 from flows.look.choose import Mask, chosen, line_files
@@ -69,7 +70,7 @@ def numbered_lines(
     first = 0
     for at, file in enumerate(line_files(artefact)):
         mask, inside = None if masks is None else masks[at], 0
-        with pq.ParquetFile(file) as opened:
+        with parquet.File(file) as opened:
             for group in range(opened.num_row_groups):
                 size = opened.metadata.row_group(group).num_rows
                 mine = None if mask is None else mask[inside : inside + size]

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.look.find import inputs
@@ -123,7 +123,7 @@ def origins_in(
     held: list[Line] = [
         line
         for file in artefact.files(".parquet")
-        for line in pq.read_table(
+        for line in parquet.read_table(
             file, columns=["pack_id", "document_ids"], filters=wanted
         ).to_pylist()
     ]

@@ -4,12 +4,12 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from pydantic import BaseModel
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from curriculum import parquet
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
@@ -243,7 +243,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
     if not (folder / PLAN_NAME).is_file():
         return None
     mixture = store.load(folder)
-    plan = pq.read_table(folder / PLAN_NAME, columns=["slot", "stratum", "valid_tokens"])
+    plan = parquet.read_table(folder / PLAN_NAME, columns=["slot", "stratum", "valid_tokens"])
     sums: dict[int, list[int]] = {}
     for each in plan.to_pylist():
         if each["slot"] < slot:

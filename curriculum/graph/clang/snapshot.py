@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.graph.facts import Range
 from schemas import regular_files
 from schemas.arrow import list_of, required
@@ -278,7 +279,7 @@ def _write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    table = pq.read_table(folder / f"{name}.parquet", schema=_SCHEMAS[name])
+    table = parquet.read_table(folder / f"{name}.parquet", schema=_SCHEMAS[name])
     for batch in table.to_batches():
         yield from batch.to_pylist()
 

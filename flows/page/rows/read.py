@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.store import Artefact
 from flows.look.read import Line
 from flows.look.row import Row, row_of
@@ -105,14 +106,14 @@ def spread(artefact: Artefact, most: int, columns: Collection[str] = COLUMNS) ->
     ['1', '4', '7']
     """
     files = artefact.files(".parquet")
-    sizes = [pq.read_metadata(file).num_rows for file in files]
+    sizes = [parquet.read_metadata(file).num_rows for file in files]
     most = min(most, sum(sizes))
     wanted = [(2 * at + 1) * sum(sizes) // (2 * most) for at in range(most)]
     first = 0
     for file, rows in zip(files, sizes, strict=True):
         inside = [each - first for each in wanted if first <= each < first + rows]
         if inside:
-            with pq.ParquetFile(file) as opened:
+            with parquet.File(file) as opened:
                 yield from _lines_at(opened, inside, columns)
         first += rows
 
@@ -184,7 +185,7 @@ def whences(documents: Iterable[Artefact], names: set[str]) -> dict[str, Whence]
     for artefact in documents:
         for file in artefact.files(".parquet"):
             if file.name.startswith("part-") and len(found) < len(names):
-                with pq.ParquetFile(file) as opened:
+                with parquet.File(file) as opened:
                     found |= dict(_whences(opened, wanted))
     return found
 
