@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,13 @@ _CHEAP = 1 << 26
 """A dictionary whose size times its values is below this isn't decompressed for its longest text."""
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-_CODECS = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip", "BROTLI": "brotli", "LZ4": "lz4_raw"}
+_CODECS: dict[str, Literal["zstd", "snappy", "gzip", "brotli", "lz4_raw"]] = {
+    "ZSTD": "zstd",
+    "SNAPPY": "snappy",
+    "GZIP": "gzip",
+    "BROTLI": "brotli",
+    "LZ4": "lz4_raw",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,23 +87,28 @@ class File(pq.ParquetFile):
         self._leaves: dict[tuple[str, ...] | None, list[_Leaf]] = {}
 
     def read_row_group(
-        self, i: int, columns: Sequence[str] | None = None, **options: Any
+        self,
+        i: int,
+        columns: list[Any] | None = None,
+        use_threads: bool = True,
+        use_pandas_metadata: bool = False,
     ) -> pa.Table:
         """A row group, within GROUP_BYTES."""
         self._require(columns, [i])
-        return super().read_row_group(i, columns=columns, **options)
+        return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
 
     def iter_batches(
         self,
         batch_size: int = 65_536,
-        row_groups: Sequence[int] | None = None,
-        columns: Sequence[str] | None = None,
-        **options: Any,
+        row_groups: list[Any] | None = None,
+        columns: list[Any] | None = None,
+        use_threads: bool = True,
+        use_pandas_metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Batches of row groups, each of them within GROUP_BYTES."""
-        groups = range(self.num_row_groups) if row_groups is None else row_groups
+        groups = list(range(self.num_row_groups)) if row_groups is None else row_groups
         self._require(columns, groups)
-        return super().iter_batches(batch_size, row_groups=groups, columns=columns, **options)
+        return super().iter_batches(batch_size, groups, columns, use_threads, use_pandas_metadata)
 
     def require(self, columns: Sequence[str] | None = None) -> None:
         """Refuse a file of which these columns, by default all, decode to more than it may."""
@@ -259,14 +270,12 @@ def _longest(fd: int, page: Page, referring: int, compression: str) -> int:
     size = page.uncompressed
     if referring * size <= _CHEAP or size > GROUP_BYTES >> 3:
         return size
-    raw: Any = os.pread(fd, page.compressed, page.content)
+    raw = os.pread(fd, page.compressed, page.content)
     if compression != "UNCOMPRESSED":
         if compression not in _CODECS:
             raise ValueError(f"{compression} is no codec of this project")
         try:
-            raw = pa.decompress(
-                raw, decompressed_size=size, codec=_CODECS[compression], asbytes=True
-            )
+            raw = pa.decompress(raw, size, _CODECS[compression]).to_pybytes()
         except (pa.ArrowException, OSError) as broken:
             raise ValueError(str(broken).partition("\n")[0]) from None
     return _longest_of(raw)
