@@ -17,9 +17,11 @@ _DEPTH = 3
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
 _STRUCT = 12
 _BY_DICTIONARY = (2, 8)
-_ENCODINGS = frozenset((0, 2, 3, 5, 6, 8, 9))
+DELTA_TEXT = 7
+"""DELTA_BYTE_ARRAY: each text may repeat the one before, so that they take more than their page."""
+_ENCODINGS = frozenset((0, 2, 3, 5, 6, DELTA_TEXT, 8, 9))
 """PLAIN, PLAIN_DICTIONARY, RLE, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, RLE_DICTIONARY,
-BYTE_STREAM_SPLIT: texts of DELTA_BYTE_ARRAY may each repeat the one before, so that a page has no bound."""
+DELTA_BYTE_ARRAY, BYTE_STREAM_SPLIT."""
 
 Fields: TypeAlias = "dict[int, int | Fields]"
 
@@ -35,6 +37,8 @@ class Page:
     uncompressed: int
     values: int
     by_dictionary: bool
+    repeats: bool
+    """Its texts are differences: each is at most as long as the page, and only decoding shows how long."""
 
 
 def pages_of(fd: int, start: int, end: int) -> Iterator[Page]:
@@ -84,6 +88,7 @@ def _page(fields: Fields, content: int) -> Page:
         uncompressed=uncompressed,
         values=values,
         by_dictionary=encoding in _BY_DICTIONARY,
+        repeats=encoding == DELTA_TEXT,
     )
 
 
@@ -115,6 +120,9 @@ def _struct(raw: bytes, at: int, depth: int) -> tuple[Fields, int]:
 def _value(raw: bytes, at: int, kind: int, depth: int) -> "tuple[int | Fields, int]":
     """A value of a type, and where it ends; a text counts as the number of its bytes."""
     if _I16 <= kind <= _I64:
+        number = raw[at]
+        if number < 0x80:
+            return number >> 1 ^ -(number & 1), at + 1
         number, at = _varint(raw, at)
         return _signed(number), at
     if kind in (_TRUE, _FALSE):

@@ -8,10 +8,13 @@ memory, for some microseconds a page. Sum, per column chunk:
 
     pages' uncompressed sizes + values · (width + levels) + values of a dictionary · its longest text
 
+Texts that are stored as differences are decoded a few at a time, and counted.
+
 A file may decode to LEAST_BYTES, or to RATIO times its own size where that is more; each row group to
 GROUP_BYTES. Only the columns that are read count.
 """
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +38,8 @@ LEAST_FOOTER, FOOTER_SHARE = 4 << 20, 16
 """Bytes of a footer, and a share of its file beside; parsed it takes up to some hundred times as many."""
 _ROW_BYTES = 8
 """The least that a row counts for, whatever its columns."""
+_DECODED = 1 << 26
+"""Bytes that texts by differences may take at a time while they are counted."""
 _CHEAP = 1 << 26
 """A dictionary whose size times its values is below this isn't decompressed for its longest text."""
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
@@ -79,11 +84,8 @@ class File(pq.ParquetFile):
         if metadata is None:
             _require_footer(path)
         super().__init__(path if source is None else source, metadata=metadata, **options)
-        try:
+        if metadata is None:
             _require_rows(path, self._num_bytes, self.metadata)
-        except StoreError:
-            self.close()
-            raise
         self._leaves: dict[tuple[str, ...] | None, list[_Leaf]] = {}
 
     def read_row_group(
@@ -127,9 +129,9 @@ class File(pq.ParquetFile):
         fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for group in groups:
-                size = sum(self._sizes(fd, group, leaves))
-                if size > GROUP_BYTES:
-                    raise _too_large(self._path, GROUP_BYTES)
+                for size in itertools.accumulate(self._sizes(fd, group, leaves), initial=0):
+                    if size > GROUP_BYTES:
+                        raise _too_large(self._path, GROUP_BYTES)
                 total += size
         finally:
             os.close(fd)
@@ -140,7 +142,10 @@ class File(pq.ParquetFile):
         for leaf in leaves:
             chunk = described.column(leaf.number)
             try:
-                yield _decoded(fd, chunk, leaf)
+                size, longest_page = _decoded(fd, chunk, leaf)
+                yield size
+                if longest_page and size <= GROUP_BYTES:
+                    yield from self._counted(group, leaf, longest_page)
             except ValueError as wrong:
                 raise StoreError(
                     str(self._path),
@@ -148,6 +153,12 @@ class File(pq.ParquetFile):
                     cause=f"its pages can't be read: {wrong}",
                     cure=f"Delete {self._path.parent} and build again",
                 ) from None
+
+    def _counted(self, group: int, leaf: _Leaf, longest_page: int) -> Iterator[int]:
+        """The bytes of texts that are differences, decoded so few at a time that none can be too many."""
+        at_once = max(1, _DECODED // longest_page)
+        for batch in super().iter_batches(at_once, [group], [leaf.name], use_threads=False):
+            yield batch.nbytes
 
     def _chosen(self, columns: Sequence[str] | None) -> list[_Leaf]:
         key = None if columns is None else tuple(columns)
@@ -240,19 +251,21 @@ def _width(column: Any) -> int:
     return 16 if "Decimal" in str(column.logical_type) else _WIDTHS.get(column.physical_type, 16)
 
 
-def _decoded(fd: int, chunk: Any, leaf: _Leaf) -> int:
-    """The bytes that a column chunk decodes to at most.
+def _decoded(fd: int, chunk: Any, leaf: _Leaf) -> tuple[int, int]:
+    """The bytes that a column chunk decodes to at most, and the longest page of texts by differences.
+
+    Those texts aren't in the first.
 
     Raises:
         ValueError: for pages that aren't those of the chunk.
     """
     start, first = int(chunk.data_page_offset), chunk.dictionary_page_offset
     if first is not None and chunk.has_dictionary_page:
-        if not 0 < first < start:
+        if not 0 < first <= start:
             raise ValueError("a dictionary lies behind its values")
         start = int(first)
     end = start + int(chunk.total_compressed_size)
-    total, referring, dictionary = 0, 0, None
+    total, referring, longest_page, dictionary = 0, 0, 0, None
     for page in pages_of(fd, start, end):
         total += page.uncompressed
         if page.kind == DICTIONARY:
@@ -260,9 +273,10 @@ def _decoded(fd: int, chunk: Any, leaf: _Leaf) -> int:
         else:
             total += page.values * leaf.value_bytes
             referring += page.values * page.by_dictionary
+            longest_page = max(longest_page, page.uncompressed * page.repeats)
     if leaf.is_text and dictionary is not None and referring:
         total += referring * _longest(fd, dictionary, referring, chunk.compression)
-    return total
+    return total, longest_page * leaf.is_text
 
 
 def _longest(fd: int, page: Page, referring: int, compression: str) -> int:

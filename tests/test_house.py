@@ -67,6 +67,19 @@ def test_polars_reads_parquet_files_in_one_place_only() -> None:
     assert readers == {"curriculum/frames.py"}
 
 
+def test_parquet_files_are_read_by_bounded_readers_only() -> None:
+    """Imports read within a limit of memory, the catalog's cache what the catalog wrote to memory."""
+    readers = {
+        file.relative_to(ROOT).as_posix()
+        for file in SOURCES
+        if re.search(r"pq\.(ParquetFile|ParquetDataset|read_\w+)\(", file.read_text())
+    }
+    imports = {each for each in readers if each.startswith("curriculum/interop/")}
+    footer_of_one_group = "curriculum/rows/footers.py"
+    own = {"curriculum/parquet.py", "curriculum/catalog/cache.py", footer_of_one_group}
+    assert readers - imports == own
+
+
 def test_environment_is_read_in_three_places_only() -> None:
     allowed = {
         "flows/settings.py",

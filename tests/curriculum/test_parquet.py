@@ -95,6 +95,17 @@ def _one_long_text_among_others(file: Path) -> None:
     pq.write_table(pa.table({"step": chosen}), file, compression="zstd", store_schema=False)
 
 
+def _repeated_texts(file: Path) -> None:
+    table = pa.table({"step": pa.array(["x" * 10_000] * 100_000)})
+    pq.write_table(
+        table,
+        file,
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding={"step": "DELTA_BYTE_ARRAY"},
+    )
+
+
 def _one_long_list(file: Path) -> None:
     values = pa.array(np.zeros(LINES, np.int32))
     table = pa.table({"step": pa.LargeListArray.from_arrays(pa.array([0, LINES]), values)})
@@ -106,6 +117,7 @@ BOMBS = (
     _packed_page,
     _one_long_text,
     _one_long_text_among_others,
+    _repeated_texts,
     _one_long_list,
 )
 
@@ -209,7 +221,7 @@ def _page(*fields: tuple[int, Field], values: int = 1, encoding: int = 0) -> byt
         (_page((2, _number(4))), "stands twice"),
         (_page(values=-1), "field 1 of a header is -1"),
         (_page(values=1 << 32), "field 1 of a header is 4294967296"),
-        (_page(encoding=7), "encoding 7"),
+        (_page(encoding=4), "encoding 4"),
         (_page((9, _list([_number(1)]))), "9 is no field type"),
         (_page()[:-1], "don't end where"),
         (_page()[:6], "doesn't end"),
