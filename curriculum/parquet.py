@@ -53,6 +53,10 @@ _CODECS: dict[str, Literal["zstd", "snappy", "gzip", "brotli", "lz4_raw"]] = {
 }
 
 
+Filter = tuple[str, str, Any]
+"""A column, how it is compared, and with what; of several all hold."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Leaf:
     """A column of a file, down to its primitive values."""
@@ -168,19 +172,30 @@ class File(pq.ParquetFile):
 
 
 def read_table(
-    files: Path | Sequence[Path], columns: Sequence[str] | None = None, **options: Any
+    files: Path | Sequence[Path],
+    columns: Sequence[str] | None = None,
+    *,
+    filters: Sequence[Filter] | None = None,
+    **options: Any,
 ) -> pa.Table:
     """Columns of files, by default all: `pyarrow.parquet.read_table` within the bounds.
+
+    The columns that filters compare are read too, and count.
 
     Raises:
         StoreError: naming the file that decodes to more than a file may.
     """
     listed = [files] if isinstance(files, Path) else list(files)
-    # A filter may read columns beside those that are asked for.
-    require(listed, None if options.get("filters") is not None else columns)
-    wanted = None if columns is None else list(columns)
-    source = files if isinstance(files, Path) else listed
-    return pq.read_table(source, columns=wanted, partitioning=None, **options)
+    compared = [name for name, _, _ in filters or ()]
+    all_of: Any = None if filters is None else list(filters)
+    require(listed, None if columns is None else [*columns, *compared])
+    return pq.read_table(
+        files if isinstance(files, Path) else listed,
+        columns=None if columns is None else list(columns),
+        partitioning=None,
+        filters=all_of,
+        **options,
+    )
 
 
 def read_metadata(file: Path) -> pq.FileMetaData:

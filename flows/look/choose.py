@@ -137,7 +137,7 @@ def _in_domain(store: Store, documents: Artefact, file: Path, only: Only) -> Mas
     known = parquet.read_table(
         newest.path / "selection.parquet",
         columns=["document_id"],
-        filters=pc.field("domain") == only.domain,
+        filters=[("domain", "=", only.domain)],
     )
     # A document of v6_enriched stands where its base's does.
     column = "base_document_id" if documents.manifest.labels.get("base") else "document_id"

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.store import Artefact, Store
@@ -119,7 +119,7 @@ def origins_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
 ) -> dict[str, list[Origin]]:
     """Where the documents of some rows of an artefact came from, in the rows' order, by pack_id."""
-    wanted = pc.field("pack_id").isin(list(pack_ids))
+    wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: list[Line] = [
         line
         for file in artefact.files(".parquet")
