@@ -176,7 +176,8 @@ def read_table(
     columns: Sequence[str] | None = None,
     *,
     filters: Sequence[Filter] | None = None,
-    **options: Any,
+    schema: pa.Schema | None = None,
+    page_checksum_verification: bool = False,
 ) -> pa.Table:
     """Columns of files, by default all: `pyarrow.parquet.read_table` within the bounds.
 
@@ -194,7 +195,8 @@ def read_table(
         columns=None if columns is None else list(columns),
         partitioning=None,
         filters=all_of,
-        **options,
+        schema=schema,
+        page_checksum_verification=page_checksum_verification,
     )
 
 

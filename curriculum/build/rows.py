@@ -250,9 +250,9 @@ def _anchored(
 
 
 def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
-    sizes: npt.NDArray[np.int32] = parquet.read_table(
-        documents.files(), columns=["num_bytes"], partitioning=None
-    )["num_bytes"].to_numpy()
+    sizes: npt.NDArray[np.int32] = parquet.read_table(documents.files(), columns=["num_bytes"])[
+        "num_bytes"
+    ].to_numpy()
     return sizes
 
 
