@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 DATA, INDEX, DICTIONARY, DATA_V2 = range(4)
 """Types of pages."""
+_OWN = {DATA: 5, DICTIONARY: 7, DATA_V2: 8}
+"""The field of a header that is about pages of one type only."""
 _PEEK, _MOST_HEADER = 512, 1 << 16
 """Bytes of a header that are read at first, and at most: it may hold the least and the greatest value."""
 _DEPTH = 3
@@ -71,23 +73,21 @@ def _header(fd: int, at: int, end: int) -> tuple[Fields, int]:
 
 def _page(fields: Fields, content: int) -> Page:
     kind, uncompressed, compressed = (_number(fields, each) for each in (1, 2, 3))
-    values = encoding = 0
-    if kind in (DATA, DATA_V2):
-        own = fields.get(5 if kind == DATA else 8)
-        if not isinstance(own, dict):
-            raise ValueError("a header doesn't say what its page holds")
-        values, encoding = _number(own, 1), _number(own, 2 if kind == DATA else 4)
-        if encoding not in _ENCODINGS:
-            raise ValueError(f"encoding {encoding} isn't used by this project")
-    elif kind != DICTIONARY:
+    if kind not in _OWN:
         raise ValueError(f"{kind} is no type of page")
+    own = fields.get(_OWN[kind])
+    if not isinstance(own, dict):
+        raise ValueError("a header doesn't say what its page holds")
+    values, encoding = _number(own, 1), _number(own, 4 if kind == DATA_V2 else 2)
+    if encoding not in _ENCODINGS:
+        raise ValueError(f"encoding {encoding} isn't used by this project")
     return Page(
         kind=kind,
         content=content,
         compressed=compressed,
         uncompressed=uncompressed,
         values=values,
-        by_dictionary=encoding in _BY_DICTIONARY,
+        by_dictionary=kind != DICTIONARY and encoding in _BY_DICTIONARY,
         repeats=encoding == DELTA_TEXT,
     )
 

@@ -1,57 +1,45 @@
-"""Parquet files that may come from somebody else, with a bound on what they decode to before they do.
+"""Parquet files that may come from somebody else: what they decode to is bounded before it is decoded.
 
 A file of some kilobytes can decode to gigabytes: runs of one value, pages compressed a thousandfold, one
 long text that every value refers to. The sizes in its footer are claims, and a reader that takes a batch at
 a time still decompresses whole pages. The headers of the pages are what decoders go by: a page allocates
 its uncompressed size, and no more values come of it than its header counts. Their sum is an upper bound on
-memory, for some microseconds a page. Sum, per column chunk:
+memory, for some microseconds a page. A column chunk decodes to at most
 
-    pages' uncompressed sizes + values · (width + levels) + values of a dictionary · its longest text
+    uncompressed sizes of pages + values · (width + levels) + texts that stand for others
 
-Texts that are stored as differences are decoded a few at a time, and counted.
+The last are texts that refer to a dictionary or repeat the text before. Where there may be many bytes of
+them they are counted exactly, without decoding them all.
 
-A file may decode to LEAST_BYTES, or to RATIO times its own size where that is more; each row group to
-GROUP_BYTES. Only the columns that are read count.
+A row group may decode to MOST_BYTES. Files that are read whole may decode together to MOST_BYTES, or to
+RATIO times their own size where that is more. Only the columns that are read count.
 """
 
-import itertools
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.page_headers import DICTIONARY, Page, pages_of
 from schemas.errors import StoreError
 
-LEAST_BYTES = 1 << 30
-"""That any file may decode to."""
-GROUP_BYTES = 1 << 29
-"""That a row group may decode to; writers of this project end one after some MB."""
-RATIO = 32
-"""Bytes that a file may decode to for each of its own."""
-LEAST_FOOTER, FOOTER_SHARE = 4 << 20, 16
-"""Bytes of a footer, and a share of its file beside; parsed it takes up to some hundred times as many."""
+MOST_BYTES = 1 << 30
+"""Decoded, of a row group and of files of any size; writers of this project end a group after some MB."""
+RATIO = 100
+"""Decoded bytes for each stored byte of files that are read whole; rows of real text have some 10."""
+LEAST_FOOTER, FOOTER_SHARE = 8 << 20, 4
+"""Bytes of a footer, and a share of its file beside; parsed it takes up to 250 times as many."""
 _ROW_BYTES = 8
 """The least that a row counts for, whatever its columns."""
-_DECODED = 1 << 26
-"""Bytes that texts by differences may take at a time while they are counted."""
-_CHEAP = 1 << 26
-"""A dictionary whose size times its values is below this isn't decompressed for its longest text."""
+_BATCH = 1 << 16
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-_CODECS: dict[str, Literal["zstd", "snappy", "gzip", "brotli", "lz4_raw"]] = {
-    "ZSTD": "zstd",
-    "SNAPPY": "snappy",
-    "GZIP": "gzip",
-    "BROTLI": "brotli",
-    "LZ4": "lz4_raw",
-}
-
 
 Filter = tuple[str, str, Any]
 """A column, how it is compared, and with what; of several all hold."""
@@ -66,13 +54,15 @@ class _Leaf:
     value_bytes: int
     """Of a value in memory: its width, its levels, and the offsets of the lists around it."""
     is_text: bool
+    in_lists: bool
 
 
 class File(pq.ParquetFile):
     """A file whose row groups are bounded before they are read: a drop-in for `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        StoreError: naming the file, where it decodes to more than a file may, when it is opened or read.
+        StoreError: naming the file, when it is opened for its footer, and when a row group is read that
+            decodes to more than MOST_BYTES.
     """
 
     def __init__(
@@ -83,14 +73,15 @@ class File(pq.ParquetFile):
         metadata: pq.FileMetaData | None = None,
         **options: Any,
     ) -> None:
+        """Open a file, or what is open as `source`; a footer that is given isn't checked again."""
         self._path = path
-        self._num_bytes = path.stat().st_size
         if metadata is None:
             _require_footer(path)
         super().__init__(path if source is None else source, metadata=metadata, **options)
         if metadata is None:
-            _require_rows(path, self._num_bytes, self.metadata)
-        self._leaves: dict[tuple[str, ...] | None, list[_Leaf]] = {}
+            _require_rows(path, self.metadata)
+        self._bounded: dict[tuple[str, ...] | None, bytearray] = {}
+        """By columns: a byte a row group, 1 where it is known to be within its bound."""
 
     def read_row_group(
         self,
@@ -99,57 +90,75 @@ class File(pq.ParquetFile):
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> pa.Table:
-        """A row group, within GROUP_BYTES."""
+        """Read a row group within its bound."""
         self._require(columns, [i])
         return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
 
     def iter_batches(
         self,
-        batch_size: int = 65_536,
+        batch_size: int = _BATCH,
         row_groups: list[Any] | None = None,
         columns: list[Any] | None = None,
         use_threads: bool = True,
         use_pandas_metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of row groups, each of them within GROUP_BYTES."""
+        """Read batches of row groups, each group within its bound."""
         groups = list(range(self.num_row_groups)) if row_groups is None else row_groups
         self._require(columns, groups)
         return super().iter_batches(batch_size, groups, columns, use_threads, use_pandas_metadata)
 
-    def require(self, columns: Sequence[str] | None = None) -> None:
-        """Refuse a file of which these columns, by default all, decode to more than it may."""
-        most = max(LEAST_BYTES, RATIO * self._num_bytes)
-        if self._require(columns, range(self.num_row_groups)) > most:
-            raise _too_large(self._path, most)
+    def read_row_groups(self, *_: Any, **__: Any) -> pa.Table:
+        """Refuse: together groups have no bound."""
+        raise NotImplementedError("read_table reads whole files, read_row_group one group")
 
-    def require_groups(self, columns: Sequence[str] | None = None) -> None:
-        """Refuse a file of which a row group decodes to more than GROUP_BYTES."""
-        self._require(columns, range(self.num_row_groups))
+    read = read_row_groups
 
-    def _require(self, columns: Sequence[str] | None, groups: Sequence[int]) -> int:
-        """Refuse row groups that decode to too much; the bytes that all of them decode to at most."""
-        leaves = self._chosen(columns)
-        total = 0
+    def size(self, columns: Sequence[str] | None = None, *, exact: bool = False) -> int:
+        """The bytes that columns, by default all, decode to at most; `exact` counts texts, and takes longer.
+
+        Raises:
+            StoreError: where a row group decodes to more than MOST_BYTES.
+        """
+        return sum(self._sizes(columns, range(self.num_row_groups), exact=exact))
+
+    def _require(self, columns: Sequence[str] | None, groups: Sequence[int]) -> None:
+        """Refuse row groups that decode to too much; each is measured once."""
+        key = None if columns is None else tuple(columns)
+        known = self._bounded.setdefault(key, bytearray(self.num_row_groups))
+        new = [group for group in groups if not known[group]]
+        for group, _ in zip(new, self._sizes(columns, new), strict=True):
+            known[group] = 1
+
+    def _sizes(
+        self, columns: Sequence[str] | None, groups: Sequence[int], *, exact: bool = False
+    ) -> Iterator[int]:
+        """The bytes that each row group decodes to at most."""
+        if not groups:
+            return
+        leaves = list(_leaves(self.schema, columns))
         fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for group in groups:
-                for size in itertools.accumulate(self._sizes(fd, group, leaves), initial=0):
-                    if size > GROUP_BYTES:
-                        raise _too_large(self._path, GROUP_BYTES)
-                total += size
+                size = self._group_size(fd, group, leaves, exact=exact)
+                if size > MOST_BYTES and not exact:
+                    size = self._group_size(fd, group, leaves, exact=True)
+                if size > MOST_BYTES:
+                    raise _too_large(self._path, MOST_BYTES)
+                yield size
         finally:
             os.close(fd)
-        return total
 
-    def _sizes(self, fd: int, group: int, leaves: Sequence[_Leaf]) -> Iterator[int]:
-        described = self.metadata.row_group(group)
+    def _group_size(self, fd: int, group: int, leaves: Sequence[_Leaf], *, exact: bool) -> int:
+        """As far as MOST_BYTES and a column more."""
+        size = 0
         for leaf in leaves:
-            chunk = described.column(leaf.number)
+            if size > MOST_BYTES:
+                break
             try:
-                size, longest_page = _decoded(fd, chunk, leaf)
-                yield size
-                if longest_page and size <= GROUP_BYTES:
-                    yield from self._counted(group, leaf, longest_page)
+                pages = list(_pages(fd, self.metadata.row_group(group).column(leaf.number)))
+                size += sum(page.uncompressed + page.values * leaf.value_bytes for page in pages)
+                if leaf.is_text and size <= MOST_BYTES:
+                    size += self._texts_size(group, leaf, pages, exact=exact)
             except ValueError as wrong:
                 raise StoreError(
                     str(self._path),
@@ -157,18 +166,36 @@ class File(pq.ParquetFile):
                     cause=f"its pages can't be read: {wrong}",
                     cure=f"Delete {self._path.parent} and build again",
                 ) from None
+        return size
 
-    def _counted(self, group: int, leaf: _Leaf, longest_page: int) -> Iterator[int]:
-        """The bytes of texts that are differences, decoded so few at a time that none can be too many."""
-        at_once = max(1, _DECODED // longest_page)
-        for batch in super().iter_batches(at_once, [group], [leaf.name], use_threads=False):
-            yield batch.nbytes
+    def _texts_size(self, group: int, leaf: _Leaf, pages: Sequence[Page], *, exact: bool) -> int:
+        """The bytes of texts that refer to a dictionary or repeat the text before.
 
-    def _chosen(self, columns: Sequence[str] | None) -> list[_Leaf]:
-        key = None if columns is None else tuple(columns)
-        if key not in self._leaves:
-            self._leaves[key] = list(_leaves(self.schema, key))
-        return self._leaves[key]
+        None is longer than all that is stored of them.
+        """
+        if leaf.in_lists and any(page.repeats for page in pages):
+            raise ValueError("texts in lists can't be stored by their differences")
+        dictionary = sum(page.uncompressed for page in pages if page.kind == DICTIONARY)
+        before = sum(page.uncompressed for page in pages if page.repeats)
+        longest = [page.by_dictionary * dictionary + page.repeats * before for page in pages]
+        size = sum(page.values * each for page, each in zip(pages, longest, strict=True))
+        if size and exact:
+            return self._counted(group, leaf, max(1, MOST_BYTES // (4 * max(longest))))
+        return size
+
+    def _counted(self, group: int, leaf: _Leaf, at_once: int) -> int:
+        """The bytes of texts, decoded so few at a time that they can't be too many.
+
+        A row may hold any number of them in lists: those are decoded as references to their dictionary.
+        """
+        size, references = 0, [leaf.name] if leaf.in_lists else None
+        with pq.ParquetFile(self._path, metadata=self.metadata, read_dictionary=references) as file:
+            rows = min(at_once, _BATCH)
+            for batch in file.iter_batches(rows, [group], [leaf.name], use_threads=False):
+                size += _texts_in(batch.column(0))
+                if size > MOST_BYTES:
+                    break
+        return size
 
 
 def read_table(
@@ -179,12 +206,12 @@ def read_table(
     schema: pa.Schema | None = None,
     page_checksum_verification: bool = False,
 ) -> pa.Table:
-    """Columns of files, by default all: `pyarrow.parquet.read_table` within the bounds.
+    """Read columns of files, by default all: `pyarrow.parquet.read_table` within the bounds.
 
     The columns that filters compare are read too, and count.
 
     Raises:
-        StoreError: naming the file that decodes to more than a file may.
+        StoreError: naming the file, or the folder of the files, that decode to more than they may.
     """
     listed = [files] if isinstance(files, Path) else list(files)
     compared = [name for name, _, _ in filters or ()]
@@ -201,19 +228,19 @@ def read_table(
 
 
 def read_metadata(file: Path) -> pq.FileMetaData:
-    """The footer of a file, within the bounds on its bytes and on the rows that it promises.
+    """Parse the footer of a file, within the bounds on its bytes and on the rows that it promises.
 
     Raises:
         StoreError: naming the file.
     """
     _require_footer(file)
     found = pq.read_metadata(file)
-    _require_rows(file, file.stat().st_size, found)
+    _require_rows(file, found)
     return found
 
 
 def read_schema(file: Path) -> pa.Schema:
-    """The columns of a file, whose footer is within the bounds.
+    """Parse the columns of a file, whose footer is within the bounds.
 
     Raises:
         StoreError: naming the file.
@@ -222,25 +249,41 @@ def read_schema(file: Path) -> pa.Schema:
 
 
 def require(files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
-    """Refuse files of which these columns, by default all, decode to more than files may.
+    """Refuse files of which these columns, by default all, decode together to more than they may.
 
     Raises:
-        StoreError: naming the first.
+        StoreError: naming the file, or the folder of the files.
     """
-    for file in files:
-        with File(file) as opened:
-            opened.require(columns)
+    most = max(MOST_BYTES, RATIO * sum(file.stat().st_size for file in files))
+    for exact in (False, True):
+        if sum(_size(file, columns, exact=exact) for file in files) <= most:
+            return
+    raise _too_large(files[0] if len(files) == 1 else files[0].parent, most)
 
 
 def require_groups(files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
-    """Refuse files with a row group of which these columns decode to more than a row group may.
+    """Refuse files with a row group of which these columns decode to more than MOST_BYTES.
 
     Raises:
         StoreError: naming the first.
     """
     for file in files:
-        with File(file) as opened:
-            opened.require_groups(columns)
+        _size(file, columns, exact=False)
+
+
+def _size(file: Path, columns: Sequence[str] | None, *, exact: bool) -> int:
+    """A file that is there as it was is measured once."""
+    found = file.stat()
+    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return _measured(file, identity, None if columns is None else tuple(columns), exact)
+
+
+@functools.lru_cache(maxsize=4096)
+def _measured(
+    file: Path, identity: tuple[int, ...], columns: tuple[str, ...] | None, exact: bool
+) -> int:
+    with File(file) as opened:
+        return opened.size(columns, exact=exact)
 
 
 def _leaves(schema: pq.ParquetSchema, columns: Sequence[str] | None) -> Iterator[_Leaf]:
@@ -258,74 +301,40 @@ def _leaves(schema: pq.ParquetSchema, columns: Sequence[str] | None) -> Iterator
             name=name,
             value_bytes=_width(column) + levels,
             is_text=column.physical_type == "BYTE_ARRAY",
+            in_lists=lists > 0,
         )
 
 
 def _width(column: Any) -> int:
-    """Of a value; of a text its offset, or its view."""
+    """The bytes of a value; of a text those of its offset, or its view."""
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return max(16, int(column.length))
     return 16 if "Decimal" in str(column.logical_type) else _WIDTHS.get(column.physical_type, 16)
 
 
-def _decoded(fd: int, chunk: Any, leaf: _Leaf) -> tuple[int, int]:
-    """The bytes that a column chunk decodes to at most, and the longest page of texts by differences.
-
-    Those texts aren't in the first.
+def _pages(fd: int, chunk: Any) -> Iterator[Page]:
+    """The pages of a column chunk.
 
     Raises:
         ValueError: for pages that aren't those of the chunk.
     """
     start, first = int(chunk.data_page_offset), chunk.dictionary_page_offset
     if first is not None and chunk.has_dictionary_page:
-        if not 0 < first <= start:
+        # Where no values are, Arrow writes a dictionary and an offset of 0 for them.
+        if first <= 0 or (first > start and chunk.num_values):
             raise ValueError("a dictionary lies behind its values")
         start = int(first)
-    end = start + int(chunk.total_compressed_size)
-    total, referring, longest_page, dictionary = 0, 0, 0, None
-    for page in pages_of(fd, start, end):
-        total += page.uncompressed
-        if page.kind == DICTIONARY:
-            dictionary = page
-        else:
-            total += page.values * leaf.value_bytes
-            referring += page.values * page.by_dictionary
-            longest_page = max(longest_page, page.uncompressed * page.repeats)
-    if leaf.is_text and dictionary is not None and referring:
-        total += referring * _longest(fd, dictionary, referring, chunk.compression)
-    return total, longest_page * leaf.is_text
+    return pages_of(fd, start, start + int(chunk.total_compressed_size))
 
 
-def _longest(fd: int, page: Page, referring: int, compression: str) -> int:
-    """The bytes of the longest text of a dictionary, or an upper bound on them that is good enough."""
-    size = page.uncompressed
-    if referring * size <= _CHEAP or size > GROUP_BYTES >> 3:
-        return size
-    raw = os.pread(fd, page.compressed, page.content)
-    if compression != "UNCOMPRESSED":
-        if compression not in _CODECS:
-            raise ValueError(f"{compression} is no codec of this project")
-        try:
-            raw = pa.decompress(raw, size, _CODECS[compression]).to_pybytes()
-        except (pa.ArrowException, OSError) as broken:
-            raise ValueError(str(broken).partition("\n")[0]) from None
-    return _longest_of(raw)
-
-
-def _longest_of(texts: bytes) -> int:
-    """The longest of texts that each stand behind four bytes of its length."""
-    first = int.from_bytes(texts[:4], "little")
-    if len(texts) % (4 + first) == 0:
-        lengths = np.frombuffer(texts, np.uint8).reshape(-1, 4 + first)[:, :4]
-        if (lengths == lengths[0]).all():
-            return first
-    at, longest, end = 0, 0, len(texts) - 3
-    while at < end:
-        size = int.from_bytes(texts[at : at + 4], "little")
-        at += 4 + size
-        if size > longest:
-            longest = size
-    return longest
+def _texts_in(values: Any) -> int:
+    """The bytes of the texts of an array, once it is taken out of its lists and structures."""
+    while pa.types.is_nested(values.type):
+        values = values.flatten()[0] if pa.types.is_struct(values.type) else values.flatten()
+    if not pa.types.is_dictionary(values.type):
+        return int(values.nbytes)
+    lengths = pc.binary_length(values.dictionary)
+    return pc.sum(lengths.take(values.indices)).as_py() or 0
 
 
 def _require_footer(file: Path) -> None:
@@ -347,8 +356,9 @@ def _require_footer(file: Path) -> None:
         )
 
 
-def _require_rows(file: Path, size: int, metadata: pq.FileMetaData) -> None:
-    most = max(LEAST_BYTES, RATIO * size) // _ROW_BYTES
+def _require_rows(file: Path, metadata: pq.FileMetaData) -> None:
+    size = file.stat().st_size
+    most = max(MOST_BYTES, RATIO * size) // _ROW_BYTES
     groups = [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
     if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or sum(groups) > most:
         raise StoreError(
