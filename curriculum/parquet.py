@@ -11,8 +11,8 @@ memory, for some microseconds a page. A column chunk decodes to at most
 The last are texts that refer to a dictionary or repeat the text before. Where there may be many bytes of
 them they are counted exactly, without decoding them all.
 
-A row group may decode to MOST_BYTES. Files that are read whole may decode together to MOST_BYTES, or to
-RATIO times their own size where that is more. Only the columns that are read count.
+A file, and files that are read together, may decode to MOST_BYTES, or to RATIO times their own size where
+that is more; where row groups are read one by one, each of them may. Only the columns that are read count.
 """
 
 import functools
@@ -30,9 +30,9 @@ from curriculum.page_headers import DICTIONARY, Page, pages_of
 from schemas.errors import StoreError
 
 MOST_BYTES = 1 << 30
-"""Decoded, of a row group and of files of any size; writers of this project end a group after some MB."""
+"""Decoded, of files of any size; a row group of this project's writers takes some MB."""
 RATIO = 100
-"""Decoded bytes for each stored byte of files that are read whole; rows of real text have some 10."""
+"""Decoded bytes for each stored byte; rows of real text have some 30."""
 LEAST_FOOTER, FOOTER_SHARE = 8 << 20, 4
 """Bytes of a footer, and a share of its file beside; parsed it takes up to 250 times as many."""
 _ROW_BYTES = 8
@@ -62,7 +62,7 @@ class File(pq.ParquetFile):
 
     Raises:
         StoreError: naming the file, when it is opened for its footer, and when a row group is read that
-            decodes to more than MOST_BYTES.
+            decodes to more than a file may.
     """
 
     def __init__(
@@ -75,11 +75,12 @@ class File(pq.ParquetFile):
     ) -> None:
         """Open a file, or what is open as `source`; a footer that is given isn't checked again."""
         self._path = path
+        self._most = _most([path])
         if metadata is None:
             _require_footer(path)
         super().__init__(path if source is None else source, metadata=metadata, **options)
         if metadata is None:
-            _require_rows(path, self.metadata)
+            _require_rows(path, self.metadata, self._most)
         self._bounded: dict[tuple[str, ...] | None, bytearray] = {}
         """By columns: a byte a row group, 1 where it is known to be within its bound."""
 
@@ -117,7 +118,7 @@ class File(pq.ParquetFile):
         """The bytes that columns, by default all, decode to at most; `exact` counts texts, and takes longer.
 
         Raises:
-            StoreError: where a row group decodes to more than MOST_BYTES.
+            StoreError: where a row group decodes to more than a file may.
         """
         return sum(self._sizes(columns, range(self.num_row_groups), exact=exact))
 
@@ -140,24 +141,24 @@ class File(pq.ParquetFile):
         try:
             for group in groups:
                 size = self._group_size(fd, group, leaves, exact=exact)
-                if size > MOST_BYTES and not exact:
+                if size > self._most and not exact:
                     size = self._group_size(fd, group, leaves, exact=True)
-                if size > MOST_BYTES:
-                    raise _too_large(self._path, MOST_BYTES)
+                if size > self._most:
+                    raise _too_large(self._path, self._most)
                 yield size
         finally:
             os.close(fd)
 
     def _group_size(self, fd: int, group: int, leaves: Sequence[_Leaf], *, exact: bool) -> int:
-        """As far as MOST_BYTES and a column more."""
+        """As far as a file may decode to, and a column more."""
         size = 0
         for leaf in leaves:
-            if size > MOST_BYTES:
+            if size > self._most:
                 break
             try:
                 pages = list(_pages(fd, self.metadata.row_group(group).column(leaf.number)))
                 size += sum(page.uncompressed + page.values * leaf.value_bytes for page in pages)
-                if leaf.is_text and size <= MOST_BYTES:
+                if leaf.is_text and size <= self._most:
                     size += self._texts_size(group, leaf, pages, exact=exact)
             except ValueError as wrong:
                 raise StoreError(
@@ -180,7 +181,7 @@ class File(pq.ParquetFile):
         longest = [page.by_dictionary * dictionary + page.repeats * before for page in pages]
         size = sum(page.values * each for page, each in zip(pages, longest, strict=True))
         if size and exact:
-            return self._counted(group, leaf, max(1, MOST_BYTES // (4 * max(longest))))
+            return self._counted(group, leaf, max(1, (MOST_BYTES >> 2) // max(longest)))
         return size
 
     def _counted(self, group: int, leaf: _Leaf, at_once: int) -> int:
@@ -193,7 +194,7 @@ class File(pq.ParquetFile):
             rows = min(at_once, _BATCH)
             for batch in file.iter_batches(rows, [group], [leaf.name], use_threads=False):
                 size += _texts_in(batch.column(0))
-                if size > MOST_BYTES:
+                if size > self._most:
                     break
         return size
 
@@ -235,7 +236,7 @@ def read_metadata(file: Path) -> pq.FileMetaData:
     """
     _require_footer(file)
     found = pq.read_metadata(file)
-    _require_rows(file, found)
+    _require_rows(file, found, _most([file]))
     return found
 
 
@@ -254,7 +255,7 @@ def require(files: Sequence[Path], columns: Sequence[str] | None = None) -> None
     Raises:
         StoreError: naming the file, or the folder of the files.
     """
-    most = max(MOST_BYTES, RATIO * sum(file.stat().st_size for file in files))
+    most = _most(files)
     for exact in (False, True):
         if sum(_size(file, columns, exact=exact) for file in files) <= most:
             return
@@ -262,7 +263,7 @@ def require(files: Sequence[Path], columns: Sequence[str] | None = None) -> None
 
 
 def require_groups(files: Sequence[Path], columns: Sequence[str] | None = None) -> None:
-    """Refuse files with a row group of which these columns decode to more than MOST_BYTES.
+    """Refuse files with a row group of which these columns decode to more than a file may.
 
     Raises:
         StoreError: naming the first.
@@ -356,22 +357,27 @@ def _require_footer(file: Path) -> None:
         )
 
 
-def _require_rows(file: Path, metadata: pq.FileMetaData) -> None:
-    size = file.stat().st_size
-    most = max(MOST_BYTES, RATIO * size) // _ROW_BYTES
+def _require_rows(file: Path, metadata: pq.FileMetaData, most_bytes: int) -> None:
+    most = most_bytes // _ROW_BYTES
     groups = [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
     if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or sum(groups) > most:
         raise StoreError(
             str(file),
             f"{metadata.num_rows:,} rows",
-            cause=f"its row groups have {sum(groups):,}; a file of {size:,} bytes has at most {most:,}",
+            cause=f"its row groups have {sum(groups):,}; a file of its size has at most {most:,}",
             cure=f"Delete {file.parent} and build again",
         )
+
+
+def _most(files: Sequence[Path]) -> int:
+    """The bytes that files may decode to."""
+    return max(MOST_BYTES, RATIO * sum(file.stat().st_size for file in files))
 
 
 def _too_large(file: Path, most: int) -> StoreError:
     return StoreError(
         str(file),
-        cause=f"it may decode to more than {most >> 20:,} MiB",
+        f"more than {most >> 20:,} MiB",
+        cause="its pages may decode to so much",
         cure=f"Delete {file.parent} and build again, or use another copy of the workspace",
     )

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import yaml
 from pydantic import JsonValue
 
+from curriculum import parquet
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS, digest
 from schemas.errors import CurriculumError
@@ -139,7 +139,7 @@ def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
 
 def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
     """By row group; where its statistics say that all are one, the column isn't read."""
-    content = pq.ParquetFile(file)
+    content = parquet.File(file)
     column = content.schema_arrow.get_field_index("licence")
     if column < 0:
         yield UNKNOWN, content.metadata.num_rows
@@ -192,7 +192,7 @@ def _config(root: Path, name: str, splits: Mapping[str, Sequence[Artefact]]) -> 
         for split, artefacts in sorted(splits.items(), key=lambda pair: _rank(pair[0]))
     }
     rows = {
-        split: sum(pq.read_metadata(root / file).num_rows for file in listed)
+        split: sum(parquet.read_metadata(root / file).num_rows for file in listed)
         for split, listed in files.items()
     }
     return Config(name=name, files=files, rows=rows)

@@ -8,8 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
+from curriculum import parquet
 from curriculum.interop.card import CARD_NAME, Config, card, licences
 from curriculum.interop.order import TABLE_TOKENS, Ordered
 from curriculum.rows.write import SHARD_TOKENS, ShardWriter
@@ -45,7 +44,7 @@ def export_parquet(
             Config(
                 name=CONFIG,
                 files={split: tuple(f"{DATA}/{file.name}" for file in files)},
-                rows={split: sum(pq.read_metadata(file).num_rows for file in files)},
+                rows={split: sum(parquet.read_metadata(file).num_rows for file in files)},
             )
         ],
         licences=licences(documents),

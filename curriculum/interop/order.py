@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.interop.stage import Staged, stage, taken
 from curriculum.rows.read import load_format, read_rows
 from curriculum.store import Artefact, Store
@@ -52,7 +52,7 @@ class Rows:
             key=artefact.key,
             files=files,
             row_format=load_format(files[0]),
-            columns=tuple(pq.read_schema(files[0]).names),
+            columns=tuple(parquet.read_schema(files[0]).names),
         )
 
     @property
@@ -141,7 +141,7 @@ def _planned(
     shards = [shard for each in staged.values() for shard in each]
     ends = np.cumsum([len(each) for each in staged.values()])
     first = dict(zip(staged, [0, *ends.tolist()], strict=False))
-    for batch in pq.ParquetFile(plan).iter_batches(rows, columns=["slot", *PLAN_COLUMNS]):
+    for batch in parquet.File(plan).iter_batches(rows, columns=["slot", *PLAN_COLUMNS]):
         trained = batch.filter(pa.array(batch["slot"].to_numpy() < slots))
         if len(trained):
             keys = map(str, trained["rows_key"].to_pylist())

@@ -27,7 +27,7 @@ from curriculum.rows.layout import Layout
 from curriculum.rows.read import format_of
 from curriculum.rows.repeats import repeats
 from curriculum.rows.structure import NAMES, structure
-from schemas.errors import SchemaError
+from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 
 BATCH_TOKENS = 1 << 18
@@ -119,6 +119,8 @@ class _DataSet:
                     str(unreadable).splitlines()[0],
                     "the file is damaged, or is not Parquet at all",
                 )
+            except StoreError as refused:
+                self._file_fault(shard, str(refused.value), refused.cause)
         self._coverage.finish(self._faults)
 
     def _check_file(self, file: pq.ParquetFile, shard: str) -> None:
@@ -246,5 +248,5 @@ def _files(path: Path) -> list[Path]:
 def _may_be_rows(file: Path) -> bool:
     try:
         return bool({"pack_id", "target_ids", *REQUIRED} & set(parquet.read_schema(file).names))
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, StoreError):
         return True

@@ -1,6 +1,7 @@
 """Honest files are read, however well they compress: a bound on what they decode to refuses none of them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,7 @@ def test_a_plan_whose_rows_come_one_after_another_is_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = np.arange(1 << 18)
-    columns = {
+    columns: dict[str, Any] = {
         "position": number,
         "slot": number,
         "stratum": np.zeros(len(number)),

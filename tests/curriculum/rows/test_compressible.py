@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from curriculum import frames, parquet
 from curriculum.rows.check import check
@@ -35,7 +38,7 @@ def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_th
     mask = np.ones(ROW, np.uint8)
     mask[-1] = 0
     ids = np.full(ROW, 7, np.int32)
-    ids[[0, -1]] = ROW_FORMAT.bos_id, ROW_FORMAT.eos_id
+    ids[[0, -1]] = [1, 2]
     document = replace(kit.encoding(ROW, 1), ids=ids, loss_mask=mask)
     coded = kit.enriched(kit.encoding(64, 1), 1).structure
     codes = np.zeros((ROW, 5), np.uint8)
@@ -59,3 +62,20 @@ def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_th
     narrow = ["pack_id", "domain", "valid_token_count", "document_ids", "doc_starts"]
     assert read_pages(file, narrow).num_rows == rows
     assert frames.stream(file, ["input_ids"]).select(pl.len()).collect().item() == rows
+
+
+def test_a_check_goes_on_behind_a_file_that_decodes_to_more_than_it_may(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = kit.write(tmp_path / "rows", [kit.encoding(100, number) for number in range(8)])
+    assert check(written.folder).num_faults == 0
+    schema = pq.read_schema(written.folder / "part-00000.parquet")
+    rows = pq.read_table(written.folder / "part-00001.parquet")
+    large = written.folder / "part-00000.parquet"
+    pq.write_table(pa.concat_tables([rows] * 5_000).cast(schema), large, compression="zstd")
+    monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
+    found = check(written.folder)
+    assert [(each.shard, each.found) for each in found.faults[:1]] == [
+        (large.name, f"more than {100 * large.stat().st_size >> 20} MiB")
+    ]
+    assert found.rows > 0
