@@ -273,9 +273,9 @@ def require_groups(files: Sequence[Path], columns: Sequence[str] | None = None) 
 
 
 def _size(file: Path, columns: Sequence[str] | None, *, exact: bool) -> int:
-    """A file that is there as it was is measured once."""
+    """A file is measured once a process: published ones are replaced, never changed in place."""
     found = file.stat()
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    identity = (found.st_dev, found.st_ino, found.st_size)
     return _measured(file, identity, None if columns is None else tuple(columns), exact)
 
 
