@@ -16,6 +16,8 @@ class Finding:
     """Of its attention; empty where it has none."""
     row_length: int = 0
     """0 where rows have none."""
+    mode: str = ""
+    """How steps were computed, and on how much; empty for claims about a model alone."""
     detail: str = ""
 
 

@@ -19,6 +19,11 @@ STATE = "a state is bitwise its document's alone"
 N_GRAMS = "n-grams hold their document's ids alone"
 PER_TOKEN = "mixing weights follow from their own token"
 
+FED = "the step is fed the rows of the file, and its loss is that of their tokens"
+SCORED = "other documents' states, losses and gradients are unchanged"
+MUTED = "an unscored document leaves no trace in two steps"
+CHANGES_REACH = "changed documents change, and each scored document has a gradient"
+
 PERTURBED = frozenset({OUTPUTS, EMBEDDING_GRADIENTS, FOREIGN_GRADIENTS, WEIGHT_GRADIENTS})
 """What other documents must not change, forward and backward."""
 CAUSAL = frozenset({FUTURE, FUTURE_GRADIENTS})

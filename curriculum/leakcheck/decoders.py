@@ -78,6 +78,13 @@ def whole(spec: ModelSpec) -> Case:
     return Case(name=f"whole {letters}", spec=small)
 
 
+def small_model(spec: ModelSpec) -> ModelSpec:
+    """Each family of a model once, narrow and with small tables; all other sizes are the model's."""
+    letters = "".join(dict.fromkeys(spec.blocks))
+    small = _small(spec, letters, streams=spec.streams, structure=spec.structure)
+    return small.model_copy(update={"vocab_size": spec.vocab_size})
+
+
 def _small(spec: ModelSpec, blocks: str, *, streams: int, structure: bool) -> ModelSpec:
     kv_heads = min(spec.kv_heads, 2)
     heads = kv_heads * min(spec.heads // spec.kv_heads, 2)

@@ -21,7 +21,7 @@ from curriculum.train.memory import enough_memory
 from curriculum.train.metrics import Learnt, Metrics, StepMetrics, say
 from curriculum.train.saver import Saver
 from curriculum.train.schedule import learning_rate
-from curriculum.train.steps import cut_for, gradients
+from curriculum.train.steps import cut_for, optimizer_step
 from curriculum.train.writers import open_writers
 from schemas.job import Job, Stopped
 
@@ -176,14 +176,15 @@ class _Loop:
         rate = learning_rate(
             step, self.job.steps, self.job.optimizer, carries_on=self.job.start_from is not None
         )
-        for group in self.learner.optimizer.param_groups:
-            group["lr"] = rate
         with enough_memory(self.job, f"step {step + 1}"):
-            gradient = gradients(
-                self.learner, batches, self.job, step=step + 1, folders=self.rows.folders
+            gradient = optimizer_step(
+                self.learner,
+                batches,
+                self.job,
+                step=step + 1,
+                rate=rate,
+                folders=self.rows.folders,
             )
-            self.learner.optimizer.step()
-            self.learner.optimizer.zero_grad()
         counts = counts_of_step(batches, self.token_bytes)
         counts = StepCounts.from_numbers(self.ranks.total(counts.numbers()))
         self.state = self.state.advanced(self.job, counts.tokens)

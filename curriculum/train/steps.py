@@ -67,6 +67,28 @@ def gradients(
     return Gradient(loss=nll / count, z_loss=job.optimizer.z_loss * z / count, norm=norm)
 
 
+def optimizer_step(
+    learner: Learner,
+    batches: Sequence[Batch],
+    job: Job,
+    *,
+    step: int,
+    rate: float,
+    folders: Mapping[str, Path] | None = None,
+) -> Gradient:
+    """Update the weights once from a step's micro-batches, at this learning rate; gradients are freed.
+
+    Raises:
+        NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
+    """
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
+    gradient = gradients(learner, batches, job, step=step, folders=folders)
+    learner.optimizer.step()
+    learner.optimizer.zero_grad()
+    return gradient
+
+
 def cut_for(job: Job, ranks: Ranks) -> Job:
     """The job with micro-batches small enough that each rank has one in every step, if rows allow."""
     longest = max(rows.row_length for rows in job.rows)

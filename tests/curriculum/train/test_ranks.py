@@ -19,7 +19,7 @@ from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import Run, freeze, train
-from curriculum.train.steps import gradients
+from curriculum.train.steps import optimizer_step
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job
 
@@ -171,9 +171,9 @@ def test_one_rank_goes_on_where_two_were_stopped(
 
     def noting(learner: Any, batches: Any, *rest: Any, **named: Any) -> Any:
         seen.extend(name for batch in batches for name in batch.pack_ids)
-        return gradients(learner, batches, *rest, **named)
+        return optimizer_step(learner, batches, *rest, **named)
 
-    monkeypatch.setattr(loop, "gradients", noting)
+    monkeypatch.setattr(loop, "optimizer_step", noting)
     cpu = torch.device("cpu")
     resumed = loop.train_loop(job, world.store.root, directory, cpu, lambda: False)
     assert seen == consumed(world, job, first_step=stopped_at)

@@ -1,0 +1,98 @@
+"""Lengths of documents where leaks hide, at the sizes of a job."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from curriculum.leakcheck.layouts import Layout, layouts
+from curriculum.model.chunks import SPAN
+from curriculum.model.masks import BLOCK
+from schemas.job import ModelSpec
+
+MANY = 260
+"""Documents of the fullest row: more than a byte counts."""
+SHORT_ROW = 2048
+"""Rows up to this many tokens are cheap: each layout has a row of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """Sizes at which layers of a model change what they do."""
+
+    row_length: int
+    kernel: int
+    chunk: int
+    block: int = BLOCK
+    span: int = SPAN
+
+    @staticmethod
+    def of(spec: ModelSpec, row_length: int) -> "Sizes":
+        """The sizes of a model in rows of this length."""
+        return Sizes(row_length=row_length, kernel=spec.conv_kernel, chunk=spec.mamba.chunk)
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """Lengths at and one beside each of the sizes, and one that the second level of a scan reads."""
+        beside = (size + by for size in (self.kernel, self.chunk, self.block) for by in (-1, 0, 1))
+        second = self.span * self.chunk + self.chunk + 1
+        return tuple(dict.fromkeys(n for n in (*beside, max(second, 2049)) if n > 0))
+
+
+def step_layouts(sizes: Sizes) -> tuple[Layout, ...]:
+    """Lengths of documents in the rows of one step: four long rows, or some more of short ones.
+
+    A row of more than 256 documents, of one token most of them; one document that fills its row; lengths
+    and boundaries at kernels, chunks and blocks and one beside; a document with a second level of the scan;
+    padding, and rows without. What doesn't fit into a row is left out.
+    """
+    T = sizes.row_length
+    many, mixed = _many(sizes), _random(T, seed=1)
+    if T > SHORT_ROW:
+        return (many, (T,), _aligned(T), mixed)
+    rows = [*layouts(T), many, *_packed(sizes), mixed]
+    rows += [_random(T, seed=2 + at) for at in range(-len(rows) % 4)]
+    return tuple(rows)
+
+
+def _many(sizes: Sizes) -> Layout:
+    """Short documents, then what else fits of the edges: the longest first."""
+    T = sizes.row_length
+    count = min(MANY, T * 2 // 3)
+    lengths = [2 if at % 5 == 4 else 3 if at % 9 == 8 else 1 for at in range(count)]
+    left = T - sum(lengths)
+    for length in sorted(sizes.edges, reverse=True):
+        if length <= left - 1:
+            lengths.append(length)
+            left -= length
+    return tuple(lengths)
+
+
+def _packed(sizes: Sizes) -> list[Layout]:
+    """All edges that fit into a row, in as few rows as it takes."""
+    rows: list[list[int]] = []
+    for length in sorted((n for n in sizes.edges if n <= sizes.row_length), reverse=True):
+        fitting = (row for row in rows if sum(row) + length <= sizes.row_length)
+        row = next(fitting, None)
+        if row is None:
+            rows.append(row := [])
+        row.append(length)
+    return [tuple(row) for row in rows]
+
+
+def _aligned(row_length: int) -> Layout:
+    """Boundaries of many layouts in one row."""
+    cuts = {0, row_length}
+    for lengths in layouts(row_length):
+        cuts |= set(itertools.accumulate(lengths))
+    return tuple(end - start for start, end in itertools.pairwise(sorted(cuts)))
+
+
+def _random(row_length: int, *, seed: int) -> Layout:
+    """Lengths by chance, as many short as long ones; the rest is padding."""
+    chance = np.random.default_rng([seed, row_length])
+    lengths: list[int] = []
+    while sum(lengths) < row_length - 64:
+        most = row_length - sum(lengths)
+        lengths.append(min(int(2 ** chance.uniform(0, np.log2(row_length / 4))), most))
+    return tuple(lengths)

@@ -1,0 +1,180 @@
+"""A training step as it is computed: what goes in, what each token leaves, and what the step changes.
+
+Nothing of the model is replaced. Hooks stand on its embedding and on the norm in front of its head, and the
+token losses are noted where the loss takes them.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from curriculum.leakcheck.rows_file import RowsFile
+from curriculum.model import loss
+from curriculum.train.learner import Learner
+
+SCALE = 50.0
+"""Of the embeddings at positions that must leave no trace."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _MicroBatch:
+    """Of one forward and backward pass over B rows."""
+
+    ids: Tensor
+    hidden: Tensor | None = None
+    gradient: Tensor | None = None
+    losses: list[Tensor] = field(default_factory=list)
+    backward: bool = False
+    """Whether backward began: what is computed from then on is recomputation."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traces:
+    """What a step leaves at each token of its R rows, in the order of their file."""
+
+    hidden: Tensor
+    """[R, T, D]: the input of the head."""
+    gradients: Tensor
+    """[R, T, D]: of the step's loss by the output of the embedding."""
+    losses: Tensor
+    """[R, T, 2]: nll and squared log normaliser; 0 where nothing is scored."""
+
+
+class Observer:
+    """Notes micro-batches of a learner between `watching` and its end."""
+
+    def __init__(self, file: RowsFile, scaled: Tensor | None = None) -> None:
+        """Observe rows of `file`; embeddings are scaled where `scaled` [R, T] is true."""
+        self.file = file
+        self.scaled = scaled
+        self.seen: list[_MicroBatch] = []
+        self.parameter_gradients: dict[str, Tensor] = {}
+        self._numbers: dict[bytes, list[int]] = {}
+        for number, ids_T in enumerate(file.ids):
+            self._numbers.setdefault(_content(ids_T), []).append(number)
+
+    @contextlib.contextmanager
+    def watching(self, learner: Learner) -> Iterator[None]:
+        """Observe what this learner computes; all is as before afterwards."""
+        model = learner.model
+        taken = loss._token_losses
+
+        def noted(x_cD: Tensor, head_VD: Tensor, targets_c: Tensor) -> tuple[Tensor, Tensor]:
+            found = taken(x_cD, head_VD, targets_c)
+            self._note_losses(*found)
+            return found
+
+        def gradients_taken(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            self.parameter_gradients = {
+                name: weight.grad.detach().clone()
+                for name, weight in model.named_parameters()
+                if weight.grad is not None
+            }
+
+        hooks = [
+            model.embedding.register_forward_hook(self._embedded),
+            model.norm.register_forward_hook(self._normed),
+            learner.optimizer.register_step_pre_hook(gradients_taken),
+        ]
+        loss._token_losses = noted
+        try:
+            yield
+        finally:
+            loss._token_losses = taken
+            for hook in hooks:
+                hook.remove()
+
+    def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        noted = _MicroBatch(ids=inputs[0].detach().to("cpu", torch.int32))
+        self.seen.append(noted)
+        factor_BT = torch.ones(noted.ids.shape)
+        if self.scaled is not None:
+            for at, row in enumerate(self.rows_of(noted.ids)):
+                if row is not None:
+                    factor_BT[at][self.scaled[row]] = SCALE
+        scaled_BTD = output * factor_BT[..., None].to(output)
+
+        def backward(gradient: Tensor) -> None:
+            noted.gradient = gradient.detach().clone()
+
+        if scaled_BTD.requires_grad:
+            scaled_BTD.register_hook(backward)  # type: ignore[no-untyped-call]
+        return scaled_BTD
+
+    def _normed(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        if self.seen:
+            self.seen[-1].hidden = output.detach().clone()
+
+    def _note_losses(self, nll_c: Tensor, z_c: Tensor) -> None:
+        if not self.seen or self.seen[-1].backward:
+            return
+        noted = self.seen[-1]
+        noted.losses.append(torch.stack([nll_c, z_c], dim=-1).detach().clone())
+
+        def began(gradient: Tensor) -> None:
+            noted.backward = True
+
+        if nll_c.requires_grad:
+            nll_c.register_hook(began)  # type: ignore[no-untyped-call]
+
+    def rows_of(self, ids_BT: Tensor) -> list[int | None]:
+        """The numbers of rows in the file by their content; None for ids that no row has."""
+        taken: dict[bytes, int] = {}
+        found: list[int | None] = []
+        for ids_T in ids_BT:
+            content = _content(ids_T)
+            numbers = self._numbers.get(content, [])
+            used = taken.get(content, 0)
+            taken[content] = used + 1
+            found.append(numbers[min(used, len(numbers) - 1)] if numbers else None)
+        return found
+
+    def fault(self, expected: Sequence[int]) -> str:
+        """Name how the batches differ from the rows of the file that the step takes; "" if they don't."""
+        fed: list[int] = []
+        for number, each in enumerate(self.seen):
+            rows = self.rows_of(each.ids)
+            for at, row in enumerate(rows):
+                if row is None:
+                    return f"row {at} of micro-batch {number} has ids that no row of the file has"
+                fed.append(row)
+            scored = sum(int(self.file.mask[row].sum()) for row in rows if row is not None)
+            taken = sum(len(losses) for losses in each.losses)
+            if taken != scored:
+                return f"{taken} losses in micro-batch {number}, and the file scores {scored}"
+            if each.hidden is None or each.gradient is None:
+                return f"micro-batch {number} leaves no hidden states or no gradient"
+        if sorted(fed) != sorted(expected):
+            return f"rows {sorted(fed)} were fed, and the plan has {sorted(expected)}"
+        return ""
+
+    def traces(self, rows: Sequence[int]) -> Traces:
+        """What was noted of these rows of the file; there must be no fault."""
+        hidden: dict[int, Tensor] = {}
+        gradients: dict[int, Tensor] = {}
+        losses: dict[int, Tensor] = {}
+        for each in self.seen:
+            assert each.hidden is not None, "hidden states were noted"
+            assert each.gradient is not None, "a gradient was noted"
+            numbers = [row for row in self.rows_of(each.ids) if row is not None]
+            found_N2 = torch.cat(each.losses)
+            sizes = [int(self.file.mask[row].sum()) for row in numbers]
+            for at, (row, part_n2) in enumerate(
+                zip(numbers, torch.split(found_N2, sizes), strict=True)
+            ):
+                hidden[row], gradients[row] = each.hidden[at], each.gradient[at]
+                losses[row] = part_n2.new_zeros(len(self.file.ids[row]), 2)
+                losses[row][self.file.mask[row].to(part_n2.device)] = part_n2
+        return Traces(
+            hidden=torch.stack([hidden[row] for row in rows]),
+            gradients=torch.stack([gradients[row] for row in rows]),
+            losses=torch.stack([losses[row] for row in rows]),
+        )
+
+
+def _content(ids_T: Tensor) -> bytes:
+    return ids_T.numpy().tobytes()
