@@ -2,6 +2,13 @@
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Literal
+
+from schemas.json_text import Sealed
+
+Result = Literal["leaks", "not all covered", "covered"]
+"""leaks: something was seen, and a gate stays closed. not all covered: nothing was seen, but not everything
+that trains was examined; the gate opens. covered: nothing was seen, and everything was examined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +26,11 @@ class Finding:
     mode: str = ""
     """How steps were computed, and on how much; empty for claims about a model alone."""
     detail: str = ""
+
+    @property
+    def place(self) -> str:
+        """Row length and mode of a step, as words in front of its claim; empty of a model alone."""
+        return f"T={self.row_length} {self.mode}: " if self.mode else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +78,10 @@ class LeakReport:
     findings: tuple[Finding, ...]
     planted: tuple[Planted, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    covered: tuple[str, ...] = ()
+    """What was examined beyond a model alone: row lengths, layouts, modes."""
+    uncovered: tuple[str, ...] = ()
+    """What trains, or would on another machine, and was not examined; `skipped` comes in addition."""
     environment: tuple[tuple[str, str], ...] = ()
     """Names and versions: torch, python, device and others."""
 
@@ -84,11 +100,19 @@ class LeakReport:
         """Whether every claim holds, of which there is at least one, and every planted leak was seen."""
         return bool(self.findings) and not self.failures and not self.unproven
 
+    @property
+    def result(self) -> Result:
+        """Whether leaks were seen, and if not, whether everything was examined."""
+        if not self.passed:
+            return "leaks"
+        return "not all covered" if self.uncovered or self.skipped else "covered"
+
     def table(self) -> str:
         """A line a finding."""
         return "\n".join(
             f"{'ok  ' if each.passed else 'LEAK'}  {each.subject:<12} {each.backend:<9} "
-            f"{each.dtype:<9} {each.claim}" + (f"  ({each.detail})" if each.detail else "")
+            f"{each.dtype:<9} {each.place}{each.claim}"
+            + (f"  ({each.detail})" if each.detail else "")
             for each in self.findings
         )
 
@@ -96,6 +120,9 @@ class LeakReport:
         """All of it, and the verdict, as JSON that ends in a newline."""
         everything = {
             "passed": self.passed,
+            "result": self.result,
+            "covered": self.covered,
+            "uncovered": self.uncovered,
             "environment": dict(self.environment),
             "findings": [asdict(each) for each in self.findings],
             "planted": [
@@ -105,3 +132,12 @@ class LeakReport:
             "skipped": [asdict(each) for each in self.skipped],
         }
         return json.dumps(everything, indent=1, ensure_ascii=False) + "\n"
+
+
+class ProvenJob(Sealed):
+    """The report of a job's proof, as the process that proves it writes it for the one that trains."""
+
+    job: str
+    """sha256 of the bytes of its job.json."""
+    result: Result
+    report: LeakReport

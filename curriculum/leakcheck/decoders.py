@@ -141,7 +141,7 @@ def check_decoder(
     dtypes: Sequence[torch.dtype] | None = None,
     device: torch.device | None = None,
 ) -> LeakReport:
-    """The quick profile, a gate before a phase: the configured kinds of layers and backend, small.
+    """The claims about a model alone that a gate checks: its kinds of layers and backend, small.
 
     Each family of blocks once, narrow, 97 ids, rows of 256, in float32, on CUDA in bfloat16 also where
     the backend takes either: a few seconds on one core.

@@ -33,7 +33,6 @@ class Setting:
     device: torch.device
     row_length: int
     rows_per_step: int
-    rows_per_micro_batch: int
     rope_base: float = 500_000.0
     optimizer: OptimizerSpec = RATE
     carries_on: bool = False
@@ -61,7 +60,7 @@ class Setting:
             plan_content=KEY,
             rows=(rows,),
             rope_base=self.rope_base,
-            micro_positions=self.rows_per_micro_batch * self.row_length,
+            micro_positions=max(self.rows_per_step // 4, 2) * self.row_length,
             tokens_per_step=self.rows_per_step * self.row_length,
             steps=STEPS,
             optimizer=self.optimizer,

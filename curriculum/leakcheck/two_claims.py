@@ -5,22 +5,31 @@ second pair of documents, then the others. So each document is held against its 
 and, where a short one stands between, against the next.
 """
 
+import functools
+import math
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from curriculum.leakcheck import claims
+from curriculum.leakcheck.observe import Traces
 from curriculum.leakcheck.rows import Chosen, Rows
 from curriculum.leakcheck.rows_file import RowsFile
-from curriculum.leakcheck.step import ROWS, STEPS, Setting, StepSeen, run_steps
+from curriculum.leakcheck.step import ROWS, STEPS, StepSeen
 from curriculum.leakcheck.subject import dtype_name
+from curriculum.leakcheck.thin import FEW_SCORED, thinned
 from schemas.errors import NotFiniteError
 from schemas.leak import Finding
+from schemas.progress import Progress, Watch, unwatched
 
+Run = Callable[[Path, int, Tensor | None], list[StepSeen]]
+"""Trains on the rows in a workspace for so many steps, embeddings scaled where a mask [R, T] is true."""
+TRACES = ("hidden", "losses", "gradients")
+NO_ROWS = "the batches aren't the rows of the file"
 LOSS_TOLERANCE = 1e-4
 """Of a step's loss, which is summed in another order than its token losses are here."""
 
@@ -43,33 +52,37 @@ PARITIES = HALVES[:2]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepSubject:
-    """Rows of two steps, and how the steps are computed."""
+    """Rows of two steps, and how a model is trained on them."""
 
     name: str
-    setting: Setting
+    backend: str
+    dtype: torch.dtype
+    device: torch.device
+    mode: str
     rows: Rows
+    rows_per_step: int
+    run: Run
 
-    def finding(self, claim: str, detail: str) -> Finding:
+    def finding(self, claim: str, detail: str, *, bound: float = 0.0) -> Finding:
         """A finding that holds where there is nothing to tell against it."""
-        setting = self.setting
         documents = sum(len(row) for row in self.rows.rows)
-        recompute = ", recompute" if setting.recompute else ""
+        told = f"two identical runs differ by {bound:.1e}" if bound else ""
         return Finding(
             subject=self.name,
-            backend=setting.backend if "A" in setting.model.blocks else "",
-            dtype=dtype_name(setting.dtype),
-            row_length=setting.row_length,
-            mode=f"train{recompute}, {documents} documents, {setting.model.vocab_size} ids",
+            backend=self.backend,
+            dtype=dtype_name(self.dtype),
+            row_length=self.rows.row_length,
+            mode=f"{self.mode}, {documents} documents, {self.rows.vocab_size} ids",
             claim=claim,
             passed=not detail,
-            detail=detail,
+            detail=detail or told,
         )
 
     def steps(self, rows: Rows, *, steps: int, scaled: Tensor | None = None) -> list[StepSeen]:
         """Write these rows into a temporary folder and train on them."""
         with tempfile.TemporaryDirectory(prefix="leakcheck-") as folder:
             rows.write(Path(folder) / ROWS)
-            return run_steps(self.setting, Path(folder), steps=steps, scaled=scaled)
+            return self.run(Path(folder), steps, scaled)
 
     def file(self, rows: Rows) -> RowsFile:
         """The file that the writer makes of these rows."""
@@ -78,60 +91,111 @@ class StepSubject:
             return RowsFile.read(Path(folder) / ROWS)
 
 
-def step_findings(subject: StepSubject) -> Iterator[Finding]:
+def step_findings(subject: StepSubject, watch: Watch = unwatched) -> Iterator[Finding]:
     """Both claims, and those without which they would hold of nothing."""
-    faults: list[str] = []
-    unreached: list[str] = []
-    yield subject.finding(claims.SCORED, _told(lambda: _scored(subject, faults, unreached)))
-    yield subject.finding(claims.MUTED, _told(lambda: _muted(subject, faults, unreached)))
-    yield subject.finding(claims.FED, "".join(faults[:1]))
-    yield subject.finding(claims.CHANGES_REACH, "".join(unreached[:1]))
+    note = f"{subject.name} T={subject.rows.row_length} {subject.mode}"
+    found = _Found()
+    for done, (claim, find) in enumerate(((claims.SCORED, _scored), (claims.MUTED, _muted))):
+        watch(Progress(stage="leakcheck", item="", done=done, total=2, unit="claims", note=note))
+        try:
+            detail = find(subject, found)
+        except NotFiniteError as failed:
+            detail = str(failed)
+        yield subject.finding(claim, detail, bound=found.bound)
+    yield subject.finding(claims.FED, "".join(found.faults[:1]))
+    yield subject.finding(claims.CHANGES_REACH, "".join(found.unreached[:1]))
 
 
-def _told(find: Callable[[], str]) -> str:
-    try:
-        return find()
-    except NotFiniteError as failed:
-        return str(failed)
+@dataclass(kw_only=True, slots=True)
+class _Found:
+    """What is seen on the way to both claims."""
+
+    faults: list[str] = field(default_factory=list)
+    """How batches differ from the file."""
+    unreached: list[str] = field(default_factory=list)
+    """Where a change changes nothing, so that the claims would hold of anything."""
+    bound: float = 0.0
+    """The largest difference of two identical runs."""
 
 
-def _scored(subject: StepSubject, faults: list[str], unreached: list[str]) -> str:
+def _scored(subject: StepSubject, found: _Found) -> str:
     """The first difference at another document, over all halves; "" without one."""
     (plain,) = subject.steps(subject.rows, steps=1)
-    faults += _faults(plain)
+    found.faults += _faults(plain)
     file = subject.file(subject.rows)
-    unreached += _without_gradient(plain, file)
+    found.unreached += _without_gradient(plain, file)
+    bounds = _bounds(subject, [plain], lambda: subject.steps(subject.rows, steps=1), found)
     detail = ""
     for seed, half in enumerate(HALVES):
         (other,) = subject.steps(subject.rows.changed(half, seed=seed), steps=1)
-        faults += _faults(other)
+        found.faults += _faults(other)
         if plain.traces is None or other.traces is None:
-            return detail or "the batches aren't the file's rows"
+            return detail or NO_ROWS
         changed = positions(file, half)
-        unreached += _unchanged(plain, other, file, changed)
-        detail = detail or _difference(plain, other, file, changed)
+        found.unreached += _unchanged(plain, other, file, changed)
+        detail = detail or _difference(plain.traces, other.traces, file, changed, bounds)
     return detail
 
 
-def _muted(subject: StepSubject, faults: list[str], unreached: list[str]) -> str:
+def _muted(subject: StepSubject, found: _Found) -> str:
     """The first trace that an unscored document leaves in loss, gradients, weights or moments; "" if none."""
+    rows = thinned(subject.rows, subject.rows_per_step, FEW_SCORED)
     detail = ""
     for seed, half in enumerate(PARITIES):
-        chosen = mutable(subject.rows, half)
-        plain_rows = subject.rows.muted(chosen)
-        file = subject.file(plain_rows)
+        chosen = mutable(rows, half)
+        muted = rows.muted(chosen)
+        file = subject.file(muted)
         changed = positions(file, chosen)
-        plain = subject.steps(plain_rows, steps=STEPS)
+        plain = subject.steps(muted, steps=STEPS)
+        bounds = _bounds(
+            subject, plain, functools.partial(subject.steps, muted, steps=STEPS), found
+        )
         other = subject.steps(
-            plain_rows.changed(chosen, seed=10 + seed),
+            muted.changed(chosen, seed=10 + seed),
             steps=STEPS,
             scaled=changed | (file.documents < 0),
         )
         for step, (one, two) in enumerate(zip(plain, other, strict=True)):
-            faults += [*_faults(one), *_faults(two)]
-            detail = detail or _trace(one, two, step)
-        unreached += _unchanged(plain[0], other[0], file, changed)
+            found.faults += [*_faults(one), *_faults(two)]
+            detail = detail or _trace(one, two, step, bounds)
+        found.unreached += _unchanged(plain[0], other[0], file, changed)
     return detail
+
+
+def _bounds(
+    subject: StepSubject, plain: list[StepSeen], again: Callable[[], list[StepSeen]], found: _Found
+) -> dict[str, float]:
+    """How far each figure may differ: as in two identical runs; 0 on a CPU."""
+    if subject.device.type == "cpu":
+        return {}
+    bounds: dict[str, float] = {}
+    for one, two in zip(plain, again(), strict=True):
+        theirs = dict(_figures(two))
+        for name, value in _figures(one):
+            bounds[name] = max(bounds.get(name, 0.0), _far(value, theirs[name]))
+    found.bound = max(found.bound, *bounds.values())
+    return bounds
+
+
+def _figures(seen: StepSeen) -> Iterator[tuple[str, Tensor]]:
+    """All that a step leaves, by names."""
+    yield "the loss", torch.tensor(seen.loss, dtype=torch.float64)
+    yield "the gradient norm", torch.tensor(seen.norm, dtype=torch.float64)
+    for name, value in seen.gradients.items():
+        yield f"the gradient of {name}", value
+    for name, value in seen.after.items():
+        yield f"{name} after it", value
+    if seen.traces is not None:
+        for name in TRACES:
+            yield name, getattr(seen.traces, name)
+
+
+def _far(one: Tensor, two: Tensor) -> float:
+    """The largest difference; infinite where shapes differ or it isn't a number."""
+    if one.shape != two.shape:
+        return math.inf
+    far = float((one.double() - two.double()).abs().max()) if one.numel() else 0.0
+    return math.inf if math.isnan(far) else far
 
 
 def mutable(rows: Rows, half: Chosen) -> Chosen:
@@ -164,19 +228,18 @@ def _faults(seen: StepSeen) -> list[str]:
     return []
 
 
-def _difference(one: StepSeen, two: StepSeen, file: RowsFile, changed: Tensor) -> str:
-    assert one.traces is not None, "batches are the file's rows"
-    assert two.traces is not None, "batches are the file's rows"
-    for name in ("hidden", "losses", "gradients"):
-        a, b = getattr(one.traces, name), getattr(two.traces, name)
-        rows = slice(0, len(a))
-        differs = (a != b).flatten(2).any(-1).cpu() & ~changed[rows]
+def _difference(
+    one: Traces, two: Traces, file: RowsFile, changed: Tensor, bounds: Mapping[str, float]
+) -> str:
+    for name in TRACES:
+        a, b = getattr(one, name), getattr(two, name)
+        far_RT = (a - b).abs().flatten(2).amax(-1).cpu()
+        differs = ~(far_RT <= bounds.get(name, 0.0)) & ~changed[: len(a)]
         if differs.any():
             row, token = differs.nonzero()[0].tolist()
-            far = float((a - b).abs().flatten(2).amax(-1).cpu()[differs].max())
             return (
-                f"{name} differ by {far:.1e} at token {token} of row {row}, {_document(file, row, token)}, "
-                f"and at {int(differs.sum())} positions in all"
+                f"{name} differ by {float(far_RT[differs].max()):.1e}, first at token {token} of row "
+                f"{row}, {_document(file, row, token)}; at {int(differs.sum())} positions in all"
             )
     return ""
 
@@ -189,27 +252,23 @@ def _document(file: RowsFile, row: int, token: int) -> str:
     return f"in document {number} of {length} tokens"
 
 
-def _trace(one: StepSeen, two: StepSeen, step: int) -> str:
-    if one.fault or two.fault:
-        return "the batches aren't the file's rows"
-    if one.loss != two.loss:
-        return f"the loss of step {step + 1} is {one.loss!r} or {two.loss!r}"
-    if one.norm != two.norm:
-        return f"the gradient norm of step {step + 1} is {one.norm!r} or {two.norm!r}"
-    for what, ours, theirs in (
-        ("the gradient of", one.gradients, two.gradients),
-        ("after the step", one.after, two.after),
-    ):
-        for name, value in ours.items():
-            if name not in theirs or not torch.equal(value, theirs[name]):
-                return f"step {step + 1}: {what} {name} differs"
+def _trace(one: StepSeen, two: StepSeen, step: int, bounds: Mapping[str, float]) -> str:
+    if one.traces is None or two.traces is None:
+        return NO_ROWS
+    theirs = dict(_figures(two))
+    for name, value in _figures(one):
+        if name in TRACES or torch.equal(value, theirs.get(name, value.new_empty(0))):
+            continue
+        far = _far(value, theirs[name]) if name in theirs else math.inf
+        if not far <= bounds.get(name, 0.0):
+            return f"step {step + 1}: {name} differs by {far:.1e}"
     return ""
 
 
 def _unchanged(one: StepSeen, two: StepSeen, file: RowsFile, changed: Tensor) -> list[str]:
     """Changed documents whose states are the same: the change would prove nothing."""
     if one.traces is None or two.traces is None:
-        return ["the batches aren't the file's rows"]
+        return [NO_ROWS]
     rows = slice(0, len(one.traces.hidden))
     differs = (one.traces.hidden != two.traces.hidden).any(-1).cpu()
     return _lacking(file, rows, changed[rows], differs, "is changed, and its states aren't")
@@ -217,7 +276,7 @@ def _unchanged(one: StepSeen, two: StepSeen, file: RowsFile, changed: Tensor) ->
 
 def _without_gradient(seen: StepSeen, file: RowsFile) -> list[str]:
     if seen.traces is None:
-        return ["the batches aren't the file's rows"]
+        return [NO_ROWS]
     rows = slice(0, len(seen.traces.gradients))
     moved = seen.traces.gradients.ne(0).any(-1).cpu()
     return _lacking(file, rows, file.mask[rows], moved, "is scored, and its gradient is 0")

@@ -16,7 +16,8 @@ from schemas.json_text import read_json
 
 JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
 CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
-_BESIDE = ("masking_cost.json", "sbatch.json", "sbatch.exit")
+LEAKCHECK = "leakcheck.json"
+_BESIDE = (LEAKCHECK, "masking_cost.json", "sbatch.json", "sbatch.exit")
 OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
 """The files that we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0

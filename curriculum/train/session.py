@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
 
-import torch
-
-from curriculum.leakcheck import check_decoder
 from curriculum.store import Store
-from curriculum.train.directory import REPORT, claimed, read_job
+from curriculum.train.directory import REPORT, claimed, read_job, read_report
 from curriculum.train.disk import write_text
 from curriculum.train.distributed import Place, Ranks, joined
 from curriculum.train.exits import failure_of
@@ -18,10 +14,11 @@ from curriculum.train.masking_cost import measured_once
 from curriculum.train.memory import enough_memory
 from curriculum.train.metrics import say
 from curriculum.train.precision import prepare
+from curriculum.train.proof import proven
 from curriculum.train.report import report_of, write_end
 from curriculum.train.require import require_fitting
 from curriculum.train.writers import require_installed
-from schemas.errors import CurriculumError, JobError
+from schemas.errors import CurriculumError
 from schemas.job import Job, Report
 
 
@@ -38,7 +35,7 @@ def run_job(path: Path, stop: Callable[[], bool], place: Place) -> Report:
         store = Store.containing(path)
         directory = path.absolute().parent
         ranks.from_first(lambda: stack.enter_context(claimed(store, job, directory)))
-        report = _trained(job, store, directory, stop, place, ranks)
+        report = _trained(job, store, path.absolute(), stop, place, ranks)
     say(f"{report.stopped}: {report.reason}")
     return report
 
@@ -46,17 +43,20 @@ def run_job(path: Path, stop: Callable[[], bool], place: Place) -> Report:
 def _trained(
     job: Job,
     store: Store,
-    directory: Path,
+    path: Path,
     stop: Callable[[], bool],
     place: Place,
     ranks: Ranks,
 ) -> Report:
+    directory = path.parent
     try:
         with enough_memory(job, f"phase {job.phase}"):
             device = prepare(job, place.local)
             require_installed(job.writers)
             ranks.from_first(lambda: require_fitting(job, store.root))
-            leakcheck = ranks.from_first(lambda: _leakcheck(job, device))
+            required = "leakcheck" in job.require
+            if required and not ranks.from_first(lambda: proven(path, stop)):
+                return _stopped(job, store, directory, ranks)
             cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
             outcome = train_loop(job, store.root, directory, device, stop, ranks)
     except CurriculumError as failed:
@@ -77,26 +77,20 @@ def _trained(
         directory,
         outcome,
         devices=ranks.size,
-        leakcheck=leakcheck,
+        leakcheck="passed" if required else "not run",
         masking_cost=cost,
     )
     ranks.from_first(lambda: _write(directory, report))
     return report
 
 
-def _leakcheck(job: Job, device: torch.device) -> Literal["passed", "not run"]:
-    if "leakcheck" not in job.require:
-        return "not run"
-    found = check_decoder(job.model, job.backend, device=device)
-    say(found.table())
-    if not found.passed:
-        raise JobError(
-            "leakcheck",
-            f"{len(found.failures)} claims fail",
-            cause="documents of a row influence one another",
-            cure="Read the table above; don't train on this backend",
-        )
-    return "passed"
+def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
+    """The report of a run that was asked to stop before its proof ended: not a step was trained."""
+    reason = "stopped during leakcheck"
+    ranks.from_first(
+        lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)
+    )
+    return read_report(directory)
 
 
 def _write(directory: Path, report: Report) -> None:

@@ -1,0 +1,39 @@
+"""The proof of a job as a file's worth of work: a job.json in, a sealed report out."""
+
+import hashlib
+from pathlib import Path
+
+from curriculum.leakcheck.prove_job import prove_job
+from curriculum.store import Store
+from curriculum.train.directory import read_job
+from curriculum.train.disk import write_text
+from curriculum.train.metrics import say
+from curriculum.train.precision import prepare
+from curriculum.train.require import require_fitting
+from schemas.leak import ProvenJob
+from schemas.progress import Progress
+
+
+def prove_file(path: Path, report: Path) -> bool:
+    """Prove the job in a file as it will train, write the report, and return whether no leak was seen.
+
+    Raises:
+        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+    """
+    job = read_job(path)
+    store = Store.containing(path)
+    device = prepare(job)
+    require_fitting(job, store.root)
+    proven = prove_job(job, store.root, device, _say)
+    say(proven.table())
+    for words in proven.uncovered:
+        say(f"leakcheck  not covered: {words}")
+    sealed = ProvenJob(
+        job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
+    )
+    write_text(report, sealed.model_dump_json(indent=1))
+    return proven.passed
+
+
+def _say(progress: Progress) -> None:
+    say(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")
