@@ -10,8 +10,9 @@ from curriculum.train.disk import write_text
 from curriculum.train.metrics import say
 from curriculum.train.precision import prepare
 from curriculum.train.require import require_fitting
-from schemas.leak import ProvenJob
-from schemas.progress import Progress
+from schemas.errors import JobError
+from schemas.leak import LeakReport, ProvenJob
+from schemas.progress import Progress, Watch
 
 
 def prove_file(path: Path, report: Path) -> bool:
@@ -20,11 +21,7 @@ def prove_file(path: Path, report: Path) -> bool:
     Raises:
         CurriculumError: for a job that can't be read, or whose parts don't fit together.
     """
-    job = read_job(path)
-    store = Store.containing(path)
-    device = prepare(job)
-    require_fitting(job, store.root)
-    proven = prove_job(job, store.root, device, _say)
+    proven = proven_file(path, _say)
     say(proven.table())
     for words in proven.uncovered:
         say(f"leakcheck  not covered: {words}")
@@ -33,6 +30,27 @@ def prove_file(path: Path, report: Path) -> bool:
     )
     write_text(report, sealed.model_dump_json(indent=1))
     return proven.passed
+
+
+def proven_file(path: Path, watch: Watch) -> LeakReport:
+    """The report of the job in a file.
+
+    Raises:
+        JobError: for a job of another trainer, whose steps only that trainer can prove.
+        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+    """
+    job = read_job(path)
+    if job.trainer is not None:
+        raise JobError(
+            str(path),
+            f"trainer = {job.trainer!r}",
+            cause="its steps are computed by that command, which leakcheck doesn't examine",
+            cure="Let the trainer's own report say that it passed",
+        )
+    store = Store.containing(path)
+    device = prepare(job)
+    require_fitting(job, store.root)
+    return prove_job(job, store.root, device, watch)
 
 
 def _say(progress: Progress) -> None:

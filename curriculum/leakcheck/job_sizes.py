@@ -12,6 +12,7 @@ from schemas.job import ModelSpec
 
 MANY = 260
 """Documents of the fullest row: more than a byte counts."""
+LONG_ROW = 8192
 SHORT_ROW = 2048
 """Rows up to this many tokens are cheap: each layout has a row of its own."""
 
@@ -55,8 +56,19 @@ def step_layouts(sizes: Sizes) -> tuple[Layout, ...]:
     return tuple(rows)
 
 
+def muted_layouts(sizes: Sizes) -> tuple[Layout, ...]:
+    """The layouts of a step some of whose documents are not scored: no row is one document.
+
+    Of rows of more than LONG_ROW tokens two are enough; the others cost the square of their length.
+    """
+    several = tuple(each for each in step_layouts(sizes) if len(each) > 1)
+    if sizes.row_length <= LONG_ROW:
+        return several
+    return several[:2]
+
+
 def _many(sizes: Sizes) -> Layout:
-    """Short documents, then what else fits of the edges: the longest first."""
+    """Short documents, then what fits of the edges, the longest first, then documents by chance."""
     T = sizes.row_length
     count = min(MANY, T * 2 // 3)
     lengths = [2 if at % 5 == 4 else 3 if at % 9 == 8 else 1 for at in range(count)]
@@ -65,7 +77,7 @@ def _many(sizes: Sizes) -> Layout:
         if length <= left - 1:
             lengths.append(length)
             left -= length
-    return tuple(lengths)
+    return (*lengths, *_random(left, seed=3)) if left > SHORT_ROW else tuple(lengths)
 
 
 def _packed(sizes: Sizes) -> list[Layout]:

@@ -19,6 +19,9 @@ from curriculum.train.learner import Learner
 SCALE = 50.0
 """Of the embeddings at positions that must leave no trace."""
 
+Weights = Sequence[tuple[str, nn.Parameter]]
+"""By their names."""
+
 
 @dataclass(kw_only=True, slots=True)
 class _MicroBatch:
@@ -58,58 +61,77 @@ class Observer:
             self._numbers.setdefault(_content(ids_T), []).append(number)
 
     @contextlib.contextmanager
-    def watching(self, learner: Learner) -> Iterator[None]:
-        """Observe what this learner computes; all is as before afterwards."""
+    def watching(
+        self, embedding: nn.Module, optimizer: torch.optim.Optimizer, weights: Weights
+    ) -> Iterator[None]:
+        """Note what goes through an embedding, and gradients at the optimizer's step; then unhook."""
+
+        def gradients_taken(*_: Any) -> None:
+            self.parameter_gradients = {
+                name: weight.grad.detach().clone()
+                for name, weight in weights
+                if weight.grad is not None
+            }
+
+        hooks = [
+            embedding.register_forward_hook(self._embedded),
+            optimizer.register_step_pre_hook(gradients_taken),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    @contextlib.contextmanager
+    def watching_learner(self, learner: Learner) -> Iterator[None]:
+        """Observe what our trainer computes: also hidden states, and token losses where they are taken."""
         model = learner.model
         taken = loss._token_losses
 
         def noted(x_cD: Tensor, head_VD: Tensor, targets_c: Tensor) -> tuple[Tensor, Tensor]:
             found = taken(x_cD, head_VD, targets_c)
-            self._note_losses(*found)
+            self.note_losses(*found)
             return found
 
-        def gradients_taken(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            self.parameter_gradients = {
-                name: weight.grad.detach().clone()
-                for name, weight in model.named_parameters()
-                if weight.grad is not None
-            }
-
-        hooks = [
-            model.embedding.register_forward_hook(self._embedded),
-            model.norm.register_forward_hook(self._normed),
-            learner.optimizer.register_step_pre_hook(gradients_taken),
-        ]
+        norm = model.norm.register_forward_hook(lambda _, __, output: self.note_hidden(output))
         loss._token_losses = noted
+        weights = [*model.named_parameters()]
         try:
-            yield
+            with self.watching(model.embedding, learner.optimizer, weights):
+                yield
         finally:
             loss._token_losses = taken
-            for hook in hooks:
-                hook.remove()
+            norm.remove()
 
     def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        noted = _MicroBatch(ids=inputs[0].detach().to("cpu", torch.int32))
+        T = self.file.ids.shape[1]
+        ids_N = inputs[0].detach().to("cpu", torch.int32).flatten()
+        if len(ids_N) % T:
+            return output
+        noted = _MicroBatch(ids=ids_N.view(-1, T))
         self.seen.append(noted)
         factor_BT = torch.ones(noted.ids.shape)
         if self.scaled is not None:
             for at, row in enumerate(self.rows_of(noted.ids)):
                 if row is not None:
                     factor_BT[at][self.scaled[row]] = SCALE
-        scaled_BTD = output * factor_BT[..., None].to(output)
+        scaled_BTD = output * factor_BT.view(output.shape[:-1])[..., None].to(output)
 
         def backward(gradient: Tensor) -> None:
-            noted.gradient = gradient.detach().clone()
+            noted.gradient = gradient.detach().clone().view(*noted.ids.shape, -1)
 
         if scaled_BTD.requires_grad:
             scaled_BTD.register_hook(backward)  # type: ignore[no-untyped-call]
         return scaled_BTD
 
-    def _normed(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def note_hidden(self, output_BTD: Tensor) -> None:
+        """Note the states of the micro-batch that was embedded last."""
         if self.seen:
-            self.seen[-1].hidden = output.detach().clone()
+            self.seen[-1].hidden = output_BTD.detach().clone()
 
-    def _note_losses(self, nll_c: Tensor, z_c: Tensor) -> None:
+    def note_losses(self, nll_c: Tensor, z_c: Tensor) -> None:
+        """Note the losses of scored tokens, unless backward computes them again."""
         if not self.seen or self.seen[-1].backward:
             return
         noted = self.seen[-1]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from curriculum.leakcheck.decoders import (
+    NAMES,
     Case,
     cases,
     every_case,
@@ -16,11 +17,13 @@ from curriculum.leakcheck.decoders import (
 from curriculum.leakcheck.examine import ROW_LENGTH
 from curriculum.leakcheck.layouts import BLOCK
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
+from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name, one_thread
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
-from schemas.job import Backend
+from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding, LeakReport, Planted, Skipped
+from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, Watch, unwatched
 
 DTYPES = {
@@ -33,6 +36,11 @@ THREE = tuple(DTYPES.values())[:3]
 CPU = torch.device("cpu")
 UNEVEN = 203
 """A row length that no block and no chunk divides."""
+STEP_LENGTHS = (4096, 16_384)
+"""Rows of the steps that are proven without a job."""
+STEP_IDS = 32_768
+STEP_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
+"""In the order in which one is chosen for steps; the first is the fastest on a CPU."""
 LONGER = (UNEVEN, ROW_LENGTH, 512, 1000, 1024)
 
 
@@ -47,6 +55,9 @@ class Scope:
     uneven: bool = True
     """All together also in rows of UNEVEN tokens, in float32."""
     mutations: bool = True
+    model: ModelSpec | None = None
+    """Whose steps are proven; None where only models are."""
+    step_lengths: tuple[int, ...] = STEP_LENGTHS
     every_dtype: bool = False
     """Leaks are planted in each dtype that has the precision to show them, not in one only."""
     device: torch.device = CPU
@@ -85,6 +96,20 @@ def cases_of(model: str | None) -> tuple[Case, ...]:
     if model and set(model) <= set("AMCEF"):
         return cases(tiny.model_copy(update={"name": model, "blocks": model}))
     return cases(model_spec(model, 97))
+
+
+def model_of_steps(model: str | None) -> ModelSpec:
+    """The model whose steps are proven: a preset, a pattern in tiny sizes, or all families together.
+
+    Raises:
+        JobError: for a name that is no preset and no pattern.
+    """
+    tiny = model_spec("tiny", STEP_IDS)
+    if model is None:
+        return tiny.model_copy(update={"blocks": "".join(NAMES)})
+    if model and set(model) <= set(NAMES):
+        return tiny.model_copy(update={"name": model, "blocks": model})
+    return model_spec(model, STEP_IDS)
 
 
 def device_of(name: str | None) -> torch.device:
@@ -126,12 +151,50 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
         skipped.extend([tried] if isinstance(tried, Skipped) else ())
     watch(_progress(total, total, ""))
     _require_some(found, skipped)
+    covered: list[str] = []
+    uncovered: list[str] = []
+    if scope.model is not None:
+        found += _steps(scope.model, scope, covered, uncovered, watch)
     return LeakReport(
         findings=tuple(found),
         planted=tuple(planted),
         skipped=tuple(skipped),
+        covered=tuple(covered),
+        uncovered=tuple(uncovered),
         environment=environment(scope.device),
     )
+
+
+def _steps(
+    model: ModelSpec, scope: Scope, covered: list[str], uncovered: list[str], watch: Watch
+) -> Iterator[Finding]:
+    """Steps of training in each row length and dtype, every other one with recomputed blocks."""
+    backend = next(each for each in STEP_BACKENDS if each in scope.backends)
+    dtypes = [each for each in (torch.float32, torch.bfloat16) if each in scope.dtypes]
+    rows = [each for each in scope.step_lengths if each % ROW_MULTIPLE == 0]
+    if len(scope.backends) > 1 and "A" in model.blocks:
+        others = ", ".join(each for each in scope.backends if each != backend)
+        uncovered.append(f"steps by the backends {others}: those by {backend} were examined")
+    if not dtypes:
+        uncovered.append("steps: they are examined in float32 and bfloat16")
+    if len(rows) < len(scope.step_lengths):
+        uncovered.append(f"steps in rows of other lengths than multiples of {ROW_MULTIPLE}")
+    number = 0
+    for row_length in rows:
+        for dtype in dtypes:
+            recompute = number % 2 == 1
+            yield from prove_step(
+                model, backend=backend, row_length=row_length, dtype=dtype,
+                recompute=recompute, device=scope.device, watch=watch,
+            )  # fmt: skip
+            with_it = "with" if recompute else "without"
+            covered.append(
+                f"steps over rows of {row_length} tokens of {model.vocab_size} ids in "
+                f"{dtype_name(dtype)}, {with_it} recomputation"
+            )
+            number += 1
+    if number < 2:
+        uncovered.append("steps with recomputation: one row length and dtype has none")
 
 
 def _tasks(scope: Scope) -> Iterator[_Task]:

@@ -8,22 +8,20 @@ import torch
 
 from curriculum.leakcheck.decoders import check_decoder, small_model
 from curriculum.leakcheck.job_rows import planned_rows
-from curriculum.leakcheck.job_sizes import SHORT_ROW
+from curriculum.leakcheck.job_sizes import SHORT_ROW, Sizes, muted_layouts, step_layouts
 from curriculum.leakcheck.proof import environment
-from curriculum.leakcheck.prove_step import adversarial_rows, subject_of_step
-from curriculum.leakcheck.rows import Rows
-from curriculum.leakcheck.step import STEPS, Setting
-from curriculum.leakcheck.subject import same_bits
+from curriculum.leakcheck.prove_step import drawn_rows, subject_of_step
+from curriculum.leakcheck.rows import Document, Rows
+from curriculum.leakcheck.step import Setting
 from curriculum.leakcheck.two_claims import step_findings
 from schemas.job import Job
 from schemas.leak import Finding, LeakReport
 from schemas.progress import Progress, Watch, unwatched
 
 REAL_ROWS = 4
-"""Rows of the plan in a step of short rows; in one of long rows, one stands in for the random one."""
+"""Rows of the plan in a step of short rows; of long rows there is one."""
 
 
-@same_bits()
 def prove_job(
     job: Job, workspace: Path, device: torch.device, watch: Watch = unwatched
 ) -> LeakReport:
@@ -58,7 +56,6 @@ def _of_steps(
     job: Job, workspace: Path, device: torch.device, row_length: int, watch: Watch
 ) -> Iterator[Finding]:
     small = small_model(job.model)
-    rows = _beside(adversarial_rows(small, row_length), job, workspace)
     setting = Setting(
         model=small,
         backend=job.backend,
@@ -66,29 +63,33 @@ def _of_steps(
         dtype=torch.float32,
         device=device,
         row_length=row_length,
-        rows_per_step=len(rows.rows) // STEPS,
         rope_base=job.rope_base,
         optimizer=job.optimizer,
         carries_on=job.start_from is not None,
         seed=job.seed,
     )
-    yield from step_findings(subject_of_step(setting, rows), watch)
+    sizes = Sizes.of(small, row_length)
+    count = REAL_ROWS if row_length <= SHORT_ROW else 1
+    like = drawn_rows(small, row_length, [(row_length,)])
+    real = planned_rows(job, workspace, like, count)
+    rows, muted = (
+        _beside(drawn_rows(small, row_length, layouts), real)
+        for layouts in (step_layouts(sizes), muted_layouts(sizes))
+    )
+    again = dataclasses.replace(muted, rows=(*muted.rows, *muted.changed(_all, seed=20).rows))
+    yield from step_findings(subject_of_step(setting, rows, again), watch)
 
 
-def _beside(rows: Rows, job: Job, workspace: Path) -> Rows:
+def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:
     """Rows of the plan among the adversarial ones, so that micro-batches hold both."""
-    step = len(rows.rows) // STEPS
-    count = REAL_ROWS if rows.row_length <= SHORT_ROW else 1
-    kept = step if count > 1 else step - 1
-    real = planned_rows(job, workspace, rows, count * STEPS)
-    found = []
-    for number in range(STEPS):
-        ours = list(rows.rows[number * step : number * step + kept])
-        theirs = real[number * count : (number + 1) * count]
-        for at, row in enumerate(theirs):
-            ours.insert(at * (len(ours) + 1) // count + 1, row)
-        found += ours
+    found = list(rows.rows)
+    for at, row in enumerate(real):
+        found.insert(at * (len(found) + 1) // len(real) + 1, row)
     return dataclasses.replace(rows, rows=tuple(found))
+
+
+def _all(row: int, document: int) -> bool:
+    return True
 
 
 def expected(job: Job, row_length: int) -> str:

@@ -1,16 +1,18 @@
 """The proof of the step that trains, at a model's or a job's own sizes but for width and depth."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.job_sizes import Sizes, step_layouts
+from curriculum.leakcheck.job_sizes import Sizes, muted_layouts, step_layouts
+from curriculum.leakcheck.layouts import Layout
 from curriculum.leakcheck.rows import Rows, random_rows
 from curriculum.leakcheck.step import STEPS, Setting, StepSeen, run_steps
-from curriculum.leakcheck.subject import one_thread, same_bits
-from curriculum.leakcheck.thin import SCORED, thinned
+from curriculum.leakcheck.subject import one_thread
+from curriculum.leakcheck.thin import FEW_SCORED, SCORED, thinned
 from curriculum.leakcheck.two_claims import StepSubject, step_findings
 from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding
@@ -20,7 +22,6 @@ CPU = torch.device("cpu")
 
 
 @one_thread()
-@same_bits()
 def prove_step(
     spec: ModelSpec,
     *,
@@ -39,7 +40,6 @@ def prove_step(
     """
     chosen = spec.structure if structure is None else structure
     small = small_model(spec.model_copy(update={"structure": chosen}))
-    rows = adversarial_rows(small, row_length)
     setting = Setting(
         model=small,
         backend=backend,
@@ -47,15 +47,20 @@ def prove_step(
         dtype=dtype,
         device=device,
         row_length=row_length,
-        rows_per_step=len(rows.rows) // STEPS,
     )
-    return tuple(step_findings(subject_of_step(setting, rows), watch))
+    sizes = Sizes.of(small, row_length)
+    subject = subject_of_step(
+        setting,
+        drawn_rows(small, row_length, step_layouts(sizes)),
+        drawn_rows(small, row_length, muted_layouts(sizes) * STEPS),
+    )
+    return step_findings(subject, watch)
 
 
-def adversarial_rows(spec: ModelSpec, row_length: int) -> Rows:
-    """Rows of two steps with the layouts at which the layers of a model change what they do."""
+def drawn_rows(spec: ModelSpec, row_length: int, layouts: Sequence[Layout]) -> Rows:
+    """Rows of these layouts for a model, with ids over its whole vocabulary."""
     return random_rows(
-        step_layouts(Sizes.of(spec, row_length)) * STEPS,
+        layouts,
         row_length=row_length,
         vocab_size=spec.vocab_size,
         structured=spec.structure,
@@ -63,8 +68,8 @@ def adversarial_rows(spec: ModelSpec, row_length: int) -> Rows:
     )
 
 
-def subject_of_step(setting: Setting, rows: Rows) -> StepSubject:
-    """These rows and our trainer's steps over them."""
+def subject_of_step(setting: Setting, rows: Rows, muted_rows: Rows) -> StepSubject:
+    """Rows of one step and of two, thinned, and our trainer's steps over them."""
 
     def run(workspace: Path, steps: int, scaled: Tensor | None) -> list[StepSeen]:
         return run_steps(setting, workspace, steps=steps, scaled=scaled)
@@ -75,7 +80,7 @@ def subject_of_step(setting: Setting, rows: Rows) -> StepSubject:
         dtype=setting.dtype,
         device=setting.device,
         mode="train, recompute" if setting.recompute else "train",
-        rows=thinned(rows, setting.rows_per_step, SCORED),
-        rows_per_step=setting.rows_per_step,
+        rows=thinned(rows, len(rows.rows), SCORED),
+        muted_rows=thinned(muted_rows, len(muted_rows.rows) // STEPS, FEW_SCORED),
         run=run,
     )

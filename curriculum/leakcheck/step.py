@@ -11,7 +11,7 @@ from curriculum.leakcheck.observe import Observer, Traces
 from curriculum.leakcheck.rows import KEY, PLAN
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.leakcheck.subject import awake
-from curriculum.train.learner import Learner, new_learner, tensors
+from curriculum.train.learner import new_learner, tensors
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.schedule import learning_rate
 from curriculum.train.steps import optimizer_step
@@ -32,14 +32,14 @@ class Setting:
     dtype: torch.dtype
     device: torch.device
     row_length: int
-    rows_per_step: int
     rope_base: float = 500_000.0
     optimizer: OptimizerSpec = RATE
     carries_on: bool = False
     seed: int = 0
 
-    def job(self) -> Job:
-        """A job of two steps over the rows of a folder."""
+    def job(self, rows_per_step: int) -> Job:
+        """A job of two steps over the rows of a folder; a step has several micro-batches."""
+        rows_at_once = max(rows_per_step // 4, min(2, rows_per_step // 2))
         rows = RowsSource(key=KEY, content=KEY, path=ROWS, row_length=self.row_length)
         return Job(
             specialist="leakcheck",
@@ -60,8 +60,8 @@ class Setting:
             plan_content=KEY,
             rows=(rows,),
             rope_base=self.rope_base,
-            micro_positions=max(self.rows_per_step // 4, 2) * self.row_length,
-            tokens_per_step=self.rows_per_step * self.row_length,
+            micro_positions=rows_at_once * self.row_length,
+            tokens_per_step=rows_per_step * self.row_length,
             steps=STEPS,
             optimizer=self.optimizer,
             start_from=None,
@@ -95,40 +95,40 @@ class StepSeen:
 def run_steps(
     setting: Setting, workspace: Path, *, steps: int, scaled: Tensor | None = None
 ) -> list[StepSeen]:
-    """Train from fresh awake weights on workspace/rows for so many steps, and return what each left.
+    """Train from fresh awake weights on all of workspace/rows in so many steps; return what each left.
 
     Embeddings are scaled at positions of the file where `scaled` [R, T] is true.
 
     Raises:
         CurriculumError: what a run of such a job would end in.
     """
-    job = setting.job()
+    file = RowsFile.read(workspace / ROWS)
+    rows_per_step = len(file.ids) // steps
+    job = setting.job(rows_per_step)
     torch.manual_seed(job.seed)
     learner = new_learner(job, setting.device)
     # Hooks on the model's own modules need them as they are; the dtype is that of the weights.
     awake(learner.model.to(setting.dtype)).train()
-    file = RowsFile.read(workspace / ROWS)
     planned = PlannedRows.of(job, workspace)
     found: list[StepSeen] = []
     batches = steps_of(job, planned, first_step=0, workers=0)
     for step in range(steps):
         observer = Observer(file, scaled)
         rate = learning_rate(step, job.steps, job.optimizer, carries_on=setting.carries_on)
-        with observer.watching(learner):
+        with observer.watching_learner(learner):
             gradient = optimizer_step(
                 learner, next(batches), job, step=step + 1, rate=rate, folders=planned.folders
             )
-        first = step * setting.rows_per_step
-        found.append(
-            _seen(learner, observer, range(first, first + setting.rows_per_step), gradient.loss,
-                  gradient.norm)
-        )  # fmt: skip
+        rows = range(step * rows_per_step, (step + 1) * rows_per_step)
+        after = {name: value.clone() for name, value in tensors(learner)}
+        found.append(seen(observer, rows, after, loss=gradient.loss, norm=gradient.norm))
     return found
 
 
-def _seen(
-    learner: Learner, observer: Observer, rows: Sequence[int], loss: float, norm: float
+def seen(
+    observer: Observer, rows: Sequence[int], after: dict[str, Tensor], *, loss: float, norm: float
 ) -> StepSeen:
+    """What a step left, of these rows of the file."""
     fault = observer.fault(rows)
     traces = None if fault else observer.traces(rows)
     count = int(observer.file.mask[list(rows)].sum())
@@ -140,5 +140,5 @@ def _seen(
         counted_loss=nll / max(count, 1),
         norm=norm,
         gradients=observer.parameter_gradients,
-        after={name: value.clone() for name, value in tensors(learner)},
+        after=after,
     )

@@ -15,10 +15,19 @@ from curriculum.leakcheck.claims import OUTPUTS, PERTURBED
 from curriculum.leakcheck.examine import ROW_LENGTH, examine_any, subject_of
 from curriculum.leakcheck.layouts import BLOCK
 from curriculum.leakcheck.proof import CPU, environment
-from curriculum.leakcheck.subject import Feed, Subject, by_boundaries, dtype_name, one_thread
+from curriculum.leakcheck.stranger_steps import stranger_steps
+from curriculum.leakcheck.subject import (
+    Feed,
+    Subject,
+    by_boundaries,
+    dtype_name,
+    one_thread,
+)
+from curriculum.leakcheck.two_claims import step_findings
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, Planted
+from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, Watch, unwatched
 
 DOCUMENTS = ("doc_ids", "document_ids", "segment_ids", "seq_idx")
@@ -26,6 +35,10 @@ POSITIONS = ("position_ids", "positions")
 EDGES = ("cu_seqlens", "cu_seq_lens")
 LONGEST = ("max_seqlen", "max_length")
 WITHHELD = "boundaries are withheld"
+UNCOVERED = (
+    "the loader, loss and optimizer that the model trains with: steps had ours",
+    "recomputation and mixed precision of its own trainer",
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +70,16 @@ def prove_stranger(
     """
     found: list[Finding] = []
     planted: list[Planted] = []
+    uncovered = dict.fromkeys(UNCOVERED)
     tasks = [(dtype, length) for dtype in dtypes for length in row_lengths]
     for done, (dtype, row_length) in enumerate(tasks):
         watch(_progress(done, len(tasks), f"{dtype_name(dtype)} T={row_length}"))
         subject = _subject(stranger, dtype, row_length, device)
         round_ = tuple(examine_any(subject))
+        if row_length % ROW_MULTIPLE == 0:
+            round_ += step_findings(stranger_steps(subject), watch)
+        else:
+            uncovered[f"steps: their rows have multiples of {ROW_MULTIPLE} tokens"] = None
         found.extend(round_)
         if mutations and not {each.claim for each in round_ if not each.passed} & PERTURBED:
             planted.append(_withheld(subject))
@@ -69,6 +87,7 @@ def prove_stranger(
     return LeakReport(
         findings=tuple(found),
         planted=tuple(planted),
+        uncovered=tuple(uncovered),
         environment=(*environment(device), *_versions(stranger)),
     )
 

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck import claims
+from curriculum.leakcheck.job_sizes import LONG_ROW
 from curriculum.leakcheck.observe import Traces
 from curriculum.leakcheck.rows import Chosen, Rows
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.leakcheck.step import ROWS, STEPS, StepSeen
-from curriculum.leakcheck.subject import dtype_name
-from curriculum.leakcheck.thin import FEW_SCORED, thinned
+from curriculum.leakcheck.subject import dtype_name, same_bits
 from schemas.errors import NotFiniteError
 from schemas.leak import Finding
 from schemas.progress import Progress, Watch, unwatched
@@ -47,12 +47,12 @@ class Half:
 
 
 HALVES = tuple(Half(run=run, first=first) for run in (1, 2) for first in (0, 1))
-PARITIES = HALVES[:2]
+PARITIES, PAIRS = HALVES[:2], HALVES[2:]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepSubject:
-    """Rows of two steps, and how a model is trained on them."""
+    """Rows for either claim, and how a model is trained on them."""
 
     name: str
     backend: str
@@ -60,12 +60,14 @@ class StepSubject:
     device: torch.device
     mode: str
     rows: Rows
-    rows_per_step: int
+    """Of one step."""
+    muted_rows: Rows
+    """Of two steps; no row is one document."""
     run: Run
 
     def finding(self, claim: str, detail: str, *, bound: float = 0.0) -> Finding:
         """A finding that holds where there is nothing to tell against it."""
-        documents = sum(len(row) for row in self.rows.rows)
+        documents = sum(len(row) for row in (*self.rows.rows, *self.muted_rows.rows))
         told = f"two identical runs differ by {bound:.1e}" if bound else ""
         return Finding(
             subject=self.name,
@@ -91,8 +93,13 @@ class StepSubject:
             return RowsFile.read(Path(folder) / ROWS)
 
 
-def step_findings(subject: StepSubject, watch: Watch = unwatched) -> Iterator[Finding]:
+def step_findings(subject: StepSubject, watch: Watch = unwatched) -> tuple[Finding, ...]:
     """Both claims, and those without which they would hold of nothing."""
+    with same_bits(subject.device):
+        return tuple(_findings(subject, watch))
+
+
+def _findings(subject: StepSubject, watch: Watch) -> Iterator[Finding]:
     note = f"{subject.name} T={subject.rows.row_length} {subject.mode}"
     found = _Found()
     for done, (claim, find) in enumerate(((claims.SCORED, _scored), (claims.MUTED, _muted))):
@@ -126,7 +133,7 @@ def _scored(subject: StepSubject, found: _Found) -> str:
     found.unreached += _without_gradient(plain, file)
     bounds = _bounds(subject, [plain], lambda: subject.steps(subject.rows, steps=1), found)
     detail = ""
-    for seed, half in enumerate(HALVES):
+    for seed, half in enumerate(PARITIES if _long(subject) else HALVES):
         (other,) = subject.steps(subject.rows.changed(half, seed=seed), steps=1)
         found.faults += _faults(other)
         if plain.traces is None or other.traces is None:
@@ -139,9 +146,9 @@ def _scored(subject: StepSubject, found: _Found) -> str:
 
 def _muted(subject: StepSubject, found: _Found) -> str:
     """The first trace that an unscored document leaves in loss, gradients, weights or moments; "" if none."""
-    rows = thinned(subject.rows, subject.rows_per_step, FEW_SCORED)
+    rows = subject.muted_rows
     detail = ""
-    for seed, half in enumerate(PARITIES):
+    for seed, half in enumerate(PAIRS if _long(subject) else PARITIES):
         chosen = mutable(rows, half)
         muted = rows.muted(chosen)
         file = subject.file(muted)
@@ -160,6 +167,11 @@ def _muted(subject: StepSubject, found: _Found) -> str:
             detail = detail or _trace(one, two, step, bounds)
         found.unreached += _unchanged(plain[0], other[0], file, changed)
     return detail
+
+
+def _long(subject: StepSubject) -> bool:
+    """Whether rows are so long that each claim is left to half of the halves."""
+    return subject.rows.row_length > LONG_ROW
 
 
 def _bounds(

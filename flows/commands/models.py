@@ -63,13 +63,14 @@ def sample(  # noqa: PLR0913 - each is an option
 
 @app.command(rich_help_panel=LOOK)
 def leakcheck(  # noqa: PLR0913 - each is an option
-    builder: Annotated[
+    what: Annotated[
         str | None,
         typer.Argument(
-            help="package.module:builder of your own model: any torch module that takes ids and "
-            "boundaries, doc_ids, position_ids or cu_seqlens, or a Hugging Face model. By default "
-            "ours is examined.",
-            metavar="[BUILDER]",
+            help="A job.json, a run's folder or specialist/phase: its steps as it will train; or "
+            "package.module:builder of your own model: any torch module that takes ids and boundaries, "
+            "doc_ids, position_ids or cu_seqlens, or a Hugging Face model. By default ours is examined, "
+            "and a step over rows of 4,096 and of 16,384 tokens.",
+            metavar="[JOB|RUN|BUILDER]",
             show_default=False,
         ),
     ] = None,
@@ -92,7 +93,11 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     ] = None,
     row_length: Annotated[
         list[int] | None,
-        typer.Option(min=8, help="Rows of so many tokens. Repeatable.", show_default=False),
+        typer.Option(
+            min=8,
+            help="Rows of so many tokens, those of steps included. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="All row lengths; takes long.")] = False,
     mutations: Annotated[bool, typer.Option(help="Plant leaks and see that each is found.")] = True,
@@ -104,15 +109,18 @@ def leakcheck(  # noqa: PLR0913 - each is an option
         Path | None,
         typer.Option("--json", help="Write the report to this file.", show_default=False),
     ] = None,
+    home: Home = None,
 ) -> None:
-    """Prove that documents of a row don't see one another, forward and backward.
+    """Prove that documents don't influence one another, in a model and in the step that trains.
 
-    Then plant leaks, each of which must turn exactly its claims red. Ends with 1 if anything leaks.
+    Then plant leaks, each of which must turn exactly its claims red. Ends with 1 if anything leaks; with 0 in
+    yellow where nothing was seen and not all was covered, in green where all was.
     """
     from flows import leakcheck as proof
 
     wish = proof.Wish(
-        builder=builder,
+        what=what,
+        home=settings.home(home),
         model=model,
         backends=tuple(backend or ()),
         dtypes=tuple(dtype or ()),
