@@ -79,10 +79,13 @@ def whole(spec: ModelSpec) -> Case:
 
 
 def small_model(spec: ModelSpec) -> ModelSpec:
-    """Each family of a model once, narrow and with small tables; all other sizes are the model's."""
+    """Each family of a model once, two heads wide and with small tables; all other sizes are the model's."""
     letters = "".join(dict.fromkeys(spec.blocks))
     small = _small(spec, letters, streams=spec.streams, structure=spec.structure)
-    return small.model_copy(update={"vocab_size": spec.vocab_size})
+    kv_heads = 2 if spec.kv_heads == spec.heads else 1
+    return small.model_copy(
+        update={"vocab_size": spec.vocab_size, "width": 32, "heads": 2, "kv_heads": kv_heads}
+    )
 
 
 def _small(spec: ModelSpec, blocks: str, *, streams: int, structure: bool) -> ModelSpec:

@@ -29,12 +29,12 @@ def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     file = tmp_path / "reports" / "leaks.json"
     done = leakcheck(*SMALL, "--model", "CE", "--json", str(file))
     assert done.exit_code == 0, done.output
-    assert "Nothing leaks." in done.output
+    assert "Nothing leaks" in done.output
     report = json.loads(file.read_text())
     assert report["passed"]
     assert report["environment"]["torch"] == torch.__version__
     assert {each["subject"] for each in report["findings"]} == {
-        "convolution", "engram", "mHC", "whole CE"
+        "convolution", "engram", "mHC", "whole CE", "step CE"
     }  # fmt: skip
     assert all(each["passed"] for each in report["findings"])
     planted = {each["leak"]: each for each in report["planted"]}
@@ -106,3 +106,46 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
         "0 of 1 findings hold; 0 of 1 planted leaks were seen",
     ):
         assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("finding", "uncovered", "result", "said"),
+    [
+        (True, (), "covered", "Nothing leaks. 1 of 1"),
+        (True, ("2 processes",), "not all covered", "Nothing leaks in what was covered, which is"),
+        (False, (), "leaks", "Documents see one another."),
+    ],
+)
+def test_there_are_three_results(
+    capsys: pytest.CaptureFixture[str], finding: bool, uncovered: tuple[str, ...], result: str,
+    said: str,
+) -> None:  # fmt: skip
+    found = Finding(
+        subject="step A", dtype="float32", claim="it holds", passed=finding, row_length=256,
+        mode="train, recompute, 9 documents, 300 ids",
+    )  # fmt: skip
+    report = LeakReport(findings=(found,), uncovered=uncovered)
+    assert report.result == result
+    assert json.loads(report.json_text())["result"] == result
+    assert report.passed == (result != "leaks")
+    show(report)
+    shown = capsys.readouterr().out
+    assert said in shown
+    for words in uncovered:
+        assert f"not covered  {words}" in shown
+    if result == "leaks":
+        assert "T=256 train, recompute, 9 documents, 300 ids: it holds" in " ".join(shown.split())
+
+
+def test_a_job_takes_no_sizes_and_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = leakcheck("nobody/syntax", "--home", str(tmp_path))
+    assert done.exit_code == 2
+    assert "there is no such run" in done.output
+    job = tmp_path / "job.json"
+    job.write_text("{}")
+    done = leakcheck(str(job), "--row-length", "256")
+    assert done.exit_code == 2
+    assert "those of the job" in done.output
+    done = leakcheck(str(job))
+    assert done.exit_code == 2
+    assert "no job of this version" in done.output
