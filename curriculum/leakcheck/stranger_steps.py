@@ -118,5 +118,5 @@ def _gradients(
         observer.note_losses(nll_N, torch.zeros_like(nll_N))
         loss = nll_N.sum()
         (loss / count).backward()  # type: ignore[no-untyped-call]
-        total += float(loss)
+        total += float(loss.detach())
     return total / count
