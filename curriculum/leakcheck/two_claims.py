@@ -1,8 +1,9 @@
 """Two claims about steps of training: what a scored document shares with others, and what an unscored leaves.
 
 Sets of documents are changed together: every second document of each row, then the others, and every
-second pair of documents, then the others. So each document is held against its neighbours on both sides
-and, where a short one stands between, against the next.
+second run of three documents, then the others. So each document is held against its neighbours on both
+sides, where a short one stands between against the next, and against those that stand a power of two
+further, which an index of few bits would take for it.
 """
 
 import functools
@@ -46,8 +47,8 @@ class Half:
         return ((document // self.run) + row) % 2 == self.first
 
 
-HALVES = tuple(Half(run=run, first=first) for run in (1, 2) for first in (0, 1))
-PARITIES, PAIRS = HALVES[:2], HALVES[2:]
+HALVES = tuple(Half(run=run, first=first) for run in (1, 3) for first in (0, 1))
+PARITIES, THREES, MIXED = HALVES[:2], HALVES[2:], (HALVES[0], HALVES[3])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,7 +149,7 @@ def _muted(subject: StepSubject, found: _Found) -> str:
     """The first trace that an unscored document leaves in loss, gradients, weights or moments; "" if none."""
     rows = subject.muted_rows
     detail = ""
-    for seed, half in enumerate(PAIRS if _long(subject) else PARITIES):
+    for seed, half in enumerate(THREES if _long(subject) else MIXED):
         chosen = mutable(rows, half)
         muted = rows.muted(chosen)
         file = subject.file(muted)
