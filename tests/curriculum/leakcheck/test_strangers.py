@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from curriculum.leakcheck import claims
 from curriculum.leakcheck.strangers import WITHHELD, prove_stranger, stranger
@@ -181,45 +180,3 @@ def test_an_embedding_of_positions_is_not_taken_for_that_of_ids(models: str) -> 
     report = examined(models, "ByBoundaries")
     reached = [each.passed for each in report.findings if each.claim == claims.REACHES]
     assert reached == [True]
-
-
-TRANSFORMERS = """
-import transformers as t
-
-SIZES = dict(vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
-STATES = dict(mamba_d_ssm=64, mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8, mamba_chunk_size=64)
-
-def llama():
-    config = t.LlamaConfig(**SIZES, num_key_value_heads=2, intermediate_size=64)
-    config._attn_implementation = "sdpa"
-    return t.LlamaForCausalLM(config)
-
-def mamba2():
-    return t.Mamba2ForCausalLM(t.Mamba2Config(
-        vocab_size=97, hidden_size=32, num_hidden_layers=2, state_size=8, num_heads=4, head_dim=16,
-        n_groups=1, chunk_size=64,
-    ))
-
-def falcon_h1():
-    return t.FalconH1ForCausalLM(t.FalconH1Config(
-        **SIZES, **STATES, num_key_value_heads=2, intermediate_size=64, mamba_n_groups=1,
-    ))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "leaks"), [("llama", 0), ("mamba2", 5), ("falcon_h1", 5)])
-def test_hugging_face_models_are_told_of_documents_by_position_ids(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, leaks: int
-) -> None:
-    """Attention restarts with positions; state spaces and their convolutions aren't told of them."""
-    pytest.importorskip("transformers", reason="the extra transformers isn't installed")
-    (tmp_path / "hf_models.py").write_text(TRANSFORMERS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    model = stranger(f"hf_models:{name}")
-    assert model.way.startswith("hf")
-    report = prove_stranger(model, row_lengths=(96,), dtypes=(torch.float32,))
-    sys.modules.pop("hf_models")
-    assert len(report.failures) == leaks, report.table()
-    assert "transformers" in dict(report.environment)
