@@ -17,6 +17,7 @@ from curriculum.leakcheck.decoders import (
 from curriculum.leakcheck.examine import ROW_LENGTH
 from curriculum.leakcheck.layouts import BLOCK
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
+from curriculum.leakcheck.planted import LEAKS, PlantedLeak, try_leak
 from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name, one_thread
 from curriculum.model.presets import model_spec
@@ -59,7 +60,8 @@ class Scope:
     """Whose steps are proven; None where only models are."""
     step_lengths: tuple[int, ...] = STEP_LENGTHS
     every_dtype: bool = False
-    """Leaks are planted in each dtype that has the precision to show them, not in one only."""
+    """Leaks are planted in each dtype that has the precision to show them, not in one only, and into the
+    step that trains as well, which takes a CPU a minute."""
     device: torch.device = CPU
 
 
@@ -135,7 +137,8 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
         JobError: where nothing is left to examine.
     """
     tasks, planted_tasks = list(_tasks(scope)), list(_planting(scope))
-    total = len(tasks) + len(planted_tasks)
+    step_leaks = _step_leaks(scope)
+    total = len(tasks) + len(planted_tasks) + len(step_leaks)
     found: list[Finding] = []
     planted: list[Planted] = []
     skipped: list[Skipped] = []
@@ -149,6 +152,9 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
         tried = _tried(mutation, task, scope)
         planted.extend([tried] if isinstance(tried, Planted) else ())
         skipped.extend([tried] if isinstance(tried, Skipped) else ())
+    for done, leak in enumerate(step_leaks, start=len(tasks) + len(planted_tasks)):
+        watch(_progress(done, total, f"planting: {leak.words}"))
+        planted.append(try_leak(leak))
     watch(_progress(total, total, ""))
     _require_some(found, skipped)
     covered: list[str] = []
@@ -219,6 +225,24 @@ def _planting(scope: Scope) -> Iterator[tuple[Mutation, _Task]]:
                 mutation,
                 _Task(case=case, backend=mutation.backend, dtype=dtype, row_length=ROW_LENGTH),
             )
+
+
+def _step_leaks(scope: Scope) -> tuple[PlantedLeak, ...]:
+    """Leaks of the step, of the families, backends and inputs in scope, where the proof is a full one."""
+    if not scope.mutations or not scope.every_dtype:
+        return ()
+    specs = [case.spec for case in scope.cases]
+    letters = {letter for spec in specs for letter in spec.blocks}
+    streams = max(spec.streams for spec in specs)
+    structure = any(spec.structure for spec in specs)
+    return tuple(
+        leak
+        for leak in LEAKS
+        if set(leak.needs.blocks) <= letters
+        and ("A" not in leak.needs.blocks or leak.needs.backend in scope.backends)
+        and (leak.needs.streams == 1 or streams > 1)
+        and (structure or not leak.needs.structure)
+    )
 
 
 def _examined(task: _Task, scope: Scope) -> tuple[Finding, ...] | Skipped:

@@ -1,0 +1,146 @@
+"""A planted leak: what it is, where it shows, and the function of the product that it stands in for.
+
+The model itself has no switch. A leaking function replaces the right one for the time of a proof; it is
+given a `Site`, by which it reaches the right one and records that it ran. A leak whose function is gone
+raises, and one whose function is never called proves nothing: its proof fails as well.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from curriculum.model.masks import Boundaries
+from schemas.job import Backend
+
+R = TypeVar("R")
+
+BATCH_STATISTICS = "statistics over the batch"
+RUNNING_STATE = "a state carried to the next micro-batch"
+RECOMPUTED = "blocks recomputed with other boundaries"
+LONG_ROWS = "rows of more than 8,192 tokens"
+MANY_DOCUMENTS = "more than 256 documents a row"
+LONG_SCANS = "documents that reach the scan's second level"
+LARGE_IDS = "ids beyond a small vocabulary"
+SHORT_DOCUMENTS = "documents shorter than a kernel"
+JOINED = "the loader joins documents"
+SHIFTED_STRUCTURE = "structure columns shifted over a boundary"
+LOSS_OF_THE_BATCH = "the loss depends on the batch"
+SINKHORN_OF_THE_BATCH = "Sinkhorn depends on the batch"
+GRADIENTS_OF_WEIGHTS = "gradients of weights not blanked at boundaries"
+
+KINDS = (
+    BATCH_STATISTICS,
+    RUNNING_STATE,
+    RECOMPUTED,
+    LONG_ROWS,
+    MANY_DOCUMENTS,
+    LONG_SCANS,
+    LARGE_IDS,
+    SHORT_DOCUMENTS,
+    JOINED,
+    SHIFTED_STRUCTURE,
+    LOSS_OF_THE_BATCH,
+    SINKHORN_OF_THE_BATCH,
+    GRADIENTS_OF_WEIGHTS,
+)
+"""What a proof in eval mode, over small made-up batches of a decoder alone, doesn't reach."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """The settings at which a leak shows, as small as they can be."""
+
+    blocks: str
+    row_length: int = 256
+    vocab_size: int = 97
+    streams: int = 1
+    structure: bool = False
+    recompute: bool = False
+    backend: Backend = "documents"
+    chunk: int = 64
+    """Positions of a chunk of the state-space scan."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Site(Generic[R]):
+    """The function that a leak stands in for, and how often the leaking code ran."""
+
+    right: Callable[..., R]
+    runs: int = field(default=0)
+
+    def ran(self) -> None:
+        """Record that the leak was reached under the settings that it needs."""
+        self.runs += 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlantedLeak:
+    """One way to leak, the settings it needs and the claims that must fail of it."""
+
+    words: str
+    kind: str
+    owner: Any
+    """The module or class whose attribute `name` is replaced."""
+    name: str
+    leaking: Callable[..., Any]
+    """Called with the site, then with what the right function is called with."""
+    needs: Needs
+    red: frozenset[str]
+
+    @contextlib.contextmanager
+    def planted(self) -> Iterator[Site[Any]]:
+        """The leak in place of the right function, for the time of the context.
+
+        Raises:
+            KeyError: where the owner has nothing of that name.
+        """
+        right = self.owner.__dict__[self.name]
+        site: Site[Any] = Site(right=_callable(self.owner, self.name, right))
+
+        def stand_in(*given: Any, **named: Any) -> Any:
+            return self.leaking(site, *given, **named)
+
+        setattr(self.owner, self.name, _as_was(right, stand_in))
+        try:
+            yield site
+        finally:
+            setattr(self.owner, self.name, right)
+
+
+def _callable(owner: Any, name: str, right: Any) -> Callable[..., Any]:
+    found: Any = right.fget if isinstance(right, property) else getattr(owner, name)
+    called: Callable[..., Any] = found
+    return called
+
+
+def _as_was(right: Any, stand_in: Callable[..., Any]) -> Any:
+    """A static method for a static method, a property for a property."""
+    kind = type(right)
+    return kind(stand_in) if kind in (staticmethod, property) else stand_in
+
+
+def joined(doc_ids_BT: Tensor, dropped_BT: Tensor) -> Tensor:
+    """Ids without the boundaries at dropped positions: [[0 0 1 2]], [[0 0 0 1]] -> [[0 0 1 1]]."""
+    begins_BT = F.pad(doc_ids_BT.diff(dim=1) != 0, (1, 0))
+    return (begins_BT & ~dropped_BT).cumsum(1).int()
+
+
+def one_document_a_row(boundaries: Boundaries) -> Boundaries:
+    """The boundaries of the same rows, each of which is one document."""
+    return Boundaries.of(torch.zeros_like(boundaries.doc_ids))
+
+
+def lengths_around(boundaries: Boundaries) -> Tensor:
+    """The length of the document of each position [B, T]."""
+    lengths_S = boundaries.cu_seqlens.diff()
+    return lengths_S.repeat_interleave(lengths_S).view_as(boundaries.doc_ids)
+
+
+def in_backward(forward: Tensor, leak: Tensor) -> Tensor:
+    """`forward` bit by bit, with the gradient of `forward + leak`."""
+    return forward + (leak - leak.detach())
