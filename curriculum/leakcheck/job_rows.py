@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from curriculum import parquet
 from curriculum.leakcheck.rows import Document, Int32s, Rows
 from curriculum.store.verify import reading_pages
 from curriculum.tokens import EncodedStructure
@@ -61,7 +61,7 @@ def _rows(job: Job, workspace: Path, like: Rows) -> Iterator[tuple[Document, ...
 
 def _row(file: Path, row: int) -> dict[str, Any]:
     """The columns of one row; of the file only its row group is read."""
-    with reading_pages(file), pq.ParquetFile(file, page_checksum_verification=True) as opened:
+    with reading_pages(file), parquet.File(file, page_checksum_verification=True) as opened:
         names = [each for each in (*_COLUMNS, *_STRUCTURE) if each in opened.schema_arrow.names]
         for group in range(opened.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+
+from curriculum import parquet
 
 _COLUMNS = ["input_ids", "loss_mask", "doc_starts", "valid_token_count"]
 
@@ -25,7 +26,7 @@ class RowsFile:
     @staticmethod
     def read(folder: Path) -> "RowsFile":
         """Read part-00000.parquet with pyarrow alone."""
-        table = pq.read_table(folder / "part-00000.parquet", columns=_COLUMNS, partitioning=None)
+        table = parquet.read_table(folder / "part-00000.parquet", _COLUMNS)
         ids = np.stack([each.values.to_numpy() for each in table["input_ids"]])
         mask = np.stack([each.values.to_numpy() for each in table["loss_mask"]])
         documents = np.full(ids.shape, -1, dtype=np.int64)
