@@ -1,7 +1,7 @@
-"""Leakcheck on the device: no document of a row changes another, forward and backward."""
+"""Leakcheck on the device: no document of a row changes another, in a model and in the step that trains."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -11,11 +11,13 @@ from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.decoders import whole
 from curriculum.leakcheck.examine import ROW_LENGTH
 from curriculum.leakcheck.proof import Scope, prove
+from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name
 from schemas.job import Backend
-from schemas.leak import LeakReport
+from schemas.leak import Finding
 
 SECTION = "leakcheck"
+Prover = Callable[[Setting, Backend, torch.dtype], tuple[Finding, ...]]
 TF32 = "high"
 EXACT = "highest"
 _SHOWN = 3
@@ -23,68 +25,89 @@ _SHOWN = 3
 
 
 def measurements(setting: Setting) -> Iterator[Measurement]:
-    """The main backend in bfloat16 and float32, then the others in bfloat16.
+    """A model and its step by the main backend in bfloat16 and float32, then models by the others.
 
     On a GPU float32 is tried twice: exact, and with products in TF32 as the trainer sets it.
     """
     first, *others = setting.backends[: setting.proofs]
     for dtype in (torch.bfloat16, torch.float32):
-        yield _measurement(setting, first, dtype, EXACT, wave=1)
+        yield _measurement(setting, first, dtype, EXACT, of_model, wave=1)
+    yield _measurement(setting, first, torch.float32, EXACT, of_step, wave=1)
     if setting.on_gpu:
-        yield _measurement(setting, first, torch.float32, TF32, wave=2)
+        yield _measurement(setting, first, torch.bfloat16, EXACT, of_step, wave=1)
+        yield _measurement(setting, first, torch.float32, TF32, of_model, wave=2)
+        yield _measurement(setting, first, torch.float32, TF32, of_step, wave=2)
     for backend in others:
-        yield _measurement(setting, backend, torch.bfloat16, EXACT, wave=3)
+        yield _measurement(setting, backend, torch.bfloat16, EXACT, of_model, wave=3)
 
 
 def _measurement(
-    setting: Setting, backend: Backend, dtype: torch.dtype, precision: str, *, wave: int
+    setting: Setting,
+    backend: Backend,
+    dtype: torch.dtype,
+    precision: str,
+    prover: Prover,
+    *,
+    wave: int,
 ) -> Measurement:
     suffix = ", TF32" if precision == TF32 else ""
-    name = f"{backend}, {dtype_name(dtype)}{suffix}"
+    name = f"{backend}, {dtype_name(dtype)}{suffix}{', step' if prover is of_step else ''}"
     return Measurement(
         wave=wave,
         line=Line(section=SECTION, subject=name, row_length=ROW_LENGTH, documents="edge cases"),
-        work=functools.partial(_proven, setting, backend, dtype, precision),
+        work=functools.partial(_proven, setting, backend, dtype, precision, prover),
     )
 
 
-def report_of(setting: Setting, backend: Backend, dtype: torch.dtype) -> LeakReport:
+def of_model(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
     """Prove every claim about the layers of the hybrid, all in one small decoder."""
-    return prove(
-        Scope(
-            cases=(whole(setting.spec(setting.models[-1])),),
-            backends=(backend,),
-            dtypes=(dtype,),
-            uneven=False,
-            mutations=False,
-            device=setting.device,
-        )
+    scope = Scope(
+        cases=(whole(setting.spec(setting.models[-1])),),
+        backends=(backend,),
+        dtypes=(dtype,),
+        uneven=False,
+        mutations=False,
+        device=setting.device,
+    )
+    return prove(scope).findings
+
+
+def of_step(setting: Setting, backend: Backend, dtype: torch.dtype) -> tuple[Finding, ...]:
+    """Prove the claims about the step that trains a small hybrid."""
+    spec = setting.spec(setting.models[-1])
+    return prove_step(
+        spec, backend=backend, row_length=ROW_LENGTH, dtype=dtype, device=setting.device
     )
 
 
 def _proven(
-    setting: Setting, backend: Backend, dtype: torch.dtype, precision: str, share: float
+    setting: Setting,
+    backend: Backend,
+    dtype: torch.dtype,
+    precision: str,
+    prover: Prover,
+    share: float,
 ) -> Outcome:
     """Prove all claims whatever the share of the time: a part proves nothing."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        report = report_of(setting, backend, dtype)
+        found = prover(setting, backend, dtype)
     finally:
         torch.set_float32_matmul_precision(before)
         # Its many small shapes would use up the number of shapes that flex is compiled for.
         torch.compiler.reset()
-    failed = len(report.failures)
+    failed = [each for each in found if not each.passed]
     return Outcome(
         figures=(
-            Figure(name="claims that hold", value=len(report.findings) - failed),
-            Figure(name="claims that fail", value=failed),
+            Figure(name="claims that hold", value=len(found) - len(failed)),
+            Figure(name="claims that fail", value=len(failed)),
         ),
-        note=_note(report),
+        note=_note(failed),
     )
 
 
-def _note(report: LeakReport) -> str:
-    named = [f"LEAK {each.claim} ({each.detail})" for each in report.failures]
+def _note(failed: Sequence[Finding]) -> str:
+    named = [f"LEAK {each.claim} ({each.detail})" for each in failed]
     rest = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     return "; ".join(named[:_SHOWN]) + rest

@@ -41,17 +41,17 @@ class Sizes:
 
 
 def step_layouts(sizes: Sizes) -> tuple[Layout, ...]:
-    """Lengths of documents in the rows of one step: four long rows, or some more of short ones.
+    """Lengths of documents in the rows of one step: four long rows, or twice as many short ones.
 
-    A row of more than 256 documents, of one token most of them; one document that fills its row; lengths
-    and boundaries at kernels, chunks and blocks and one beside; a document with a second level of the scan;
-    padding, and rows without. What doesn't fit into a row is left out.
+    One document that fills its row, before another row of its micro-batch; a row of more than 256 documents,
+    of one token most of them; lengths and boundaries at kernels, chunks and blocks and one beside; a document
+    with a second level of the scan; padding, and rows without. What doesn't fit into a row is left out.
     """
     T = sizes.row_length
     many, mixed = _many(sizes), _random(T, seed=1)
     if T > SHORT_ROW:
-        return (many, (T,), _aligned(T), mixed)
-    rows = [*layouts(T), many, *_packed(sizes), mixed]
+        return ((T,), many, _aligned(T), mixed)
+    rows = [(T,), many, _aligned(T), layouts(T)[1], *_packed(sizes), mixed]
     rows += [_random(T, seed=2 + at) for at in range(-len(rows) % 4)]
     return tuple(rows)
 
