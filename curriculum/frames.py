@@ -22,7 +22,7 @@ def scan(files: Path | list[Path], columns: Sequence[str]) -> pl.LazyFrame:
 
 
 def stream(files: Path | list[Path], columns: Sequence[str]) -> pl.LazyFrame:
-    """As `scan`, for queries that hold a few row groups at a time: each of them is bounded, not the file.
+    """Scan columns for queries that hold a few row groups at a time: each of them is bounded, not the file.
 
     Raises:
         StoreError: naming the file with a row group that decodes to more than one may.

@@ -31,7 +31,7 @@ class Line:
     figures: tuple[Figure, ...] = ()
     note: str = ""
     seconds: float = 0.0
-    """What the measurement took, its warm-up and compiling included."""
+    """The time of the measurement, its warm-up and compiling included."""
 
     def cells(self) -> tuple[str, ...]:
         """The cells of the line in Markdown."""

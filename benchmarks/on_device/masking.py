@@ -44,7 +44,7 @@ class Rows:
 
     length: int
     mean: int | None
-    """Of the lengths of documents; None for one document a row."""
+    """The mean length of documents; None for one document a row."""
 
     def batch(self, setting: Setting, seed: int) -> Batch:
         """A batch of them that follows from the seed."""

@@ -33,7 +33,7 @@ class Subject:
     spec: ModelSpec
     loss: Loss
     is_whole: bool
-    """Whether it is a whole model with its head, not layers of one family."""
+    """True for a whole model with its head, false for layers of one family."""
 
 
 def wholes(setting: Setting) -> Iterator[Subject]:

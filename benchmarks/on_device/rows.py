@@ -10,7 +10,7 @@ from curriculum.train.batch import Batch, collate
 from curriculum.train.shards import Row
 
 SIGMA = 1.0
-"""Of the logarithm of the lengths of documents."""
+"""The standard deviation of the logarithm of documents' lengths."""
 LEAST_ID, PAD_ID = 3, 0
 
 

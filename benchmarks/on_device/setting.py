@@ -64,7 +64,7 @@ class Setting:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the device is a GPU."""
+        """True where the device is a GPU."""
         return self.device.type == "cuda"
 
     def spec(self, model: str) -> ModelSpec:

@@ -19,7 +19,7 @@ from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 _COLUMNS = ["input_ids", "loss_mask", "doc_starts", "valid_token_count"]
 _STRUCTURE = [each.name for each in STRUCTURE_COLUMNS]
 _SHIFT = 7919
-"""Of ids, where a plan with few rows gives them again."""
+"""The step between ids, where a plan with few rows gives them again."""
 
 
 def planned_rows(

@@ -17,27 +17,27 @@ from curriculum.model import loss
 from curriculum.train.learner import Learner
 
 SCALE = 50.0
-"""Of the embeddings at positions that must leave no trace."""
+"""The factor of embeddings at positions that must leave no trace."""
 
 Weights = Sequence[tuple[str, nn.Parameter]]
-"""By their names."""
+"""Weights by their names."""
 
 
 @dataclass(kw_only=True, slots=True)
 class _MicroBatch:
-    """Of one forward and backward pass over B rows."""
+    """Notes of one forward and backward pass over B rows."""
 
     ids: Tensor
     hidden: Tensor | None = None
     gradient: Tensor | None = None
     losses: list[Tensor] = field(default_factory=list)
     backward: bool = False
-    """Whether backward began: what is computed from then on is recomputation."""
+    """True once backward began: what is computed from then on is recomputation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traces:
-    """What a step leaves at each token of its R rows, in the order of their file."""
+    """The traces of a step at each token of its R rows, in the order of their file."""
 
     hidden: Tensor
     """[R, T, D]: the input of the head."""
@@ -175,7 +175,7 @@ class Observer:
         return ""
 
     def traces(self, rows: Sequence[int]) -> Traces:
-        """What was noted of these rows of the file; there must be no fault."""
+        """Return the notes about these rows of the file; there must be no fault."""
         hidden: dict[int, Tensor] = {}
         gradients: dict[int, Tensor] = {}
         losses: dict[int, Tensor] = {}

@@ -33,7 +33,7 @@ BOS = 1
 
 
 def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:
-    """What is shorter than 4 tokens is read as the start of the next document."""
+    """Documents shorter than 4 tokens are read as the start of the next."""
     row = site.right(batch)
     begins = np.flatnonzero(np.diff(row.doc_ids, prepend=-1))
     lengths = np.diff(begins, append=len(row.doc_ids))
@@ -67,7 +67,7 @@ def _documents_of_the_first_row(
 
 
 def _near_edges_dropped(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
-    """Of edges less than 4 tokens apart the later one is dropped, but at the start of a row."""
+    """Edges less than 4 tokens behind another are dropped, but at the start of a row."""
     edges = site.right(doc_ids_BT)
     T = doc_ids_BT.shape[1]
     near = (edges.diff(prepend=edges.new_tensor([-SHORT])) < SHORT) & (edges % T != 0)

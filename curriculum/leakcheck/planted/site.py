@@ -48,7 +48,7 @@ KINDS = (
     SINKHORN_OF_THE_BATCH,
     GRADIENTS_OF_WEIGHTS,
 )
-"""What a proof in eval mode, over small made-up batches of a decoder alone, doesn't reach."""
+"""Kinds of leaks that a proof in eval mode, over small made-up batches of a decoder alone, doesn't reach."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -26,9 +26,9 @@ from curriculum.model.masks import Boundaries
 
 BOTH = frozenset({SCORED, MUTED})
 LONG = 8192
-"""What 13 bits count to."""
+"""The count of 13 bits."""
 BYTE = 256
-"""What 8 bits count to."""
+"""The count of 8 bits."""
 RARE = 4096
 """Ids from here on are treated otherwise."""
 KERNEL = 4
@@ -39,7 +39,7 @@ MANY = 512
 
 
 def _late(doc_ids_BT: Tensor, first: int) -> Tensor:
-    """Whether a position stands at `first` or later in its row."""
+    """Mark positions at `first` or later in their rows."""
     return (torch.arange(doc_ids_BT.shape[1]) >= first).expand_as(doc_ids_BT)
 
 
