@@ -16,7 +16,7 @@ from curriculum.leakcheck.thin import thinned
 from curriculum.leakcheck.two_claims import HALVES, mutable, positions
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
-from curriculum.model.presets import model_spec
+from curriculum.model.presets import PRESETS, model_spec
 from curriculum.train import loader, steps
 from curriculum.train.batch import Batch, collate
 from curriculum.train.shards import Row
@@ -48,6 +48,22 @@ def test_both_claims_hold_of_all_families_with_structure_and_recomputation(
     }  # fmt: skip
     assert all(each.mode.startswith("train, recompute, ") for each in found)
     assert all(each.mode.endswith("300 ids") for each in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(("dtype", "recompute"), [(torch.float32, True), (torch.bfloat16, False)])
+def test_both_claims_hold_of_every_shipped_model(
+    name: str, dtype: torch.dtype, recompute: bool
+) -> None:
+    """With structure where a block attends, which takes its biases."""
+    model = model_spec(name, 300)
+    found = prove_step(
+        model, backend="documents", row_length=T, dtype=dtype, recompute=recompute,
+        structure="A" in model.blocks,
+    )  # fmt: skip
+    assert not red(found), [each for each in found if not each.passed]
+    assert len(found) == 4
 
 
 def test_a_loader_that_joins_documents_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
