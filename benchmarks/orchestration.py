@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from flows.course import Order, course
+from curriculum.pipeline.plan import Order, course
 from flows.doors import build_phase, mix_phase, train_phase
 from flows.serve import api_for
 from flows.work import chosen

@@ -18,7 +18,7 @@ from statistics import median
 
 from curriculum.corpus.sample import SAMPLES, sample_names
 from curriculum.corpus.sources import resolved_once
-from flows.course import Order, course
+from curriculum.pipeline.plan import Order, course
 from flows.doors import build_phases
 from schemas.progress import unwatched
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from prefect.client.schemas.objects import FlowRun, State
 
+from curriculum.pipeline import closed_gates
+from curriculum.pipeline.gates import Verdict
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
-from flows import closed, settings, telling, tracking
-from flows.course import Course
-from flows.gates import Verdict
+from flows import settings, telling, tracking
 from flows.page.write import rewritten, shows
 from flows.tracking import Log
 from schemas.errors import JobError
@@ -17,7 +18,7 @@ from schemas.errors import JobError
 def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
     """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
     say = Log().warning
-    closed.note(plan, run, gate)
+    closed_gates.note(plan, run, gate)
     telling.at_gate(plan, run, gate, say)
     if not (gate.is_open and shows(plan, run)):
         drawn(plan)

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+from curriculum.inspection.runs import change, report_of
+from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline.gates import APPROVAL, verdict
+from curriculum.pipeline.plan import Order, course
 from curriculum.store.recipe import KEY_DIGITS
-from flows import approvals, closed, prefect_settings, settings
-from flows.course import Order, course
-from flows.gates import APPROVAL, verdict
-from flows.lines import change, report_of
+from flows import prefect_settings, settings
 from flows.recorded import resolved
 from flows.show import out, warn
 from schemas.errors import JobError
@@ -31,7 +32,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
     report = report_of(run)
     if report.stopped != "failed":
-        closed.note(plan, run, verdict(plan, phase, run))
+        closed_gates.note(plan, run, verdict(plan, phase, run))
     out.print(
         f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
         f"{said.attempt}, val_bpb {change(report, 'phase')}",

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from curriculum.inspection.formats import count
+from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Store, inside
 from curriculum.store.owner import is_alive, this_process
 from curriculum.train.directory import HEARTBEAT, REPORT, STATE
 from curriculum.train.slots import Slots
 from flows import settings
-from flows.lines import count
-from flows.runs import Begun, checkpoints
 from schemas.job import Heartbeat, Report, RunState, SlotState
 from schemas.moment import seconds_from
 

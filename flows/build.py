@@ -3,8 +3,8 @@
 from prefect import flow, task
 
 from curriculum.build import Built
+from curriculum.pipeline.plan import Course
 from flows import after, doors, tracking
-from flows.course import Course
 from flows.lines import yield_lines, yield_words
 from flows.losses import loss_lines, loss_words
 from flows.names import run_name

@@ -7,6 +7,8 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from curriculum.inspection.formats import count, percent
+from curriculum.inspection.runs import change
 from curriculum.store.recipe import KEY_DIGITS
 from flows.contrast import (
     OTHER_ROWS,
@@ -19,7 +21,7 @@ from flows.contrast import (
     shared,
     sides,
 )
-from flows.lines import Line, change, count, percent
+from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, plain_table, print_json, table
 from flows.speed import money
 from schemas.errors import JobError

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from flows.lines import Line, count, percent
+from curriculum.inspection.formats import count, percent
+from flows.lines import Line
 
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""

@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from curriculum.inspection.formats import percent
+from curriculum.inspection.runs import TOO_FEW
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.branch_names import named
+from curriculum.pipeline.references import Begun, Succession, begun_in, run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_report
 from curriculum.train.follow import read_heartbeat
 from curriculum.train.recipe import WHICH_RUN
 from flows.attempts import Line, attempt
-from flows.lines import TOO_FEW, percent
 from flows.look.find import store_of
-from flows.meant import named
-from flows.runs import Begun, Succession, begun_in, run_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import StratumReport

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from flows.lines import Line, count, number
+from curriculum.inspection.formats import count, number
+from flows.lines import Line
 from schemas.document import CHAT_FAMILY
 
 

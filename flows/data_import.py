@@ -16,11 +16,11 @@ from curriculum.interop.limits import bounded_memory
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
+from curriculum.pipeline.current import mark
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.controls import DocumentTokens
 from flows import trust
-from flows.in_use import mark
 from flows.show import MUTED, out
 from schemas.errors import SchemaError
 from schemas.exchange import TokenFormat

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.inspection.formats import count, percent
+from curriculum.inspection.runs import change, report_of
+from curriculum.pipeline.plan import Order
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings, work
-from flows.course import Order
-from flows.lines import Line, change, count, percent, report_of
+from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, table
 
 DIET = "templates.demo"

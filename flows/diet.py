@@ -21,11 +21,12 @@ from curriculum.diets.imported import imported_rows
 from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.diets.supply import Supply, read_supply
+from curriculum.inspection.formats import count
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
-from flows.course import Course, Order, course
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
-from flows.lines import Line, count
+from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, print_json, table, warn, watching
 from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from flows.lines import Line, count, percent
+from curriculum.inspection.formats import count, percent
+from flows.lines import Line
 
 MOST_REPOSITORIES = 12
 """Those with most bytes are shown; the selection's report has all."""

@@ -17,19 +17,19 @@ from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.interop.card import write_card
 from curriculum.mix import mix
 from curriculum.model.presets import preset
+from curriculum.pipeline.command_text import command
+from curriculum.pipeline.current import mark
+from curriculum.pipeline.plan import Course
+from curriculum.pipeline.resume import continued, left_out_before
+from curriculum.pipeline.row_exclusions import OPTION
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch import Launch, unheard
 from curriculum.train.slots import Slots
 from curriculum.train.writers import chosen
 from flows import settings, telling, trust
-from flows.continuing import continued, left_out_before
-from flows.course import Course
-from flows.in_use import mark
-from flows.leaving_out import OPTION
 from flows.losses import require_documents
 from flows.show import warn
-from flows.spelling import command
 from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY

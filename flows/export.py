@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from curriculum.build.tokens import load_tokenizer
+from curriculum.inspection.formats import count
+from curriculum.pipeline.references import checkpoint_of, title_of
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
-from flows.lines import count
-from flows.runs import checkpoint_of, title_of
 from flows.show import MUTED, err, out
 from schemas.errors import JobError
 from schemas.text import nearest

@@ -11,15 +11,16 @@ from rich.text import Text
 from curriculum.build import Built
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase
+from curriculum.inspection.formats import count
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.references import checkpoints
 from curriculum.store import Artefact
 from curriculum.train.recipe import attempts
 from flows import settings
-from flows.course import Course, Order, course
 from flows.doors import UNKNOWN, build_phase, mix_phase, tokens_per_step, train_phase
-from flows.gates import verdict
-from flows.lines import Line, count
-from flows.runs import checkpoints
+from flows.lines import Line
 from flows.show import MUTED, out, table, warn
 from flows.speed import Speed, duration, expected, last_speed, money
 from flows.work import chosen

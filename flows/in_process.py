@@ -3,9 +3,9 @@
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
+from curriculum.pipeline.plan import Order
 from curriculum.store import Artefact
 from flows import tracking
-from flows.course import Order
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from schemas.progress import Watch

@@ -22,9 +22,9 @@ from curriculum.leakcheck.proof import (
     prove,
 )
 from curriculum.leakcheck.strangers import prove_stranger, stranger
+from curriculum.pipeline.references import run_of
 from curriculum.store import Store
 from curriculum.train.directory import JOB
-from flows.runs import run_of
 from flows.show import MUTED, err, out, plain_table, watching
 from schemas.errors import JobError
 from schemas.job import Backend

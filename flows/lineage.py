@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curriculum.catalog import open_catalog
+from curriculum.pipeline.references import STEP, Begun, begun_in, run_of
 from curriculum.store import Store
 from flows.look.find import store_of
 from flows.readings import (
@@ -20,7 +21,6 @@ from flows.readings import (
     StepRead,
     Visit,
 )
-from flows.runs import STEP, Begun, begun_in, run_of
 from schemas.errors import CurriculumError, JobError, StoreError
 
 NO_LICENCE = "none found"

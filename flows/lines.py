@@ -1,74 +1,23 @@
 """What stages leave, as lines of words and numbers; the terminal and a run's page show the same."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, get_args
+from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from pydantic import BaseModel
 
 from curriculum import mix
 from curriculum.build import Built
-from curriculum.diets.resolve import ANNEAL
 from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
+from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.runs import change, interval
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import read_report
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
-TOO_FEW = "too few documents to tell"
-"""Shown for an interval without a width, which is that of a single document."""
 
 Line = Mapping[str, str | int]
-
-
-def report_of(run: Artefact) -> Report:
-    """What a closed run left."""
-    return read_report(run.path)
-
-
-def percent(share: float) -> str:
-    """A share to a tenth of a percent.
-
-    >>> percent(0.9954)
-    '99.5%'
-    """
-    return f"{100 * share:.1f}%"
-
-
-def count(number: float) -> str:
-    """A number in three digits and a letter.
-
-    >>> count(950), count(16_100_000)
-    ('950', '16.1M')
-    """
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= 0.9995 * size:
-            return f"{number / size:.3g}{letter}"
-    return f"{number:.0f}"
-
-
-def number(amount: int, thing: str) -> str:
-    """So many of a thing.
-
-    >>> number(1, "file"), number(1200, "file")
-    ('1 file', '1,200 files')
-    """
-    return f"{amount:,} {thing}{'' if amount == 1 else 's'}"
-
-
-def run_words(report: Report) -> str:
-    """A run in a sentence.
-
-    >>> run_words(report)
-    'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (budget)'
-    """
-    figures = (
-        ("val_bpb", change(report, "phase")),
-        ("anchor", change(report, "anchor")),
-    )
-    measured = "".join(f"{name} {figure}, " for name, figure in figures if figure)
-    return f"{measured}after {count(report.tokens.valid)} tokens ({report.stopped})"
 
 
 class _Packed(BaseModel):
@@ -234,37 +183,6 @@ def figure_lines(report: Report) -> Iterator[Line]:
             "after": f"{after.val_bpb:.3f}",
             "interval": interval(after),
         }
-
-
-def interval(figure: Figure) -> str:
-    """The 95 % interval of a figure, where it says something."""
-    return f"{figure.low:.3f} to {figure.high:.3f}" if figure.is_sure else TOO_FEW
-
-
-def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
-    """val_bpb before and after as `3.214 → 2.871`; empty where it wasn't measured."""
-    measured = [
-        [each for each in figures if kind == "anchor" or _is_own(each, report)]
-        for figures in (report.before, report.after)
-    ]
-    before, after = (mean(figures, kind) for figures in measured)
-    if after is None:
-        return ""
-    return f"{before.val_bpb:.3f} → {after.val_bpb:.3f}" if before else f"{after.val_bpb:.3f}"
-
-
-def _is_own(figure: Figure, report: Report) -> bool:
-    """Whether it measures the phase itself: one that serves only imported rows may have nothing to.
-
-    The decay goes on under the name of the last phase.
-    """
-    return figure.phase == report.phase or report.phase == ANNEAL
-
-
-def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure | None:
-    """The weighted mean of one evaluation: the anchor, or the phase that came last."""
-    means = [each for each in figures if (each.kind, each.family) == (kind, "*")]
-    return means[-1] if means else None
 
 
 def _place(figure: Figure) -> tuple[str, str, str, str]:

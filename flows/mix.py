@@ -3,10 +3,10 @@
 from prefect import flow, task
 
 from curriculum.build import Built
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from flows import after, doors, tracking
 from flows.build import build_phase
-from flows.course import Course
 from flows.lines import mixture_lines, mixture_words
 from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes, ChangesOfMix, Phase, Specialist

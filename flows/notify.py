@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from curriculum.pipeline.plan import Course
 from curriculum.store import Store
 from flows import settings
-from flows.course import Course
 from flows.show import warn
 from schemas.event import Event, EventKind
 

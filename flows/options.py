@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 from annotated_types import Ge
 
+from curriculum.pipeline.config import NAMES
 from flows import settings
 from flows.parameters import Changes
 
 if TYPE_CHECKING:
-    from flows.course import Order
+    from curriculum.pipeline.plan import Order
 
 Home = Annotated[
     Path | None,
@@ -102,8 +103,6 @@ Specialist = Annotated[
         help="Whose diet is served: a name, or the path of a diet's YAML.", show_default=False
     ),
 ]
-NAMES = {"continue_run": ["--continue"], "repositories": ["--repo"]}
-"""Of options whose fields can't be named so."""
 P = ParamSpec("P")
 
 
@@ -113,7 +112,7 @@ def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
         # Help must be there at once, and what makes artefacts is slow to import.
-        from flows.course import Order
+        from curriculum.pipeline.plan import Order
         from flows.recorded import resolved
         from flows.show import warn
         from flows.trust import making, shadow_words

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from curriculum.corpus.domains import is_path
 from curriculum.diets.imported import ImportedRows
+from curriculum.pipeline.plan import Course, Order, assembled, course
+from curriculum.pipeline.resume import Middle
+from curriculum.pipeline.row_exclusions import LeavingOut
 from curriculum.store import Store
 from curriculum.train.disk import write_text
-from flows.continuing import Middle
-from flows.course import Course, Order, assembled, course
-from flows.leaving_out import LeavingOut
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import StoreError

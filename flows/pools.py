@@ -23,10 +23,11 @@ from prefect.deployments import run_deployment
 from prefect.states import Cancelling
 
 from curriculum.build import Built
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from flows import doors, settings, tracking
-from flows.course import Course
-from flows.lines import figure_lines, report_of, run_words
+from flows.lines import figure_lines
 from flows.parameters import Changes
 from flows.starting import worth_another_try
 from flows.tracking import Log

@@ -6,13 +6,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
+from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.references import Begun, begun_in
+from curriculum.pipeline.resume import Middle
+from curriculum.pipeline.row_exclusions import leaving_out
 from curriculum.store import Artefact, Store
 from flows import trust
-from flows.continuing import Middle
-from flows.course import Course, Order, course
-from flows.leaving_out import leaving_out
 from flows.orders import last_frozen, thaw
-from flows.runs import Begun, begun_in
 from schemas.errors import DietError
 
 Way = tuple[str, str | None]

@@ -10,13 +10,13 @@ from curriculum.build.selection import val_lineages
 from curriculum.build.sides import check_sides
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
+from curriculum.inspection.formats import count
+from curriculum.pipeline.references import CHECKPOINTS, STEP
 from curriculum.rows.check import check as check_rows
 from curriculum.store import Artefact, Store, collect, garbage, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
-from flows.lines import count
 from flows.look.find import inputs
-from flows.runs import CHECKPOINTS, STEP
 from flows.show import MUTED, err, out, warn
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME

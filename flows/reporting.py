@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.references import Begun, begun_in
 from curriculum.store import Store
 from flows import settings
-from flows.course import Course, Order, course
 from flows.page.write import write
 from flows.recorded import Way, course_of, names_of, way_of
-from flows.runs import Begun, begun_in
 from flows.show import MUTED, out, warn
 from schemas.errors import CurriculumError, StoreError
 

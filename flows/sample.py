@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.build.tokens import load_tokenizer
+from curriculum.inspection.formats import number
 from curriculum.model.sampling import Sampling
+from curriculum.pipeline.references import checkpoint_of, title_of
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import NAMES, Role
 from flows import settings
-from flows.lines import number
-from flows.runs import checkpoint_of, title_of
 from flows.show import MUTED, err
 from schemas.errors import CorpusError, TokenizerError
 from schemas.visible import visible

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from curriculum.inspection.formats import count
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.references import JOB
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_job
-from flows.lines import count, report_of
-from flows.runs import JOB
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
 MINUTE, HOUR = 60, 3600

@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.build import Shard, Spread
+from curriculum.pipeline.plan import Order
 from curriculum.store import Artefact, Store, merge
 from flows import settings
-from flows.course import Order
 from flows.show import ACCENT, MUTED, out
 from schemas.errors import StoreError
 

@@ -8,19 +8,19 @@ from typing import Literal
 from curriculum.build import Built
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase, missing
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.command_text import command
+from curriculum.pipeline.current import marked
+from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.plan import Course
+from curriculum.pipeline.references import Begun, begun_in
 from curriculum.store import Artefact, Store
 from curriculum.train.machine import Machine
 from curriculum.train.recipe import finished, run_recipe
 from flows.attempts import Line, attempt
-from flows.course import Course
 from flows.doors import build_phases, job_of, mix_phase
-from flows.gates import verdict
-from flows.in_use import marked
-from flows.lines import report_of
 from flows.reasons import why
 from flows.recorded import Way, course_of, way_of
-from flows.runs import Begun, begun_in
-from flows.spelling import command
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME

@@ -5,9 +5,9 @@ from typing import Any
 
 from prefect import runtime
 
+from curriculum.pipeline.plan import Course, Order
 from curriculum.store import Store
 from flows import orders, settings, trust, work
-from flows.course import Course, Order
 from flows.parameters import ALL_PHASES, Changes
 from flows.tracking import Log
 from schemas.errors import CurriculumError, JobKilledError

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.inspection.formats import count
+from curriculum.inspection.runs import change
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
-from flows.lines import Line, change, count
+from flows.lines import Line
 from flows.show import out, print_json, table, warn
 from flows.speed import money
 from flows.standing import Standing, earlier, standings

@@ -14,12 +14,13 @@ from prefect.input import RunInput
 from prefect.states import Completed
 from pydantic import Field, ValidationError
 
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from flows import after, approvals, closed, pools
-from flows.course import Course
-from flows.gates import Verdict, verdict
-from flows.lines import report_of, run_words
+from flows import after, pools
 from flows.tracking import Log, unmarked
 from schemas.visible import visible
 
@@ -45,7 +46,7 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
         said = _asked(plan, run)
         approvals.write(plan.store, run, who=said.who, comment=said.comment)
         gate = verdict(plan, phase, run)
-        closed.note(plan, run, gate)
+        closed_gates.note(plan, run, gate)
     if not gate.is_open:
         Log().warning(gate.why)
     return gate

@@ -13,12 +13,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from curriculum.diets.load import load_diet
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import REPORT
-from flows.course import Course
-from flows.gates import Verdict, verdict
-from flows.lines import report_of, run_words
 from flows.notify import Say, Whose, notify
 from flows.show import warn
 from schemas import regular_files

@@ -3,12 +3,13 @@
 from prefect import flow, task
 
 from curriculum.build import Built
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from flows import after, doors, pools, tracking, trust
 from flows.build import build_phase
-from flows.course import Course
-from flows.gates import verdict
-from flows.lines import figure_lines, report_of, run_words
+from flows.lines import figure_lines
 from flows.mix import mix_phase
 from flows.names import run_name
 from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist

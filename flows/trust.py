@@ -15,12 +15,12 @@ from pathlib import Path
 import filelock
 
 from curriculum.diets.load import PACKAGE, diet_files, load_diet
+from curriculum.pipeline.plan import Course
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
 from curriculum.train.disk import replace_whole
 from flows import settings
-from flows.course import Course
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.text import Strict

@@ -19,27 +19,30 @@ from curriculum.corpus.sources import resolved_once
 from curriculum.diets.demand import unmeasured
 from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
+from curriculum.inspection.formats import number
+from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline import closed_gates
+from curriculum.pipeline.command_text import command
+from curriculum.pipeline.current import mark
+from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.sbatch import asked
-from flows import closed, prefect_settings, settings, telling, trust
+from flows import prefect_settings, settings, telling, trust
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.conversation_lines import conversation_lines, conversation_warnings
-from flows.course import Course, Order, course
 from flows.domain_lines import comment_lines, domain_lines, domain_warnings
 from flows.doors import build_phase, mix_phase, sample_phase, train_phase
-from flows.gates import verdict
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
-from flows.in_use import mark
-from flows.lines import YIELD_NOTE, branch_lines, number, report_of, run_line, yield_lines
+from flows.lines import YIELD_NOTE, branch_lines, run_line, yield_lines
 from flows.losses import require_some
 from flows.orders import remember
 from flows.page.write import rewritten, shows
 from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
-from flows.spelling import command
 from flows.spread import shard_lines
 from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
@@ -270,7 +273,7 @@ def _train(
         if run.planned:
             continue
         gate = verdict(plan, name, run)
-        closed.note(plan, run, gate)
+        closed_gates.note(plan, run, gate)
         telling.at_gate(plan, run, gate)
         if not shows(plan, run):
             rewritten(plan)

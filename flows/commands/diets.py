@@ -9,7 +9,7 @@ from flows.commands.app import LOOK, app, diet_app
 from flows.options import Home, Json, Phases, Share, Workers, ordering
 
 if TYPE_CHECKING:
-    from flows.course import Order
+    from curriculum.pipeline.plan import Order
 
 
 @app.command(rich_help_panel=LOOK)

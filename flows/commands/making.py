@@ -23,7 +23,7 @@ from flows.options import (
 from schemas.errors import DietError
 
 if TYPE_CHECKING:
-    from flows.course import Order
+    from curriculum.pipeline.plan import Order
 
 
 @app.command(rich_help_panel=WORK)

@@ -22,9 +22,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
+from curriculum.inspection.formats import count, number
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows.lines import count, number
 from flows.look.choose import chosen, has_row, line_files
 from flows.look.document_sheet import document_sheet
 from flows.look.documents import document_panels

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from curriculum.inspection.formats import number
 from dashboards.palette import DOCUMENT_COLOURS
-from flows.lines import number
 from flows.look.documents import facts, what
 from flows.look.pieces import pieces
 from flows.look.read import Seen

@@ -9,8 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.formats import number
 from curriculum.store import Artefact, Store
-from flows.lines import number
 from flows.look.painted import legend, painted
 from flows.look.pieces import pieces
 from flows.look.read import Seen, documents

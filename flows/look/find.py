@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from curriculum import parquet
+from curriculum.pipeline.branch_names import current, named, way_of
+from curriculum.pipeline.references import CHECKPOINTS, JOB, STEP, Begun, begun_in, run_of
 from curriculum.store import Artefact, Store
 from flows.look.wish import Wish
-from flows.meant import current, named, way_of
-from flows.runs import CHECKPOINTS, JOB, STEP, Begun, begun_in, run_of
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from flows.lines import percent
+from curriculum.inspection.formats import percent
 from flows.look.colours import NAMES, shade
 from flows.look.pieces import Piece, shares
 from flows.show import MUTED

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curriculum.build.tokens import load_tokenizer
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.references import JOB, Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.directory import read_job
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
-from flows.lines import report_of
 from flows.look.find import Found
 from flows.look.read import Line, document_lines, wished
 from flows.look.row import origins_of, row_of
@@ -18,7 +19,6 @@ from flows.look.trained import figures_of, saved_at, spec_at
 from flows.look.vocabulary import controls, documents_of
 from flows.look.weights import tensors
 from flows.look.wish import Wish
-from flows.runs import JOB, Begun, checkpoints
 
 LINED = ("rows", "mixtures", "selections", "runs")
 

@@ -7,9 +7,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.formats import count, number, percent
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
-from flows.lines import count, number, percent
 from flows.look.drawn import family_style, strip
 from flows.look.find import inputs
 from flows.look.read import Line, wished

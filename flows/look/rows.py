@@ -8,9 +8,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.formats import number, percent
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from flows.lines import number, percent
 from flows.look.painted import painted, plain
 from flows.look.read import wished
 from flows.look.row import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of

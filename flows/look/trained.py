@@ -10,20 +10,22 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import parquet
+from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.runs import interval
+from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.mix import PLAN_NAME, report_of
+from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
 from curriculum.train.directory import HEARTBEAT
 from flows.attempts import Line as Queue
 from flows.attempts import attempt
-from flows.lines import Line, count, figure_lines, interval, machine_line, number, percent, run_line
-from flows.lines import report_of as run_report_of
+from flows.lines import Line, figure_lines, machine_line, run_line
 from flows.look.drawn import bar, line
 from flows.look.read import wished
 from flows.look.weights import Group, Tensor, groups, tensors
 from flows.look.wish import Wish
-from flows.runs import Begun, checkpoints
 from flows.show import MUTED, plain_table, table
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.build.tokens import load_tokenizer
+from curriculum.inspection.formats import count, number, percent
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
-from flows.lines import count, number, percent
 from flows.look.documents import cut_off
 from flows.look.drawn import bar
 from flows.look.find import inputs

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from flows.lines import count
+from curriculum.inspection.formats import count
 from flows.page.colours import family as family_colour
 from flows.page.facts import Facts, Losses, Source
 from flows.page.marks import Part, bar

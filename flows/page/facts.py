@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from curriculum.corpus.skips import Unreadable
 from curriculum.diets.resolve import ResolvedPhase
+from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline import approvals
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
-from flows import approvals
-from flows.course import Course
-from flows.lines import report_of
 from flows.page.rows.write import Example
 from flows.standing import Standing, standings_of
 from schemas import regular_files

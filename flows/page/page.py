@@ -1,8 +1,8 @@
 """The report as one page that needs nothing else: no request, no network, readable without its script."""
 
+from curriculum.inspection.formats import count, number, percent
 from dashboards import palette
 from dashboards.times import duration
-from flows.lines import count, number, percent
 from flows.page.build import build
 from flows.page.colours import properties
 from flows.page.curves import chart, data, plot_of

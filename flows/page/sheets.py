@@ -8,7 +8,8 @@ from typing import get_args
 from curriculum.diets.resolve import ResolvedServing
 from curriculum.diets.tree import Branch, explain_plan
 from curriculum.encode.documents import Outcome
-from flows.lines import count, figure_lines, number, percent
+from curriculum.inspection.formats import count, number, percent
+from flows.lines import figure_lines
 from flows.page.colours import family as family_colour
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Packed, PhaseFacts

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from curriculum.inspection.runs import change
 from dashboards.times import duration
-from flows.lines import change, machine_line
+from flows.lines import machine_line
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Attempt, Facts, PhaseFacts
 from flows.page.words import gpu_hours

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from curriculum.inspection.formats import count
 from dashboards.times import duration
-from flows.lines import count
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts, mean_of
 from flows.page.marks import quoted

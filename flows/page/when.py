@@ -4,8 +4,8 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from curriculum.inspection.formats import number
 from dashboards.times import duration
-from flows.lines import number
 from flows.page.colours import phase as phase_colour
 from flows.page.facts import Facts, PhaseFacts
 from flows.page.marks import quoted

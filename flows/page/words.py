@@ -2,7 +2,7 @@
 
 import datetime
 
-from flows.lines import count
+from curriculum.inspection.formats import count
 from schemas.diet import AdvanceWhen
 
 MINUS = "\N{MINUS SIGN}"

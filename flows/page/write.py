@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pyarrow.lib import ArrowException
 
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import replace_whole
-from flows.course import Course
 from flows.notify import Say
 from flows.page.facts import place, read, rows_of
 from flows.page.page import page

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact, Recipe, Store
 from flows import doors
-from flows.course import Course
 from schemas.job import Report, Stopped, TokenCounts
 from schemas.progress import Progress, Watch
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from curriculum.pipeline.plan import Order
 from curriculum.store import Store
 from dashboards import standing
 from dashboards.questions import Snapshot
 from flows import cli
-from flows.course import Order
 from flows.orders import frozen_course
 
 ORDER = Order(

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from curriculum.build import RowSet
+from curriculum.pipeline.plan import Order, course
 from curriculum.store import Store
 from flows import show, work
-from flows.course import Order, course
 from flows.doors import build_phase, wanted_of
 from flows.losses import require_documents
 from schemas.errors import CorpusError

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from curriculum.build import Built
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.plan import Order, course
 from curriculum.store import Artefact, Store
 from flows.conversation_lines import conversation_lines, conversation_warnings
-from flows.course import Order, course
 from flows.doors import build_phase, mix_phase, train_phase
 from flows.graph_lines import graph_lines
-from flows.lines import report_of
 from flows.look import Wish, as_page, look
 from flows.look.find import Found
 from schemas.errors import CorpusError, DietError

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import approvals, closed
-from flows.course import Course, Order, course
-from flows.gates import held_words, verdict
+from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline.gates import held_words, verdict
+from curriculum.pipeline.plan import Course, Order, course
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.gate import ClosedGate
 from schemas.job import Figure
@@ -23,14 +23,14 @@ def plan(tmp_path: Path) -> Course:
 
 
 def _noted(home: Path) -> list[ClosedGate]:
-    files = (home / closed.FOLDER).glob("*")
+    files = (home / closed_gates.FOLDER).glob("*")
     return [ClosedGate.model_validate_json(file.read_text()) for file in files]
 
 
 def test_a_run_that_waits_is_noted_until_somebody_approved_it(plan: Course, tmp_path: Path) -> None:
     run = finished(plan.store, report())
     for _ in range(2):
-        closed.note(plan, run, verdict(plan, "syntax", run))
+        closed_gates.note(plan, run, verdict(plan, "syntax", run))
     (said,) = _noted(tmp_path)
     assert (said.kind, said.specialist, said.branch, said.phase) == (
         *("waits", "templates", "demo", "syntax"),
@@ -40,7 +40,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(plan: Course, tmp_
     assert tmp_path / said.run == run.path
     assert said.content == run.content
     approvals.write(plan.store, run, who="ada")
-    closed.note(plan, run, verdict(plan, "syntax", run))
+    closed_gates.note(plan, run, verdict(plan, "syntax", run))
     assert _noted(tmp_path) == []
 
 
@@ -51,7 +51,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
     first = replace(plan.phases[0], require=(), advance_when=rule, on_budget="hold")
     strict = replace(plan, phases=(first, *plan.phases[1:]))
     run = finished(plan.store, report())
-    closed.note(strict, run, verdict(strict, "syntax", run))
+    closed_gates.note(strict, run, verdict(strict, "syntax", run))
     (said,) = _noted(tmp_path)
     assert (said.kind, said.cure) == ("holds", "curriculum run templates.demo")
     assert said.why == (
@@ -59,7 +59,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
         "Raise token_budget, loosen advance_when, or let on_budget be advance."
     )
     loose = replace(plan, phases=(replace(first, on_budget="advance"), *plan.phases[1:]))
-    closed.note(loose, run, verdict(loose, "syntax", run))
+    closed_gates.note(loose, run, verdict(loose, "syntax", run))
     assert _noted(tmp_path) == []
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.load import DIETS
+from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.resume import continued, middle_of
 from curriculum.store import Artefact, Store
-from flows.continuing import continued, middle_of
-from flows.course import Order, course
 from flows.doors import build_phase, mix_phase, train_phase
-from flows.lines import report_of
 from flows.work import chosen
 from schemas.errors import DietError, JobError
 from schemas.job import Job

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.load import DIETS
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Store
-from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase, train_phase
 from schemas.progress import unwatched
 

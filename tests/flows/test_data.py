@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mix import mix, report_of
+from curriculum.pipeline.plan import Order, course
 from curriculum.store import Artefact, Store
 from curriculum.train.loader import PlannedRows
 from flows.cli import app
-from flows.course import Order, course
 from flows.data_export import data_of
 
 KEPT = ("workspace.json", "current", "rows", "mixtures", "tokens", "tokenizers", "documents")

@@ -30,8 +30,9 @@ from prefect.flow_runs import resume_flow_run
 from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
 
 from curriculum.diets.load import DIETS
+from curriculum.pipeline import approvals
 from curriculum.store import Store
-from flows import approvals, pools, suspension
+from flows import pools, suspension
 from flows.run import run
 from flows.train import train
 from tests.flows.stand_ins import Doors

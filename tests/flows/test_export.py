@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from curriculum.pipeline.references import checkpoint_of
 from flows.cli import app
-from flows.runs import checkpoint_of
 
 
 def curriculum(*words: str) -> Result:

@@ -13,12 +13,12 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from curriculum.catalog import query
+from curriculum.pipeline.references import checkpoint_of, run_of
 from curriculum.store import Store
 from curriculum.store.owner import this_process
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
 from flows import cli
-from flows.runs import checkpoint_of, run_of
 from schemas.job import CheckpointRef, Job, Report, RunState
 from tests.flows.larder import Larder, figure, job, run
 from tests.sealing import edit
@@ -226,9 +226,9 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
     if file_time is not None:
         for name in ("heartbeat.json", "state.json"):
             os.utime(folder / name, (file_time, file_time))
+    from curriculum.pipeline.references import Begun
     from flows.attempts import Line as Slots
     from flows.attempts import attempt
-    from flows.runs import Begun
 
     store = Store(line.home, dry=True)
     assert attempt(store, Begun.at(folder), Slots.of(store)).state == state

@@ -11,10 +11,10 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
 from curriculum.diets.load import DIETS
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact, Store
 from flows import tracking
 from flows.build import build
-from flows.course import Course, Order, course
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from flows.train import train

@@ -10,9 +10,9 @@ from prefect import Flow, runtime
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import preprocess_schema
 
+from curriculum.pipeline.plan import Order, course
 from flows import choices
 from flows.build import build
-from flows.course import Order, course
 from flows.mix import mix
 from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
+from curriculum.pipeline import approvals
+from curriculum.pipeline.gates import Kind, verdict
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Store
-from flows import approvals
-from flows.course import Course, Order, course
-from flows.gates import Kind, verdict
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
 from schemas.job import Stopped

@@ -9,13 +9,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.references import Begun, checkpoints, run_of
+from curriculum.pipeline.resume import back_to, last_begun
+from curriculum.pipeline.row_exclusions import LeavingOut, leaving_out
 from curriculum.store import Artefact, Store
 from flows.cli import app
-from flows.continuing import back_to, last_begun
-from flows.course import Order, course
 from flows.doors import build_phase, mix_phase
-from flows.leaving_out import LeavingOut, leaving_out
-from flows.runs import Begun, checkpoints, run_of
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.moment import now

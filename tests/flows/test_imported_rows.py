@@ -9,13 +9,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import query
+from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact, Store
 from curriculum.train.directory import read_job
 from flows.cli import app
-from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase
-from flows.lines import report_of, run_line
+from flows.lines import run_line
 from flows.orders import freeze, thaw
 from schemas.errors import DietError
 from schemas.progress import unwatched

@@ -10,16 +10,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
+from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.references import checkpoints, run_of
 from curriculum.store import Store
 from curriculum.train.loader import MicroBatches, PlannedRows
 from curriculum.train.machine import Machine
 from flows.cli import app
-from flows.course import Order, course
 from flows.doors import build_phase, job_of, mix_phase
 from flows.lineage import LineageError, read_by, readers_or_read
 from flows.lineage_lines import spans
 from flows.readings import Readers
-from flows.runs import checkpoints, run_of
 from schemas.job import Heartbeat, Job
 from schemas.moment import now
 from schemas.progress import unwatched

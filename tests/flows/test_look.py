@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 
 from curriculum import catalog
+from curriculum.inspection.formats import count, number, percent
+from curriculum.pipeline.plan import Order
 from curriculum.store import Artefact, Store
 from flows import demo, look, report, show, status, work
-from flows.course import Order
-from flows.lines import Line, count, number, percent
+from flows.lines import Line
 from schemas.errors import CurriculumError, StoreError
 
 

@@ -9,9 +9,9 @@ import pytest
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.diets.load import DIETS, diet_names
+from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.row_exclusions import LeavingOut
 from curriculum.store import Store
-from flows.course import Course, Order, course
-from flows.leaving_out import LeavingOut
 from flows.orders import freeze, frozen_course, place_of, thaw
 from schemas.errors import DietError, StoreError
 

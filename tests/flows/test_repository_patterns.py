@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.load import DIETS
-from flows.course import Course, Order, course
+from curriculum.pipeline.plan import Course, Order, course
 from flows.doors import wanted_of
 from schemas.errors import DietError
 

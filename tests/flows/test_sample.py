@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from curriculum.pipeline.references import checkpoint_of, run_of
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from flows.cli import app
-from flows.runs import checkpoint_of, run_of
 from flows.sample import Prompt, prompt_ids, read_prompt, streamed
 from schemas.errors import CorpusError, JobError, StoreError, TokenizerError
 

@@ -14,16 +14,17 @@ from rich.console import Console
 
 from curriculum.corpus.sample import SAMPLES
 from curriculum.diets.load import DIETS
+from curriculum.pipeline import approvals
+from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.references import JOB
 from curriculum.store import Artefact, Store
 from curriculum.store.owner import this_process
 from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report
 from curriculum.train.recipe import run_recipe
 from curriculum.train.slots import Slots
-from flows import approvals, settings, work
-from flows.course import Course, Order, course
+from flows import settings, work
 from flows.doors import build_phase, job_of, mix_phase
 from flows.forecast import forecast
-from flows.runs import JOB
 from flows.standing import Standing, _machine, standings
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job

@@ -9,8 +9,8 @@ from curriculum.catalog import query
 from curriculum.diets.load import DIETS
 from curriculum.diets.resolve import missing
 from curriculum.mix import report_of
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact
-from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase
 from schemas.mixture import BLOCK_SLOTS
 from schemas.progress import unwatched

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from curriculum.catalog import query
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact
-from flows.course import Course, Order, course
 from flows.doors import build_phase, mix_phase, train_phase
-from flows.lines import report_of
 from schemas.job import Figure, Report
 from schemas.progress import unwatched
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline.gates import Verdict
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
 from flows import telling
-from flows.course import Course, Order, course
-from flows.gates import Verdict
 from flows.notify import Whose
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.event import Event

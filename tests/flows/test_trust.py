@@ -16,10 +16,10 @@ from typer.testing import CliRunner, Result
 
 from curriculum.build import processes
 from curriculum.diets.load import PACKAGE
+from curriculum.pipeline.plan import Course, Order, course
 from curriculum.store import Store
 from flows import settings, trust
 from flows.cli import app
-from flows.course import Course, Order, course
 from flows.recorded import resolved
 from schemas.errors import CurriculumError, DietError
 from tests.sealing import edit

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PageTimeout
 
+from curriculum.inspection.runs import report_of
 from curriculum.store import Store
 from flows import settings
-from flows.lines import report_of
 from schemas.approval import Approval
 from tests.flows.serving import Served, furnish, serving, wait_until
 

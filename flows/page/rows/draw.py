@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from flows.lines import number
+from curriculum.inspection.formats import number
 from flows.page.rows.read import Shown
 from flows.page.rows.tokens import scored
 from schemas.structure import StructureChunk, StructureEdge

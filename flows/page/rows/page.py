@@ -7,9 +7,9 @@ their digests, and nothing beside.
 import json
 from collections.abc import Iterator, Sequence
 
+from curriculum.inspection.formats import percent
 from curriculum.tokens.codec import Tokenizer
 from dashboards import palette
-from flows.lines import percent
 from flows.look.colours import NAMES, SHADES
 from flows.page.colours import of_documents
 from flows.page.marks import quoted

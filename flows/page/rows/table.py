@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Iterator, Sequence
 
-from flows.lines import number, percent
+from curriculum.inspection.formats import number, percent
 from flows.page.rows.read import Part, Place, Whence
 from flows.template import escaped
 from schemas.visible import visible

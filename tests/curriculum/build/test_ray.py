@@ -21,9 +21,9 @@ import pytest
 from curriculum.build import Built, Shard, Spread
 from curriculum.build.processes import TRIES
 from curriculum.build.ray_workers import each, make_elsewhere, require_same
+from curriculum.pipeline.plan import Order
 from curriculum.store import Recipe, Store
 from flows import settings
-from flows.course import Order
 from flows.spread import spread_of
 from schemas.errors import DietError, WorkerError
 

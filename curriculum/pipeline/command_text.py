@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import fields
 
-from flows.course import Course, Order
-from flows.options import NAMES
+from curriculum.pipeline.config import NAMES
+from curriculum.pipeline.plan import Course, Order
 
 _NOT_OPTIONS = {"specialist", "home", "shard"}
 _OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curriculum.diets.resolve import ResolvedPhase
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline import approvals
+from curriculum.pipeline.command_text import approve_command
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from curriculum.train.gate import gate_bits
-from flows import approvals
-from flows.course import Course
-from flows.lines import report_of
-from flows.spelling import approve_command
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
 from schemas.job import Report

@@ -17,13 +17,13 @@ from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.repositories import with_repositories
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
+from curriculum.pipeline.current import mark
+from curriculum.pipeline.references import run_of
+from curriculum.pipeline.resume import Middle, back_to, last_begun, middle_of
+from curriculum.pipeline.row_exclusions import LeavingOut, leaving_out
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.writers import chosen
-from flows.continuing import Middle, back_to, last_begun, middle_of
-from flows.in_use import mark
-from flows.leaving_out import LeavingOut, leaving_out
-from flows.runs import run_of
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.document import CHAT_FAMILY

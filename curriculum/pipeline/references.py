@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum.pipeline.branch_names import named
+from curriculum.pipeline.current import marked
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_job, read_report
-from flows.in_use import marked
-from flows.meant import named
 from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job
 from schemas.manifest import MANIFEST_NAME

@@ -2,13 +2,13 @@
 
 from typing import Literal
 
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.command_text import approve_command, command
+from curriculum.pipeline.gates import Verdict, held_words
+from curriculum.pipeline.plan import Course
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import write_text
-from flows.course import Course
-from flows.gates import Verdict, held_words
-from flows.lines import report_of, run_words
-from flows.spelling import approve_command, command
 from schemas.gate import ClosedGate
 
 FOLDER = "gates"

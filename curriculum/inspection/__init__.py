@@ -1,0 +1,1 @@
+"""Published artefacts as typed views, for the command line, reports and pages."""
