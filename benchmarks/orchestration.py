@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from flows.doors import build_phase, mix_phase, train_phase
 from flows.serve import api_for
 from flows.work import chosen
@@ -35,8 +36,8 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("folder", type=Path)
     home = asked.parse_args().folder.absolute() / "workspace"
-    order = Order(
-        specialist=DIET, home=home, max_commits=6, versions_per_path=1, token_budget="60K"
+    order = RunConfig.of(
+        specialist=DIET, workspace=home, max_commits=6, versions_per_path=1, token_budget="60K"
     )
     os.environ["CURRICULUM_HOME"] = str(home)
     _make(home)
@@ -56,9 +57,9 @@ def _make(home: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def _directly(order: Order, phase: str | None) -> Callable[[], object]:
+def _directly(order: RunConfig, phase: str | None) -> Callable[[], object]:
     def walk() -> None:
-        plan = course(order)
+        plan = resolve_plan(order)
         for name in chosen(plan, phase, print):
             built = build_phase(plan, name, unwatched)
             mixture = mix_phase(plan, name, built, unwatched)

@@ -18,7 +18,8 @@ from statistics import median
 
 from curriculum.corpus.sample import SAMPLES, sample_names
 from curriculum.corpus.sources import resolved_once
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from flows.doors import build_phases
 from schemas.progress import unwatched
 
@@ -36,8 +37,8 @@ def main() -> None:
     home, corpus = given.folder / "workspace", _corpus(given.folder, given.repositories)
     words = ["build", DIET, "--home", str(home), "--corpus", str(corpus), *SMALL]
     _command(*words, quiet=False)
-    order = Order(
-        specialist=DIET, home=home, corpus=str(corpus), max_commits=2, versions_per_path=1
+    order = RunConfig.of(
+        specialist=DIET, workspace=home, corpus=str(corpus), max_commits=2, versions_per_path=1
     )
     print(f"{_checked(order):,} artefacts, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     _tell("build --dry-run, a process of its own", lambda: _command(*words, "--dry-run"))
@@ -46,9 +47,9 @@ def main() -> None:
     _tell("--help", lambda: _command("--help"))
 
 
-def _checked(order: Order) -> int:
+def _checked(order: RunConfig) -> int:
     """How many artefacts stand as diet and corpus want them; all must."""
-    plan = course(order, dry=True)
+    plan = resolve_plan(order, dry=True)
     with resolved_once(clones="none"):
         build_phases(plan, [each.name for each in plan.phases], unwatched)
     keys = {step.recipe.key: step.outcome for step in plan.store.steps}

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import FlowRun, State
 
 from curriculum.pipeline import closed_gates
 from curriculum.pipeline.gates import Verdict
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import settings, telling, tracking
 from flows.page.write import rewritten, shows
@@ -15,7 +15,7 @@ from flows.tracking import Log
 from schemas.errors import JobError
 
 
-def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
+def trained(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
     """A phase is trained: its specialist's report is on the run, and a closed gate is told."""
     say = Log().warning
     closed_gates.note(plan, run, gate)
@@ -24,7 +24,7 @@ def trained(plan: Course, run: Artefact, gate: Verdict) -> None:
         drawn(plan)
 
 
-def drawn(plan: Course) -> None:
+def drawn(plan: RunPlan) -> None:
     """Write a specialist's report anew, and link it on the run's page."""
     if (file := rewritten(plan, Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)
@@ -32,7 +32,7 @@ def drawn(plan: Course) -> None:
         tracking.link(f"report-{file.stem}", f"Report of {file.stem}", place)
 
 
-def walked(plan: Course, runs: Sequence[Artefact]) -> None:
+def walked(plan: RunPlan, runs: Sequence[Artefact]) -> None:
     """All phases were gone through, as far as their gates let them."""
     drawn(plan)
     telling.at_end(plan, runs, Log().warning)

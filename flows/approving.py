@@ -4,8 +4,9 @@ from pathlib import Path
 
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import APPROVAL, verdict
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.store.recipe import KEY_DIGITS
 from flows import prefect_settings, settings
 from flows.recorded import resolved
@@ -19,7 +20,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     Raises:
         JobError: where the phase has no finished run.
     """
-    plan = course(resolved(Order(specialist=specialist, home=home)), dry=True)
+    plan = resolve_plan(resolved(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
     run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(

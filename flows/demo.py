@@ -7,7 +7,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count, percent
 from curriculum.inspection.runs import change, report_of
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings, work
@@ -43,9 +43,9 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
     Raises:
         CurriculumError: for repositories that can't be read or hold too little.
     """
-    order = Order(
+    config = RunConfig.of(
         specialist=DIET,
-        home=home,
+        workspace=home,
         repositories=repositories,
         max_commits=MOST_COMMITS if repositories else None,
         versions_per_path=MOST_VERSIONS if repositories else None,
@@ -56,7 +56,7 @@ def demo(home: Path, repositories: tuple[str, ...]) -> None:
             f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
         )
     place = "" if home == settings.home() else f" --home {home}"
-    runs = work.flow(order, None)
+    runs = work.flow(config, None)
     out.print()
     out.print(table(_summary(runs)))
     _next_steps(home, place, _some_rows(Store(home)).key[:KEY_DIGITS])

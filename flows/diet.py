@@ -22,7 +22,8 @@ from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.diets.supply import Supply, read_supply
 from curriculum.inspection.formats import count
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
 from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
@@ -40,14 +41,14 @@ Sets = tuple[RowSet, ...]
 """The rows of one serving, a set a variant."""
 
 
-def check(order: Order, *, share: float, as_json: bool) -> None:
+def check(config: RunConfig, *, share: float, as_json: bool) -> None:
     """Hold every serving of a diet against the rows there are, or against an estimate of them.
 
     Raises:
         DietError: after all is printed, if some phase can't be served.
         CurriculumError: for a diet that contradicts itself, before anything is read.
     """
-    plan = course(order, dry=True)
+    plan = resolve_plan(config, dry=True)
     step = tokens_per_step(plan)
     sets = {phase.name: _sets(plan, phase) for phase in _buildable(plan)}
     lacking = [
@@ -163,16 +164,16 @@ def _signed(tokens: int) -> str:
     return f"{'+' if tokens > 0 else '−'}{count(abs(tokens))}"
 
 
-def _buildable(plan: Course) -> list[ResolvedPhase]:
+def _buildable(plan: RunPlan) -> list[ResolvedPhase]:
     return [each for each in plan.phases if not missing(each)]
 
 
-def _unbuildable(plan: Course) -> Iterator[str]:
+def _unbuildable(plan: RunPlan) -> Iterator[str]:
     for phase in plan.phases:
         yield from (str(each) for each in missing(phase)[:1])
 
 
-def _sets(plan: Course, phase: ResolvedPhase) -> list[Sets]:
+def _sets(plan: RunPlan, phase: ResolvedPhase) -> list[Sets]:
     """The rows of each serving, built or planned."""
     built = build_phase(plan, phase.name, unwatched)
     return [tuple(built.rows_of(each) for each in variants) for variants in wanted_of(phase)]
@@ -182,17 +183,17 @@ def _is_planned(rows: Sets) -> bool:
     return any(each.train.planned for each in rows)
 
 
-def _estimate(plan: Course, kinds: Sequence[Kind], share: float) -> Estimate | None:
+def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | None:
     """What there is of some kinds; None where all is built."""
     if not kinds:
         return None
     wish = Wish(
-        home=plan.order.home,
+        home=plan.config.workspace,
         corpus=plan.corpus,
         kinds=tuple(kinds),
         tokenizing=tokenizing_of(plan.diet),
         share=share,
-        workers=plan.order.workers,
+        workers=plan.config.corpus.workers,
     )
     with watching() as watch:
         return counted(wish, watch)
@@ -219,7 +220,7 @@ def _read(rows: Artefact) -> Supply:
 
 
 def _show(
-    plan: Course,
+    plan: RunPlan,
     checks: Sequence[PhaseCheck],
     found: Estimate | None,
     sources: Sequence[SourceCheck],
@@ -303,7 +304,7 @@ def _imported(held: Held) -> str | None:
 
 
 def _as_json(
-    plan: Course,
+    plan: RunPlan,
     checks: Sequence[PhaseCheck],
     faults: Sequence[str],
     sources: Sequence[SourceCheck],

@@ -19,7 +19,7 @@ from curriculum.mix import mix
 from curriculum.model.presets import preset
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.current import mark
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
 from curriculum.store import Artefact, Recipe, Store
@@ -45,37 +45,37 @@ UNKNOWN = 0
 """The revision of a planned run of which only its plan and what it goes on from are known."""
 
 
-def build_phase(course: Course, phase: str, watch: Watch) -> Built:
+def build_phase(plan: RunPlan, phase: str, watch: Watch) -> Built:
     """The rows of a phase's servings, and all that they are made of.
 
     Raises:
         CorpusError: where the corpus leaves no document of a serving; a phase that renormalises shares
             needs one of any of its servings. A dry walk passes.
     """
-    built = build_phases(course, [phase], watch)
-    if not (course.store.dry or built.missing):
-        resolved = course.phase(phase)
+    built = build_phases(plan, [phase], watch)
+    if not (plan.store.dry or built.missing):
+        resolved = plan.phase(phase)
         served = [variants[0] for variants in wanted_of(resolved)]
         require_documents(built, served, all_of_them=resolved.on_shortage == "stop")
-        length = f"-{course.order.row_length}" if course.order.row_length else ""
-        name = f"{course.mark_of('build', phase)}{length}-of-{course.corpus.name}"
-        mark(course.store, name, built.artefacts())
-        write_card(course.store)
+        length = f"-{plan.config.build.row_length}" if plan.config.build.row_length else ""
+        name = f"{plan.mark_of('build', phase)}{length}-of-{plan.corpus.name}"
+        mark(plan.store, name, built.artefacts())
+        write_card(plan.store)
     return built
 
 
-def build_phases(course: Course, phases: Sequence[str], watch: Watch) -> Built:
+def build_phases(plan: RunPlan, phases: Sequence[str], watch: Watch) -> Built:
     """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
-    wanted = [each for phase in phases for each in _data_sets(course.phase(phase))]
+    wanted = [each for phase in phases for each in _data_sets(plan.phase(phase))]
     return build(
-        course.store,
-        course.corpus,
+        plan.store,
+        plan.corpus,
         list(dict.fromkeys(wanted)),
-        anchor_length=_smallest(course.specs),
-        tokenizing=tokenizing_of(course.diet),
-        configure=course.order.configure,
-        workers=workers_of(course),
-        spread=spread_of(course.order),
+        anchor_length=_smallest(plan.specs),
+        tokenizing=tokenizing_of(plan.diet),
+        configure=plan.config.build.configure,
+        workers=workers_of(plan),
+        spread=spread_of(plan.config),
         watch=watch,
     )
 
@@ -89,52 +89,52 @@ def tokenizing_of(diet: Diet) -> Tokenizing:
     )
 
 
-def sample_phase(course: Course, phase: str, number: int, watch: Watch) -> tuple[Artefact, ...]:
+def sample_phase(plan: RunPlan, phase: str, number: int, watch: Watch) -> tuple[Artefact, ...]:
     """Some documents of each family that a phase serves, to look at before anything is packed."""
     made = sample(
-        course.store,
-        course.corpus,
-        _data_sets(course.phase(phase)),
+        plan.store,
+        plan.corpus,
+        _data_sets(plan.phase(phase)),
         number=number,
-        configure=course.order.configure,
-        workers=workers_of(course),
+        configure=plan.config.build.configure,
+        workers=workers_of(plan),
         watch=watch,
     )
-    if not course.store.dry:
-        mark(course.store, f"sample-{course.corpus.name}-{phase}", made)
+    if not plan.store.dry:
+        mark(plan.store, f"sample-{plan.corpus.name}-{phase}", made)
     return made
 
 
-def mix_phase(course: Course, phase: str, built: Built, watch: Watch) -> Artefact:
+def mix_phase(plan: RunPlan, phase: str, built: Built, watch: Watch) -> Artefact:
     """The plan of a phase: which rows its specialist sees, in which order."""
-    resolved = course.phase(phase)
-    previous = [course.current("mixtures", each) for each in course.before(resolved)]
-    middle = course.goes_on_in(resolved)
+    resolved = plan.phase(phase)
+    previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
+    middle = plan.goes_on_in(resolved)
     mixture = mix(
-        course.store,
-        course.diet,
-        replace(resolved, without=_without(course, resolved, built)),
+        plan.store,
+        plan.diet,
+        replace(resolved, without=_without(plan, resolved, built)),
         [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
-        tokens_per_step=tokens_per_step(course),
+        tokens_per_step=tokens_per_step(plan),
         previous=[each for each in previous if each],
-        continued=continued(course.store, middle) if middle else None,
-        documents=None if course.store.dry else lambda: _lineages(course.store, built),
+        continued=continued(plan.store, middle) if middle else None,
+        documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
     )
-    course.keep("mixtures", resolved, mixture)
+    plan.keep("mixtures", resolved, mixture)
     watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
     return mixture
 
 
-def _without(course: Course, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
+def _without(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
     """The pack_ids that a plan leaves out: what is asked, and what the run it goes on from left out."""
-    middle = course.goes_on_in(phase)
-    before = left_out_before(course.store, middle) if middle else ()
+    middle = plan.goes_on_in(phase)
+    before = left_out_before(plan.store, middle) if middle else ()
     rows = [built.rows_of(each).train for each in _data_sets(phase)]
-    asked = course.without.packs_of(rows, built.documents)
-    if middle and course.without and not asked and not course.store.dry:
+    asked = plan.without.packs_of(rows, built.documents)
+    if middle and plan.without and not asked and not plan.store.dry:
         raise MixtureError(
             OPTION,
-            course.order.without_rows,
+            plan.config.resume.without_rows,
             cause=f"no row of {phase.name} is one of these or holds one",
             cure="Take pack_ids of its plan, ids of its documents or a repository of theirs",
         )
@@ -142,7 +142,7 @@ def _without(course: Course, phase: ResolvedPhase, built: Built) -> tuple[str, .
 
 
 def train_phase(
-    course: Course,
+    plan: RunPlan,
     phase: str,
     built: Built,
     mixture: Artefact,
@@ -158,30 +158,30 @@ def train_phase(
     Raises:
         JobError: where the phase before has no run yet, training failed, or it was told to stop.
     """
-    resolved = course.phase(phase)
-    previous = None if course.goes_on_in(resolved) else _previous(course, resolved)
-    if course.store.dry and (mixture.planned or (previous and previous.planned)):
-        return _planned_run(course, resolved, mixture, previous)
+    resolved = plan.phase(phase)
+    previous = None if plan.goes_on_in(resolved) else _previous(plan, resolved)
+    if plan.store.dry and (mixture.planned or (previous and previous.planned)):
+        return _planned_run(plan, resolved, mixture, previous)
     say = warn if tell is unheard else tell
-    launch = _launch(course, watch, tell, telling.stalled(course, phase, say))
-    with telling.training(course, phase, say):
-        run = _train(course, resolved, built, mixture, previous, again=new_attempt, launch=launch)
-    course.keep("runs", resolved, run)
+    launch = _launch(plan, watch, tell, telling.stalled(plan, phase, say))
+    with telling.training(plan, phase, say):
+        run = _train(plan, resolved, built, mixture, previous, again=new_attempt, launch=launch)
+    plan.keep("runs", resolved, run)
     return run
 
 
-def trained(course: Course, phase: str, built: Built, mixture: Artefact) -> Artefact | None:
+def trained(plan: RunPlan, phase: str, built: Built, mixture: Artefact) -> Artefact | None:
     """The closed run of a phase of which nothing is left to train on this machine, if there is one."""
-    dry = replace(course, store=Store(course.store.root, dry=True), planned={})
+    dry = replace(plan, store=Store(plan.store.root, dry=True), planned={})
     run = train_phase(dry, phase, built, mixture, new_attempt=False, watch=unwatched)
     if run.planned:
         return None
-    course.keep("runs", course.phase(phase), run)
+    plan.keep("runs", plan.phase(phase), run)
     return run
 
 
 def _train(
-    course: Course,
+    plan: RunPlan,
     resolved: ResolvedPhase,
     built: Built,
     mixture: Artefact,
@@ -195,15 +195,15 @@ def _train(
     from curriculum.train.recipe import finished, goes_on, run_recipe
     from curriculum.train.run import train
 
-    processes, recompute = course.order.processes, course.order.recompute
+    processes, recompute = plan.config.train.processes, plan.config.train.recompute
     if (options := settings.sbatch_options()) is not None:
         machine = Machine.in_slurm(options, processes, recompute=recompute)
     else:
         machine = Machine.here(processes, recompute=recompute, slots=settings.gpu_slots())
-    store, job = course.store, job_of(course, resolved, built, mixture, previous, machine)
+    store, job = plan.store, job_of(plan, resolved, built, mixture, previous, machine)
     if store.dry:
         there = None if again or goes_on(store, job) else finished(store, job)
-        return there or _planned(course, resolved, run_recipe(job))
+        return there or _planned(plan, resolved, run_recipe(job))
     launch.watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
     run = train(store, job, again=again, launch=launch)
     if run.artefact is None:
@@ -222,7 +222,7 @@ def _train(
 
 
 def job_of(
-    course: Course,
+    plan: RunPlan,
     resolved: ResolvedPhase,
     built: Built,
     mixture: Artefact,
@@ -236,7 +236,7 @@ def job_of(
     """
     from curriculum.train.job import Ingredients, make_job
 
-    store, middle = course.store, course.goes_on_in(resolved)
+    store, middle = plan.store, plan.goes_on_in(resolved)
     if middle and middle.job.tokenizer.key != built.tokenizer.key:
         raise JobError(
             f"phase {resolved.name}",
@@ -245,9 +245,9 @@ def job_of(
             cure="Keep corpus and tokenizer of the diet, or begin anew",
         )
     return make_job(
-        completed(course.diet, course.imported),
+        completed(plan.diet, plan.imported),
         resolved.name,
-        course.specs[_spec_name(course, resolved)],
+        plan.specs[_spec_name(plan, resolved)],
         Ingredients(
             workspace=store.root,
             plan=mixture,
@@ -256,34 +256,36 @@ def job_of(
             previous=previous,
             middle=middle.checkpoint if middle else None,
         ),
-        evaluations=_evaluations(course, resolved, built),
+        evaluations=_evaluations(plan, resolved, built),
         machine=machine,
-        overrides=dict(course.overrides),
-    ).model_copy(update={"writers": chosen(course.order.log), "gpu_price": settings.gpu_price()})
+        overrides=dict(plan.overrides),
+    ).model_copy(
+        update={"writers": chosen(plan.config.train.log), "gpu_price": settings.gpu_price()}
+    )
 
 
 def _launch(
-    course: Course, watch: Watch, tell: Callable[[str], None], stalled: Callable[[str], None]
+    plan: RunPlan, watch: Watch, tell: Callable[[str], None], stalled: Callable[[str], None]
 ) -> Launch:
     """Where a job of this machine trains, and who hears of it."""
     return Launch(
-        slots=Slots(settings.slots_folder(course.store.root), settings.gpu_slots()),
+        slots=Slots(settings.slots_folder(plan.store.root), settings.gpu_slots()),
         watch=watch,
         tell=tell,
         stalled=stalled,
         sbatch=settings.sbatch_options(),
-        trainer=None if course.store.dry else trust.permitted(course),
+        trainer=None if plan.store.dry else trust.permitted(plan),
     )
 
 
-def _evaluations(course: Course, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
+def _evaluations(plan: RunPlan, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
     """What is measured in a phase: the validation rows of its servings that have some, and the anchor."""
     from curriculum.train.job import Validation, evaluation
 
-    store = course.store
+    store = plan.store
     return [
         evaluation(
-            _spec_name(course, resolved),
+            _spec_name(plan, resolved),
             [
                 Validation(
                     # Under their own name: built rows of the same family may stand beside them.
@@ -313,39 +315,39 @@ def _measured(resolved: ResolvedPhase, built: Built) -> list[tuple[ResolvedServi
     return [(serving, val) for serving, val in zip(resolved.servings, sides, strict=True) if val]
 
 
-def _previous(course: Course, phase: ResolvedPhase) -> Artefact | None:
+def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
     """The run that a phase goes on from; None for the first."""
-    before = course.before(phase)
+    before = plan.before(phase)
     if not before:
         return None
-    run = course.current("runs", before[-1])
+    run = plan.current("runs", before[-1])
     if run is None:
         raise JobError(
             f"phase {phase.name}",
             cause=f"it goes on from {before[-1].name}, which has no finished run",
-            cure=f"Run it first: {command('run', course.order, '--phase', before[-1].name)}",
+            cure=f"Run it first: {command('run', plan.config, '--phase', before[-1].name)}",
         )
     return run
 
 
 def _planned_run(
-    course: Course, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
+    plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
 ) -> Artefact:
     """A run of which only this is known yet: what it would read and go on from isn't made."""
-    branch = [("branch", course.diet.branch)] if course.diet.branch else []
+    branch = [("branch", plan.diet.branch)] if plan.diet.branch else []
     inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
     recipe = Recipe(
         stage="runs",
-        labels=(("specialist", course.diet.specialist), *branch, ("phase", phase.name)),
+        labels=(("specialist", plan.diet.specialist), *branch, ("phase", phase.name)),
         revision=UNKNOWN,
         inputs=tuple(inputs),
     )
-    return _planned(course, phase, recipe)
+    return _planned(plan, phase, recipe)
 
 
-def _planned(course: Course, phase: ResolvedPhase, recipe: Recipe) -> Artefact:
-    run = course.store.produce([recipe], lambda _: None)[0]
-    course.keep("runs", phase, run)
+def _planned(plan: RunPlan, phase: ResolvedPhase, recipe: Recipe) -> Artefact:
+    run = plan.store.produce([recipe], lambda _: None)[0]
+    plan.keep("runs", phase, run)
     return run
 
 
@@ -373,16 +375,16 @@ def _data_sets(phase: ResolvedPhase) -> list[Wanted]:
     return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
 
 
-def tokens_per_step(course: Course) -> int:
+def tokens_per_step(plan: RunPlan) -> int:
     """The diet's; else the preset's, raised to whole slots of every phase: it is the same in all."""
-    slots = math.lcm(*(phase.slot_length for phase in course.phases))
-    usual = preset(course.diet.model).tokens_per_step
-    return course.diet.tokens_per_step or -(-usual // slots) * slots
+    slots = math.lcm(*(phase.slot_length for phase in plan.phases))
+    usual = preset(plan.diet.model).tokens_per_step
+    return plan.diet.tokens_per_step or -(-usual // slots) * slots
 
 
-def workers_of(course: Course) -> int:
+def workers_of(plan: RunPlan) -> int:
     """Processes that build."""
-    return course.order.workers or len(os.sched_getaffinity(0))
+    return plan.config.corpus.workers or len(os.sched_getaffinity(0))
 
 
 def _lineages(store: Store, built: Built) -> pl.LazyFrame:
@@ -404,6 +406,6 @@ def _smallest(specs: Phases) -> int:
     return min(length for spec in specs.values() for length in spec.row_lengths)
 
 
-def _spec_name(course: Course, phase: ResolvedPhase) -> str:
+def _spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:
     """The anneal goes on under the last phase's spec."""
-    return course.diet.phases[-1].phase if phase.is_anneal else phase.name
+    return plan.diet.phases[-1].phase if phase.is_anneal else phase.name

@@ -13,8 +13,9 @@ from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.inspection.formats import count
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import verdict
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import checkpoints
 from curriculum.store import Artefact
 from curriculum.train.recipe import attempts
@@ -70,7 +71,7 @@ class Forecast:
 
 
 def forecasted(
-    order: Order,
+    config: RunConfig,
     phase: str | None,
     *,
     until: Until,
@@ -82,7 +83,7 @@ def forecasted(
     Raises:
         CurriculumError: for a mistake in the order, as the command itself would.
     """
-    plan = course(order, dry=True)
+    plan = resolve_plan(config, dry=True)
     phases = tuple(chosen(plan, phase, warn, onwards=onwards))
     with resolved_once(clones="aside"):
         found = forecast(plan, phases, until=until, anew=anew)
@@ -90,7 +91,7 @@ def forecasted(
 
 
 def forecast(
-    plan: Course, phases: Sequence[str], *, until: Until, anew: str | None = None
+    plan: RunPlan, phases: Sequence[str], *, until: Until, anew: str | None = None
 ) -> Forecast:
     """What taking a dry course through some phases would ask for; `anew` is trained in any case.
 
@@ -123,7 +124,7 @@ def show(found: Forecast, *, until: Until) -> None:
 
 
 def _ahead(
-    plan: Course, phases: Sequence[str], *, until: Until, anew: str | None
+    plan: RunPlan, phases: Sequence[str], *, until: Until, anew: str | None
 ) -> Iterator[Ahead]:
     seen: set[Path] = set()
     held = ""
@@ -145,7 +146,7 @@ def _ahead(
             held = held or f"not before {name} is let pass"
 
 
-def _made(plan: Course, phase: str, *, until: Until, again: bool) -> list[Artefact]:
+def _made(plan: RunPlan, phase: str, *, until: Until, again: bool) -> list[Artefact]:
     """All artefacts of a phase, the last of the stage that was asked for at the end."""
     built: Built = build_phase(plan, phase, unwatched)
     made = [*built.artefacts()]
@@ -158,7 +159,9 @@ def _made(plan: Course, phase: str, *, until: Until, again: bool) -> list[Artefa
     return [*made, run]
 
 
-def _training(plan: Course, phase: ResolvedPhase, made: Sequence[Artefact]) -> tuple[int, int, str]:
+def _training(
+    plan: RunPlan, phase: ResolvedPhase, made: Sequence[Artefact]
+) -> tuple[int, int, str]:
     """Tokens and steps that are still to be trained on, and where that goes on."""
     *_, mixture, run = made
     if mixture.planned:
@@ -175,7 +178,7 @@ def _training(plan: Course, phase: ResolvedPhase, made: Sequence[Artefact]) -> t
     return report.budget * left // max(report.steps, 1), left, note
 
 
-def _trained_before(plan: Course, phase: ResolvedPhase) -> int:
+def _trained_before(plan: RunPlan, phase: ResolvedPhase) -> int:
     """Valid tokens, about, of the steps before the middle that a course goes on from."""
     middle = plan.goes_on_in(phase)
     return phase.tokens * middle.step // max(middle.job.steps, 1) if middle else 0
@@ -189,7 +192,7 @@ def _done(run: Artefact) -> int:
     return max((step for step, _ in checkpoints(newest[0])), default=0)
 
 
-def _gate(plan: Course, phase: ResolvedPhase, run: Artefact | None, *, anew: str | None) -> str:
+def _gate(plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, *, anew: str | None) -> str:
     """What may end a phase early, or keep the next one from beginning."""
     if run is None:
         return ""

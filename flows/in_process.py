@@ -3,7 +3,7 @@
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact
 from flows import tracking
 from flows.parameters import ALL_PHASES, Changes
@@ -12,16 +12,16 @@ from schemas.progress import Watch
 
 
 def run_flow(
-    order: Order, phase: str | None, watch: Watch, *, onwards: bool = False
+    config: RunConfig, phase: str | None, watch: Watch, *, onwards: bool = False
 ) -> tuple[Artefact, ...]:
     """The runs of the phases; `watch` is told what the flow tells the server."""
     tracking.onlooker.set(watch)
     try:
         return run(
-            specialist=order.specialist,
+            specialist=config.specialist,
             phase=phase or ALL_PHASES,
             onwards=onwards,
-            changes=Changes(**{name: getattr(order, name) for name in Changes.model_fields}),
+            changes=Changes.model_validate(dict(config.changes())),
         )
     finally:
         # What is still to be sent would otherwise be tried for a minute after the server has gone.

@@ -3,19 +3,19 @@
 from prefect import flow, task
 
 from curriculum.build import Built
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import after, doors, tracking
 from flows.build import build_phase
 from flows.lines import mixture_lines, mixture_words
 from flows.names import run_name
-from flows.parameters import ALL_PHASES, Changes, ChangesOfMix, Phase, Specialist
+from flows.parameters import ALL_PHASES, ChangesOfMix, MixChanges, Phase, Specialist
 from flows.starting import chosen, start, worth_another_try
 
 
 @task(name="mix", task_run_name="mix {phase}", retries=2, retry_delay_seconds=10,
       retry_condition_fn=worth_another_try)  # fmt: skip
-def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
+def mix_phase(plan: RunPlan, phase: str, built: Built) -> Artefact:
     """The plan of a phase; its mixture, planned and realised, on the run's page."""
     with tracking.tracked() as watch:
         mixture = doors.mix_phase(plan, phase, built, watch)
@@ -29,7 +29,7 @@ def mix_phase(plan: Course, phase: str, built: Built) -> Artefact:
 def mix(
     specialist: Specialist,
     phase: Phase = ALL_PHASES,
-    changes: ChangesOfMix = Changes(),  # noqa: B008 - frozen
+    changes: ChangesOfMix = MixChanges(),  # noqa: B008 - frozen
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
     plan = start(specialist, changes)

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
 from flows import settings
 from flows.show import warn
@@ -58,7 +58,7 @@ class _Fault:
 
 
 def notify(
-    whose: Course | Whose,
+    whose: RunPlan | Whose,
     kind: EventKind,
     text: str,
     *,
@@ -82,10 +82,10 @@ def notify(
 
 
 def event_of(
-    whose: Course | Whose, kind: EventKind, text: str, *, phase: str | None, run: Path | None
+    whose: RunPlan | Whose, kind: EventKind, text: str, *, phase: str | None, run: Path | None
 ) -> Event:
     """The event as it is sent."""
-    if isinstance(whose, Course):
+    if isinstance(whose, RunPlan):
         diet = whose.diet
         whose = Whose(home=whose.store.root, specialist=diet.specialist, branch=diet.branch)
     inside = run is not None and run.is_relative_to(whose.home)

@@ -1,21 +1,25 @@
-"""The command line's options, made from the same words and help texts as the forms."""
+"""Options of the command line, made from the fields and help texts of a RunConfig's groups."""
 
 import functools
 import inspect
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 from annotated_types import Ge
+from pydantic.fields import FieldInfo
 
-from curriculum.pipeline.config import NAMES
+from curriculum.pipeline.config import (
+    GROUPS,
+    NAMES,
+    USED_GROUPS,
+    BuildConfig,
+    CorpusConfig,
+    RunConfig,
+)
 from flows import settings
-from flows.parameters import Changes
-
-if TYPE_CHECKING:
-    from curriculum.pipeline.plan import Order
 
 Home = Annotated[
     Path | None,
@@ -83,11 +87,13 @@ Share = Annotated[
 ]
 Phases = Annotated[
     str | None,
-    typer.Option("--phases", help=Changes.model_fields["phases"].description, show_default=False),
+    typer.Option(
+        "--phases", help=BuildConfig.model_fields["phases"].description, show_default=False
+    ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, help=Changes.model_fields["workers"].description, show_default=False),
+    typer.Option(min=1, help=CorpusConfig.model_fields["workers"].description, show_default=False),
 ]
 Repositories = Annotated[
     list[str] | None,
@@ -106,49 +112,59 @@ Specialist = Annotated[
 P = ParamSpec("P")
 
 
-def ordering(command: "Callable[Concatenate[Order, P], None]") -> Callable[..., None]:
-    """A command that takes an Order, as one that takes an option for each of the order's fields."""
+def configured(
+    name: str,
+) -> "Callable[[Callable[Concatenate[RunConfig, P], None]], Callable[..., None]]":
+    """Give a command that takes a RunConfig an option for each field of the groups that it uses."""
+    fields = [
+        each
+        for group, kind in GROUPS
+        if group in USED_GROUPS[name]
+        for each in kind.model_fields.items()
+    ]
 
-    @functools.wraps(command)
-    def with_options(**given: Any) -> None:
-        # Help must be there at once, and what makes artefacts is slow to import.
-        from curriculum.pipeline.plan import Order
-        from flows.recorded import resolved
-        from flows.show import warn
-        from flows.trust import making, shadow_words
+    def decorate(command: "Callable[Concatenate[RunConfig, P], None]") -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(**given: Any) -> None:
+            # Help must be there at once, and what makes artefacts is slow to import.
+            from flows.recorded import resolved
+            from flows.show import warn
+            from flows.trust import making, shadow_words
 
-        changes = {name: given.pop(name) for name in Changes.model_fields}
-        changes["repositories"] = tuple(changes["repositories"] or ())
-        specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
-        take: Callable[..., None] = command
-        for line in shadow_words(home):
-            warn(line)
-        with making(home):
-            take(resolved(Order(specialist=specialist, home=home, **changes)), **given)
+            changes = {field: given.pop(field) for field, _ in fields}
+            changes["repositories"] = tuple(changes["repositories"] or ())
+            specialist, home = given.pop("specialist"), settings.home(given.pop("home"))
+            take: Callable[..., None] = command
+            for line in shadow_words(home):
+                warn(line)
+            with making(home):
+                config = RunConfig.of(specialist=specialist, workspace=home, **changes)
+                take(resolved(config), **given)
 
-    own = list(inspect.signature(command).parameters.values())[1:]
-    parameters = [*_order_options(), *own, *_change_options()]
-    # Python wants what must be given before what may be.
-    parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
-    return with_options
+        own = list(inspect.signature(command).parameters.values())[1:]
+        parameters = [*_first_options(), *own, *(_option(*each) for each in fields)]
+        # Python wants what must be given before what may be.
+        parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
+        with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+        return with_options
+
+    return decorate
 
 
-def _order_options() -> Iterator[inspect.Parameter]:
+def _first_options() -> Iterator[inspect.Parameter]:
     yield _parameter("specialist", Specialist, default=inspect.Parameter.empty)
     yield _parameter("home", Home)
 
 
-def _change_options() -> Iterator[inspect.Parameter]:
-    for name, field in Changes.model_fields.items():
-        # A switch says its one name: a column of --no-… would cut the longer names short.
-        is_switch = field.annotation is bool
-        names = [f"--{name}"] if is_switch else NAMES.get(name, [])
-        least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
-        option = typer.Option(*names, help=field.description, show_default=False, min=least)
-        kind = Repositories if name == "repositories" else Annotated[field.annotation, option]
-        yield _parameter(name, kind, default=False if is_switch else None)
+def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+    # A switch says its one name: a column of --no-… would cut the longer names short.
+    is_switch = field.annotation is bool
+    names = [f"--{name}"] if is_switch else NAMES.get(name, [])
+    least: Any = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    filled = typer.Option(*names, help=field.description, show_default=False, min=least)
+    kind = Repositories if name == "repositories" else Annotated[field.annotation, filled]
+    return _parameter(name, kind, default=False if is_switch else None)
 
 
 def _parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:

@@ -5,16 +5,16 @@ its own. All of them go by what was read first: a diet that is edited meanwhile 
 """
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
 
 from curriculum.corpus.domains import is_path
 from curriculum.diets.imported import ImportedRows
-from curriculum.pipeline.plan import Course, Order, assembled, course
-from curriculum.pipeline.resume import Middle
-from curriculum.pipeline.row_exclusions import LeavingOut
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
+from curriculum.pipeline.resume import ResumePoint
+from curriculum.pipeline.row_exclusions import RowExclusions
 from curriculum.store import Store
 from curriculum.train.disk import write_text
 from schemas.corpus import CorpusSpec
@@ -28,33 +28,33 @@ from schemas.plain_path import PlainPath
 FOLDER, DOMAINS = "orders", ".domains.yaml"
 
 
-class FrozenOrder(Sealed):
+class ConfigSnapshot(Sealed):
     """What the names of an order stood for."""
 
     begun: str
     """The moment at which it was laid down, in UTC."""
-    order: Order
+    config: RunConfig
     diet: Diet
     phases: dict[str, PhaseSpec]
     """In the order of the curriculum."""
     corpus: CorpusSpec
     checkpoint: PlainPath | None
     """Where in a run the course goes on, relative to the workspace."""
-    without: LeavingOut
+    without: RowExclusions
     imported: dict[str, ImportedRows] = Field(default_factory=dict)
     """The imported rows that it serves."""
 
 
-def frozen_course(order: Order, flow_run: str) -> Course:
+def frozen_course(config: RunConfig, flow_run: str) -> RunPlan:
     """The course of an order as its flow run first saw it; the first to ask lays it down.
 
     Raises:
         CurriculumError: for a fault in what the names stand for, or a file that was changed by hand.
     """
-    store = Store(order.home)
+    store = Store(config.workspace)
     file = place_of(store, flow_run)
     if not file.is_file():
-        freeze(course(order), flow_run)
+        freeze(resolve_plan(config), flow_run)
     return thaw(store, flow_run)
 
 
@@ -63,17 +63,17 @@ def place_of(store: Store, flow_run: str) -> Path:
     return store.root / FOLDER / f"{flow_run}.json"
 
 
-def freeze(plan: Course, flow_run: str) -> None:
+def freeze(plan: RunPlan, flow_run: str) -> None:
     """Lay down what a flow run goes by."""
     file = place_of(plan.store, flow_run)
     plan.store.open()
     file.parent.mkdir(exist_ok=True)
     if is_path(plan.corpus.domains):
         shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
-    middle = plan.middle.checkpoint.relative_to(plan.store.root) if plan.middle else None
-    said = FrozenOrder(
+    middle = plan.resume.checkpoint.relative_to(plan.store.root) if plan.resume else None
+    said = ConfigSnapshot(
         begun=now(),
-        order=plan.order,
+        config=plan.config,
         diet=plan.diet,
         phases=dict(plan.specs),
         corpus=plan.corpus,
@@ -84,12 +84,12 @@ def freeze(plan: Course, flow_run: str) -> None:
     write_text(file, said.model_dump_json(indent=1))
 
 
-def remember(plan: Course) -> None:
+def remember(plan: RunPlan) -> None:
     """Lay down the order of a command that mixes, under its specialist and branch: no flow run does it."""
     freeze(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
 
 
-def thaw(store: Store, flow_run: str) -> Course:
+def thaw(store: Store, flow_run: str) -> RunPlan:
     """The course of a flow run's order; the workspace may have moved since.
 
     Raises:
@@ -97,16 +97,16 @@ def thaw(store: Store, flow_run: str) -> Course:
     """
     file = place_of(store, flow_run)
     said = _read(file)
-    middle = Middle.at(store.root / said.checkpoint) if said.checkpoint else None
+    resume = ResumePoint.at(store.root / said.checkpoint) if said.checkpoint else None
     domains = file.with_suffix(DOMAINS)
     own = {"domains": str(domains)} if domains.is_file() else {}
-    return assembled(
-        replace(said.order, home=store.root),
+    return plan_of(
+        said.config.model_copy(update={"workspace": store.root}),
         store,
         diet=said.diet,
         specs=said.phases,
         corpus=said.corpus.model_copy(update=own),
-        middle=middle,
+        resume=resume,
         without=said.without,
         imported=said.imported,
     )
@@ -123,9 +123,9 @@ def last_frozen(store: Store, way: tuple[str, str | None]) -> str | None:
     return max(mine, default=("", None))[1]
 
 
-def _read(file: Path) -> FrozenOrder:
+def _read(file: Path) -> ConfigSnapshot:
     return read_json(
-        FrozenOrder,
+        ConfigSnapshot,
         file,
         error=StoreError,
         cause="it is no order of this version",

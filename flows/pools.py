@@ -24,7 +24,7 @@ from prefect.states import Cancelling
 
 from curriculum.build import Built
 from curriculum.inspection.runs import report_of, run_words
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import doors, settings, tracking
 from flows.lines import figure_lines
@@ -42,7 +42,7 @@ def here() -> bool:
     return runtime.deployment.id is not None
 
 
-def leave(plan: Course, run: Artefact) -> None:
+def leave(plan: RunPlan, run: Artefact) -> None:
     """Let the parent know which run this flow run came to."""
     if not here():
         return
@@ -54,7 +54,7 @@ def leave(plan: Course, run: Artefact) -> None:
 @task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
       retry_condition_fn=worth_another_try)  # fmt: skip
 def train_phase(
-    plan: Course, phase: str, built: Built, mixture: Artefact, changes: Changes, *, again: bool
+    plan: RunPlan, phase: str, built: Built, mixture: Artefact, changes: Changes, *, again: bool
 ) -> Artefact:
     """The closed run of a phase, trained in the gpu pool; if that breaks down it is asked for again.
 
@@ -67,7 +67,7 @@ def train_phase(
     return run
 
 
-def _trained_there(plan: Course, phase: str, changes: Changes, *, again: bool) -> Artefact:
+def _trained_there(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> Artefact:
     try:
         child = _child(plan, phase, changes, again=again)
         return _run_of(plan, phase, _ended(child.id, Log().info))
@@ -91,14 +91,14 @@ def cancel_with_us() -> None:
                 client.set_flow_run_state(child.id, Cancelling(message=message))
 
 
-def _child(plan: Course, phase: str, changes: Changes, *, again: bool) -> FlowRun:
+def _child(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowRun:
     """The flow run that trains a phase for this one: what was started before, unless it broke down."""
     with get_client(sync_client=True) as client:
         before = [each for each in _children(client) if each.parameters.get("phase") == phase]
     if before and _is_good(before[-1]):
         Log().info(f"{phase} is trained by {before[-1].name}, which was started before")
         return before[-1]
-    specialist = plan.order.specialist
+    specialist = plan.config.specialist
     started = run_deployment(
         settings.deployment(TRAIN),
         parameters={
@@ -152,7 +152,7 @@ def _ended(child: UUID, tell: Callable[[str], None]) -> FlowRun:
             time.sleep(POLL_S)
 
 
-def _run_of(plan: Course, phase: str, ended: FlowRun) -> Artefact:
+def _run_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
     """What a flow run that has ended left.
 
     Raises:

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import ResumeConfig, RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import Begun, begun_in
-from curriculum.pipeline.resume import Middle
+from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import leaving_out
 from curriculum.store import Artefact, Store
 from flows import trust
@@ -20,7 +21,7 @@ Way = tuple[str, str | None]
 _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 
 
-def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
+def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> RunPlan:
     """The course of a specialist as its newest run was ordered, with the diet as it is today.
 
     Where that diet is gone, it is the one that its last flow run laid down.
@@ -29,13 +30,13 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
     mine = sorted(begun, key=lambda each: (each.job.begun, each.job.attempt))
-    order = order_of(store, way, mine)
-    if not _is_diet(store.root, order.specialist):
+    config = config_of(store, way, mine)
+    if not _is_diet(store.root, config.specialist):
         frozen = last_frozen(store, way)
         if frozen is not None:
             return thaw(store, frozen)
-    whole = _from_the_start(order) if mine else order
-    plan = replace(course(whole, dry=True), store=store, order=order)
+    whole = _from_the_start(config) if mine else config
+    plan = replace(resolve_plan(whole, dry=True), store=store, config=config)
     recorded = mine[-1].job.overrides if mine else {}
     said = {name: recorded[name] for name in _MIDDLE if name in recorded}
     if not said:
@@ -43,13 +44,13 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> Course:
     same = [each for each in mine if said.items() <= each.job.overrides.items()]
     return replace(
         plan,
-        middle=next(_middles(store, same), None),
+        resume=next(_middles(store, same), None),
         without=leaving_out(said.get("without_rows"), _repositories(plan)),
     )
 
 
-def order_of(store: Store, way: Way, begun: Sequence[Begun]) -> Order:
-    """The order that a specialist and branch were made by, as the last of these runs recorded it.
+def config_of(store: Store, way: Way, begun: Sequence[Begun]) -> RunConfig:
+    """Return the config that a specialist and branch were made by, as the last of these runs recorded it.
 
     Where none has begun, the one that was laid down last; else that of a diet of this specialist and branch.
 
@@ -58,17 +59,17 @@ def order_of(store: Store, way: Way, begun: Sequence[Begun]) -> Order:
     """
     frozen = None if begun else last_frozen(store, way)
     if frozen is not None:
-        return thaw(store, frozen).order
+        return thaw(store, frozen).config
     recorded = begun[-1].job.overrides if begun else {}
     if "diet" in recorded:
-        return _order(store.root, recorded["diet"], recorded)
+        return _config(store.root, recorded["diet"], recorded)
     likely = ".".join(filter(None, way))
     names = sorted(diet_names(store.root), key=lambda name: name != likely)
     found = next((name for name in names if _way_of(store.root, name) == way), None)
     if found is None and likely in names:
         found = likely
     if found is not None:
-        return _order(store.root, found, recorded)
+        return _config(store.root, found, recorded)
     raise DietError(
         "/".join(filter(None, way)),
         cause="no diet of that name is in the workspace or the package",
@@ -76,48 +77,44 @@ def order_of(store: Store, way: Way, begun: Sequence[Begun]) -> Order:
     )
 
 
-def _from_the_start(order: Order) -> Order:
-    """An order that begins with its first phase."""
-    return replace(order, continue_run=None, at_step=None, from_step=None, without_rows=None)
+def _from_the_start(config: RunConfig) -> RunConfig:
+    """Return a config that begins with its first phase."""
+    return config.model_copy(update={"resume": ResumeConfig()})
 
 
-def resolved(order: Order) -> Order:
-    """The order whose specialist is the name of a diet or its file.
+def resolved(config: RunConfig) -> RunConfig:
+    """Return the config whose specialist is the name of a diet or its file.
 
-    A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, is given the
-    order that it was made by, with the changes of this one.
+    A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
+    config that it was made by, with the changes of this one.
     """
-    if _is_diet(order.home, order.specialist) or not order.home.is_dir():
-        return order
-    store = Store(order.home, dry=True)
+    if _is_diet(config.workspace, config.specialist) or not config.workspace.is_dir():
+        return config
+    store = Store(config.workspace, dry=True)
     begun = sorted(begun_in(store), key=lambda each: (each.job.begun, each.job.attempt))
     ways = {each.way for each in begun} | {way_of(each) for each in store.artefacts("mixtures")}
-    way = next((each for each in ways if order.specialist in names_of(each)), None)
+    way = next((each for each in ways if config.specialist in names_of(each)), None)
     if way is None:
-        return order
-    made = order_of(store, way, [each for each in begun if each.way == way])
-    usual = Order(specialist=order.specialist, home=order.home)
-    changed = {
-        each.name: getattr(order, each.name)
-        for each in fields(order)
-        if getattr(order, each.name) != getattr(usual, each.name)
-    }
-    if not trust.is_trusted(order.home):
+        return config
+    made = config_of(store, way, [each for each in begun if each.way == way])
+    changed = dict(config.changes())
+    if not trust.is_trusted(config.workspace):
         _require_no_command(made)
         # The repositories' own code runs where this user says so, not where a record does.
         changed = {"configure": False, **changed}
-    return replace(made, home=order.home, **changed)
+    own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
+    return own.changed(**changed)
 
 
-def _require_no_command(made: Order) -> None:
+def _require_no_command(made: RunConfig) -> None:
     """Let a diet pass that a received run names, whose trainer is ours.
 
     Raises:
         DietError: for another trainer's command: the user named no file of it.
     """
-    trainer = load_diet(made.specialist, home=made.home).trainer
+    trainer = load_diet(made.specialist, home=made.workspace).trainer
     if trainer is not None:
-        raise trust.refused(made.home, made.specialist, trainer.command)
+        raise trust.refused(made.workspace, made.specialist, trainer.command)
 
 
 def names_of(way: Way) -> tuple[str, str]:
@@ -144,14 +141,14 @@ def _way_of(home: Path, name: str) -> Way | None:
     return diet.specialist, diet.branch
 
 
-def _order(home: Path, diet: str, recorded: Mapping[str, str]) -> Order:
+def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
     def whole(name: str) -> int | None:
         return int(recorded[name]) if name in recorded else None
 
     repetition = recorded.get("max_repetition")
-    return Order(
+    return RunConfig.of(
         specialist=diet,
-        home=home,
+        workspace=home,
         branch=recorded.get("branch"),
         phases=recorded.get("phases_file"),
         corpus=recorded.get("corpus"),
@@ -172,14 +169,14 @@ def _order(home: Path, diet: str, recorded: Mapping[str, str]) -> Order:
     )
 
 
-def _middles(store: Store, begun: Iterable[Begun]) -> Iterator[Middle]:
+def _middles(store: Store, begun: Iterable[Begun]) -> Iterator[ResumePoint]:
     """Where runs began that go on in the middle of their own phase, the first first."""
     for each in begun:
         if each.job.start_from is not None:
-            middle = Middle.at(store.root / each.job.start_from.path)
+            middle = ResumePoint.at(store.root / each.job.start_from.path)
             if middle.job.phase == each.job.phase:
                 yield middle
 
 
-def _repositories(plan: Course) -> list[str]:
+def _repositories(plan: RunPlan) -> list[str]:
     return [each.name for each in plan.corpus.repositories]

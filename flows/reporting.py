@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import Begun, begun_in
 from curriculum.store import Store
 from flows import settings
@@ -32,7 +33,7 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
         warn("there is no browser to open it with; the path above leads to it")
 
 
-def _courses(home: Path, specialist: str | None) -> Iterator[Course]:
+def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
     store = Store(home, dry=True)
     begun = begun_in(store)
     ways = {(each.job.specialist, each.job.branch) for each in begun}
@@ -40,7 +41,7 @@ def _courses(home: Path, specialist: str | None) -> Iterator[Course]:
     meant = sorted((each for each in ways if specialist in (None, *_names(each))), key=_names)
     if not meant and specialist is not None:
         # It has built at most; its diet says what.
-        yield course(Order(specialist=specialist, home=home), dry=True)
+        yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
     elif not meant:
         raise StoreError(
             str(home), cause="nobody has begun here", cure="Begin with: curriculum demo"
@@ -49,7 +50,7 @@ def _courses(home: Path, specialist: str | None) -> Iterator[Course]:
         yield from _course(store, way, begun, must=specialist is not None)
 
 
-def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> Iterator[Course]:
+def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> Iterator[RunPlan]:
     """The course of a specialist; of several, one whose diet is gone is told and left out."""
     mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
     try:
@@ -65,7 +66,7 @@ def _names(way: Way) -> tuple[str, ...]:
     return *names_of(way), way[0]
 
 
-def _written(plan: Course) -> Path:
+def _written(plan: RunPlan) -> Path:
     if not plan.store.root.is_dir():
         raise StoreError(
             str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"

@@ -7,14 +7,14 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.build import Shard, Spread
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store, merge
 from flows import settings
 from flows.show import ACCENT, MUTED, out
 from schemas.errors import StoreError
 
 
-def spread_of(order: Order) -> Spread:
+def spread_of(config: RunConfig) -> Spread:
     """Where an order's build goes: to the Ray cluster that the environment names, in the shard that it asks.
 
     Raises:
@@ -25,12 +25,12 @@ def spread_of(order: Order) -> Spread:
         settings.apply(settings.ray(address))
     return Spread(
         ray=address,
-        at_once=order.workers,
-        shard=Shard.parse(order.shard) if order.shard else None,
+        at_once=config.corpus.workers,
+        shard=Shard.parse(config.shard) if config.shard else None,
     )
 
 
-def shard_lines(order: Order, missing: Iterable[Artefact]) -> Iterator[Text]:
+def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
     """What a shard leaves to others, and what is to be done next."""
     distinct = {each.path: each for each in missing}.values()
     others = Counter(each.manifest.stage for each in distinct if not each.waits)
@@ -40,7 +40,7 @@ def shard_lines(order: Order, missing: Iterable[Artefact]) -> Iterator[Text]:
         words = ", ".join(f"{count} {what}" for count, what in told if count)
         yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
     yield Text(
-        f"Shard {order.shard} has made what it can. Once the others have too, run all of them again, "
+        f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "
         "or finish with the same command without --shard.",
         ACCENT,
     )

@@ -12,7 +12,7 @@ from curriculum.inspection.runs import report_of
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.current import marked
 from curriculum.pipeline.gates import verdict
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.references import Begun, begun_in
 from curriculum.store import Artefact, Store
 from curriculum.train.machine import Machine
@@ -63,7 +63,7 @@ def standings(store: Store) -> Iterator[Standing]:
             yield from _Look.at(store, way, mine, runs, line).standings()
 
 
-def standings_of(plan: Course) -> tuple[Standing, ...]:
+def standings_of(plan: RunPlan) -> tuple[Standing, ...]:
     """Every phase of one course, held against what it was ordered as rather than against its diet of today.
 
     Raises:
@@ -129,14 +129,14 @@ class _Look:
             return
         yield from self.phases(plan, walk)
 
-    def phases(self, plan: Course, walk: "_Walk") -> Iterator[Standing]:
+    def phases(self, plan: RunPlan, walk: "_Walk") -> Iterator[Standing]:
         """The phases of a course."""
         for phase in plan.phases:
             standing = self._phase(plan, phase, walk)
             self.found[phase.name] = standing
             yield standing
 
-    def _phase(self, plan: Course, phase: ResolvedPhase, walk: "_Walk") -> Standing:
+    def _phase(self, plan: RunPlan, phase: ResolvedPhase, walk: "_Walk") -> Standing:
         if phase.name in self.open:
             return self._open(self.open[phase.name])
         run = self.current.get(phase.name)
@@ -162,7 +162,7 @@ class _Look:
             attempt=begun.job.attempt,
         )
 
-    def _not_there(self, plan: Course, phase: ResolvedPhase) -> Standing:
+    def _not_there(self, plan: RunPlan, phase: ResolvedPhase) -> Standing:
         reasons = missing(phase)
         ahead = [self.found[each.name] for each in plan.before(phase)] if not reasons else []
         held = next((each for each in ahead if each.state != "done"), None)
@@ -172,7 +172,7 @@ class _Look:
         elif held is not None:
             why = f"for {held.phase}, which {_verb(held.state)}"
         else:
-            why = f"comes next: {command('run', plan.order)}"
+            why = f"comes next: {command('run', plan.config)}"
         return Standing(way=self.way, phase=phase.name, state=state, why=why)
 
     def _without_diet(self, wrong: CurriculumError) -> Iterator[Standing]:
@@ -190,11 +190,11 @@ class _Look:
 class _Walk:
     """What a course would make of its phases now."""
 
-    plan: Course
+    plan: RunPlan
     built: Built
 
     @staticmethod
-    def through(plan: Course) -> "_Walk":
+    def through(plan: RunPlan) -> "_Walk":
         names = [phase.name for phase in plan.phases if not missing(phase)]
         return _Walk(plan=plan, built=build_phases(plan, names, unwatched))
 

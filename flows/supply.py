@@ -16,7 +16,8 @@ from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_co
 from curriculum.diets.load import Phases, diet_names, load_phases
 from curriculum.diets.resolve import ResolvedServing, default_base
 from curriculum.inspection.formats import count
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.doors import TRAINED_TOKENIZER, tokenizing_of
@@ -64,8 +65,8 @@ def supply(
     for line in shadow_words(home):
         warn(line)
     if _is_diet(home, what):
-        order = Order(specialist=what, home=home, phases=phases, tokenizer=tokenizer)
-        plan = course(order, dry=True)
+        config = RunConfig.of(specialist=what, workspace=home, phases=phases, tokenizer=tokenizer)
+        plan = resolve_plan(config, dry=True)
         servings = [serving for phase in plan.phases for serving in phase.servings]
         own = {kind_of(each) for each in servings if each.imported is None}
         if not own:

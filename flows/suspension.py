@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import approvals, closed_gates
 from curriculum.pipeline.gates import Verdict, verdict
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from flows import after, pools
@@ -35,7 +35,7 @@ class Approval(RunInput):
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
 
 
-def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
+def passed(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
     """How the gate behind a phase stands, once somebody has approved it, where that can be waited for.
 
     Only a flow run of a deployment can wait: it ends here, and begins anew when it is resumed.
@@ -52,7 +52,7 @@ def passed(plan: Course, phase: str, run: Artefact) -> Verdict:
     return gate
 
 
-def _asked(plan: Course, run: Artefact) -> Approval:
+def _asked(plan: RunPlan, run: Artefact) -> Approval:
     try:
         return suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
     except Pause:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from curriculum.diets.load import load_diet
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline.gates import Verdict, verdict
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import REPORT
@@ -41,14 +41,14 @@ _KINDS: dict[type[JobError], EventKind] = {
 }
 
 
-def at_gate(plan: Course, run: Artefact, gate: Verdict, say: Say = warn) -> None:
+def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, say: Say = warn) -> None:
     """Tell of a gate that waits for somebody, or that wasn't met; of each run once."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
         _once(plan, run, kinds[gate.kind], gate.why, say)
 
 
-def at_end(plan: Course, runs: Sequence[Artefact], say: Say = warn) -> None:
+def at_end(plan: RunPlan, runs: Sequence[Artefact], say: Say = warn) -> None:
     """Tell that a curriculum is done: its last phase is trained and its gate is open; once."""
     if not runs or (last := report_of(runs[-1])).phase != plan.phases[-1].name:
         return
@@ -56,7 +56,7 @@ def at_end(plan: Course, runs: Sequence[Artefact], say: Say = warn) -> None:
         _once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", say)
 
 
-def _once(plan: Course, run: Artefact, kind: EventKind, text: str, say: Say) -> None:
+def _once(plan: RunPlan, run: Artefact, kind: EventKind, text: str, say: Say) -> None:
     """Tell of a run what wasn't told yet: who walks through the phases again comes by again."""
     report = report_of(run)
     mark = plan.store.root / TOLD / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
@@ -75,7 +75,7 @@ def _remember(mark: Path, say: Say) -> None:
 
 
 @contextlib.contextmanager
-def training(plan: Course, phase: str, say: Say = warn) -> Iterator[None]:
+def training(plan: RunPlan, phase: str, say: Say = warn) -> Iterator[None]:
     """Tell how a job ended that is trained within the block, where it ended badly; the error goes on."""
     try:
         yield
@@ -89,7 +89,7 @@ def training(plan: Course, phase: str, say: Say = warn) -> Iterator[None]:
         raise
 
 
-def stalled(plan: Course, phase: str, say: Say = warn) -> Callable[[str], None]:
+def stalled(plan: RunPlan, phase: str, say: Say = warn) -> Callable[[str], None]:
     """What hears that a job makes no steps, and tells it."""
 
     def tell(words: str) -> None:
@@ -134,6 +134,6 @@ def _kind_of(failed: JobError) -> EventKind | None:
     return "crashed" if left.stopped == "failed" else None
 
 
-def _title(plan: Course) -> str:
+def _title(plan: RunPlan) -> str:
     branch = f" ({plan.diet.branch})" if plan.diet.branch else ""
     return f"{plan.diet.specialist}{branch}"

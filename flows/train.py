@@ -5,7 +5,7 @@ from prefect import flow, task
 from curriculum.build import Built
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline.gates import verdict
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import after, doors, pools, tracking, trust
 from flows.build import build_phase
@@ -20,7 +20,7 @@ from flows.tracking import Log
 @task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
       retry_condition_fn=worth_another_try)  # fmt: skip
 def train_phase(
-    plan: Course, phase: str, built: Built, mixture: Artefact, *, again: bool
+    plan: RunPlan, phase: str, built: Built, mixture: Artefact, *, again: bool
 ) -> Artefact:
     """The closed run of a phase; a second try resumes from its last checkpoint."""
     tell = Log().info

@@ -15,7 +15,7 @@ from pathlib import Path
 import filelock
 
 from curriculum.diets.load import PACKAGE, diet_files, load_diet
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
@@ -126,7 +126,7 @@ def forget(home: Path) -> bool:
     return any(each.path == path for each in before)
 
 
-def permitted(plan: Course) -> str | None:
+def permitted(plan: RunPlan) -> str | None:
     """The trainer's command that may run for a course; None where its diet names none.
 
     Asked just before the run, as well as before anything is built for it.
@@ -137,7 +137,7 @@ def permitted(plan: Course) -> str | None:
     command = None if plan.diet.trainer is None else plan.diet.trainer.command
     if command is None or is_trusted(plan.store.root) or _is_own(plan, command):
         return command
-    raise refused(plan.store.root, plan.order.specialist, command)
+    raise refused(plan.store.root, plan.config.specialist, command)
 
 
 def refused(home: Path, specialist: str, command: str) -> DietError:
@@ -162,9 +162,9 @@ def is_inside(file: Path, home: Path) -> bool:
     return any(each.exists() and each.samefile(home) for each in places)
 
 
-def _is_own(plan: Course, command: str) -> bool:
+def _is_own(plan: RunPlan, command: str) -> bool:
     """Return True where a file outside of the workspace names the command now."""
-    specialist, home = plan.order.specialist, plan.store.root
+    specialist, home = plan.config.specialist, plan.store.root
     try:
         said = load_diet(specialist, home=home).trainer
         files = diet_files(specialist, home)

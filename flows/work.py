@@ -24,9 +24,10 @@ from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline import closed_gates
 from curriculum.pipeline.command_text import command
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.current import mark
 from curriculum.pipeline.gates import verdict
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.sbatch import asked
@@ -50,7 +51,7 @@ from schemas.progress import Watch, unwatched
 
 
 def chosen(
-    plan: Course, phase: str | None, skip: Callable[[str], None], *, onwards: bool = False
+    plan: RunPlan, phase: str | None, skip: Callable[[str], None], *, onwards: bool = False
 ) -> Iterator[str]:
     """The phases to go through: the one that was named, or all that this version can build.
 
@@ -67,7 +68,7 @@ def chosen(
             yield first
             return
     else:
-        first = plan.middle.job.phase if plan.middle else plan.phases[0].name
+        first = plan.resume.job.phase if plan.resume else plan.phases[0].name
     for each in itertools.dropwhile(lambda each: each.name != first, plan.phases):
         reasons = missing(each)
         if reasons:
@@ -76,20 +77,20 @@ def chosen(
             yield each.name
 
 
-def _require_same(plan: Course, phase: str) -> None:
-    if plan.middle is not None and plan.middle.job.phase != plan.phase(phase).name:
+def _require_same(plan: RunPlan, phase: str) -> None:
+    if plan.resume is not None and plan.resume.job.phase != plan.phase(phase).name:
         raise DietError(
             "--phase",
             phase,
-            cause=f"the run to go on from is of {plan.middle.job.phase}",
+            cause=f"the run to go on from is of {plan.resume.job.phase}",
             cure="Name a run of that phase: --continue "
             f"{'/'.join(filter(None, (plan.diet.specialist, plan.diet.branch, phase)))}",
         )
 
 
-def build(order: Order, phase: str | None, *, dry: bool) -> None:
+def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only says what would be made, and why."""
-    plan = course(order, dry=dry)
+    plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
     with plan.store.leased(), _watching(dry=dry) as watch:
         for name in chosen(plan, phase, warn):
@@ -98,7 +99,7 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
     lacking = [] if dry else [each for each in made if each.planned]
     there = made if dry else [each for each in made if not each.planned]
     _account(plan.store, there, lacking=bool(lacking))
-    for line in shard_lines(order, lacking) if lacking else ():
+    for line in shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     _warn_unmeasured(plan, built)
     for name, each in built.items():
@@ -108,7 +109,7 @@ def build(order: Order, phase: str | None, *, dry: bool) -> None:
         rewritten(plan)
 
 
-def _warn_unmeasured(plan: Course, names: Iterable[str]) -> None:
+def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
     for line in unmeasured([plan.phase(name) for name in names]):
         warn(line)
 
@@ -137,16 +138,16 @@ def _tell(phase: str, built: Built) -> None:
             warn(f"{phase}: {line}")
 
 
-def sample(order: Order, phase: str | None, number: int) -> None:
+def sample(config: RunConfig, phase: str | None, number: int) -> None:
     """Make some documents of each family that the phases serve, and say how to look at them."""
-    if order.shard is not None:
+    if config.shard is not None:
         raise DietError(
             "--shard",
-            order.shard,
+            config.shard,
             cause="a sample isn't cut into shards",
             cure="Leave out --sample or --shard",
         )
-    plan = course(order)
+    plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
     with plan.store.leased(), watching() as watch:
         for name in chosen(plan, phase, warn):
@@ -155,15 +156,15 @@ def sample(order: Order, phase: str | None, number: int) -> None:
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.report_of("documents")), None)
     if some is not None:
-        place = "" if order.home == settings.home() else f" --home {order.home}"
+        place = "" if config.workspace == settings.home() else f" --home {config.workspace}"
         out.print(
             f"curriculum inspect{place} {some.key[:KEY_DIGITS]}", style=ACCENT, soft_wrap=True
         )
 
 
-def mix(order: Order, phase: str | None, *, dry: bool) -> None:
+def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build, then lay down which rows are trained on, in which order."""
-    plan = course(order, dry=dry)
+    plan = resolve_plan(config, dry=dry)
     made: list[Artefact] = []
     phases = [*chosen(plan, phase, warn)]
     if not dry:
@@ -190,10 +191,10 @@ def mix(order: Order, phase: str | None, *, dry: bool) -> None:
     _account(plan.store, made)
 
 
-def _whence(plan: Course, made: Sequence[Artefact]) -> None:
+def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
     """Where in a run the course goes on, and which rows its plans leave out."""
-    if plan.middle is not None:
-        where = plan.middle.checkpoint.relative_to(plan.store.root)
+    if plan.resume is not None:
+        where = plan.resume.checkpoint.relative_to(plan.store.root)
         out.print(Text(f"goes on from {where}", MUTED), soft_wrap=True)
     for mixture in made:
         if mixture.manifest.stage != "mixtures" or mixture.planned:
@@ -209,10 +210,10 @@ def _whence(plan: Course, made: Sequence[Artefact]) -> None:
             )
 
 
-def train(order: Order, phase: str | None, *, dry: bool) -> bool:
+def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
     _require_machine()
-    plan = course(order, dry=dry)
+    plan = resolve_plan(config, dry=dry)
     phases = [*chosen(plan, phase, warn)]
     if not dry:
         trust.permitted(plan)
@@ -249,9 +250,9 @@ def _looking() -> Iterator[Watch]:
         yield unwatched
 
 
-def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
+def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
     """Say what `run` would make, and why: a phase that is named is trained anew."""
-    plan = course(order, dry=True)
+    plan = resolve_plan(config, dry=True)
     names = chosen(plan, phase, warn, onwards=onwards)
     with resolved_once(clones="aside"):
         made = list(_train(plan, names, unwatched, anew=phase))
@@ -260,7 +261,7 @@ def explain_run(order: Order, phase: str | None, *, onwards: bool) -> None:
 
 
 def _train(
-    plan: Course, phases: Iterable[str], watch: Watch, *, anew: str | None = None
+    plan: RunPlan, phases: Iterable[str], watch: Watch, *, anew: str | None = None
 ) -> Iterator[Artefact]:
     """Every artefact on the way, the runs among them."""
     for name in phases:
@@ -281,7 +282,7 @@ def _train(
             return
 
 
-def _open(plan: Course, runs: Sequence[Artefact]) -> bool:
+def _open(plan: RunPlan, runs: Sequence[Artefact]) -> bool:
     """Whether the walk that left these runs came through its last gate; else what to do is said."""
     gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
     if gate is None or gate.is_open:
@@ -310,7 +311,7 @@ def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -
             out.print(line, soft_wrap=True)
 
 
-def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
     """What a walk through the phases came to, in a line."""
     if not any(run.made for run in runs):
         return "Nothing to do: everything is there."
@@ -319,43 +320,43 @@ def outcome(plan: Course, phase: str, runs: Sequence[Artefact]) -> str:
     if phase in names and (later := names[names.index(last) + 1 :]):
         return (
             f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
-            f"`{command('run', plan.order)}` goes on from here."
+            f"`{command('run', plan.config)}` goes on from here."
         )
     return f"{len(runs)} phases are done."
 
 
-def run(order: Order, phase: str | None, *, onwards: bool = False) -> bool:
+def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     """Run the flow in this process and say what came of it; whether all gates are open."""
-    plan = course(order, dry=True)
-    runs = flow(order, phase, onwards=onwards)
+    plan = resolve_plan(config, dry=True)
+    runs = flow(config, phase, onwards=onwards)
     out.print(table(run_line(report_of(run)) for run in runs))
     _warn_unmeasured(plan, chosen(plan, phase, lambda _: None, onwards=onwards))
     return _open(plan, runs)
 
 
-def flow(order: Order, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
+def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
     """The runs that the Prefect flow leaves, run in this process with its progress in the terminal.
 
     Raises:
         CurriculumError: for a mistake in the order, before anything is written.
     """
     _require_machine()
-    plan = course(order, dry=True)
+    plan = resolve_plan(config, dry=True)
     trust.permitted(plan)
     _require_sources(plan)
-    with api_for(order.home):
+    with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
-        with prefect_settings.unset(order.home):
+        with prefect_settings.unset(config.workspace):
             from flows.in_process import run_flow
 
         with watching() as watch:
-            runs = run_flow(order, phase, watch, onwards=onwards)
+            runs = run_flow(config, phase, watch, onwards=onwards)
     if not any(each.made for each in runs):
         out.print("Nothing to do: everything is there.")
     return runs
 
 
-def _require_sources(plan: Course) -> None:
+def _require_sources(plan: RunPlan) -> None:
     """Check that all that a course reads is there, before anything of it is written.
 
     Raises:
@@ -365,12 +366,12 @@ def _require_sources(plan: Course) -> None:
     require_sources(plan.corpus, plan.store.root, chat=CHAT_FAMILY in served)
 
 
-def tokenizer(order: Order) -> None:
+def tokenizer(config: RunConfig) -> None:
     """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
-    plan = course(order)
-    require_sources(plan.corpus, order.home, chat=False)
+    plan = resolve_plan(config)
+    require_sources(plan.corpus, config.workspace, chat=False)
     with plan.store.leased(), watching() as watch:
-        team = Team(store=plan.store, workers=order.workers or 1, watch=watch)
+        team = Team(store=plan.store, workers=config.corpus.workers or 1, watch=watch)
         documents = documents_of(team, plan.corpus)
         kept = kept_of(team, plan.corpus, documents)
         wanted = Tokenizing(

@@ -5,7 +5,7 @@ from typing import Literal
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline.command_text import approve_command, command
 from curriculum.pipeline.gates import Verdict, held_words
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import write_text
@@ -15,7 +15,7 @@ FOLDER = "gates"
 _LOOSEN = "Raise token_budget, loosen advance_when, or let on_budget be advance"
 
 
-def note(plan: Course, run: Artefact, gate: Verdict) -> None:
+def note(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
     """Keep that the gate behind a run is closed, or forget it where it isn't any more."""
     file = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
     if gate.kind == "holds" or gate.kind == "waits":
@@ -25,11 +25,11 @@ def note(plan: Course, run: Artefact, gate: Verdict) -> None:
         file.unlink(missing_ok=True)
 
 
-def _closed(plan: Course, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
+def _closed(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
     report = report_of(run)
     if kind == "holds":
         why = f"{held_words(plan.phase(report.phase), report)}. {_LOOSEN}."
-        cure = command("run", plan.order)
+        cure = command("run", plan.config)
     else:
         why, cure = f"trained {run_words(report)}", approve_command(plan, report.phase)
     return ClosedGate(

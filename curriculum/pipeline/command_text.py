@@ -1,44 +1,38 @@
-"""Commands as a person types them: an order in the command line's own words, so that it runs as printed."""
+"""Commands of the command line for a config, so that they run as they are printed."""
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
 
-from curriculum.pipeline.config import NAMES
-from curriculum.pipeline.plan import Course, Order
+from curriculum.pipeline.config import RunConfig, option
+from curriculum.pipeline.plan import RunPlan
 
-_NOT_OPTIONS = {"specialist", "home", "shard"}
 _OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
-"""They change neither a mixture nor what a run is."""
+"""Fields that change neither a mixture nor what a run is."""
 
 
-def command(verb: str, order: Order, *words: str) -> str:
-    """The command that gives an order again.
+def command(verb: str, config: RunConfig, *words: str) -> str:
+    """Return the command of a config.
 
     >>> from pathlib import Path
-    >>> command("run", Order(specialist="templates", home=Path(), branch="ux", seed=5))
+    >>> command("run", RunConfig.of(specialist="templates", workspace=Path(), branch="ux", seed=5))
     'curriculum run templates --branch ux --seed 5'
     """
-    return shlex.join(["curriculum", verb, order.specialist, *words, *_options(order)])
+    return shlex.join(["curriculum", verb, config.specialist, *words, *_options(verb, config)])
 
 
-def approve_command(plan: Course, phase: str) -> str:
-    """The command that approves the run of a phase: it takes no options, so a branch is in the name."""
-    own = plan.order.branch is not None
-    name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.order.specialist
+def approve_command(plan: RunPlan, phase: str) -> str:
+    """Return the command that approves the run of a phase, with the branch in its name: it has no options."""
+    own = plan.config.build.branch is not None
+    name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.config.specialist
     return shlex.join(["curriculum", "approve", name, phase])
 
 
-def _options(order: Order) -> Iterator[str]:
-    for field in fields(order):
-        if field.name in _NOT_OPTIONS | _OF_ONE_MACHINE:
+def _options(verb: str, config: RunConfig) -> Iterator[str]:
+    for field, value in config.changes(verb):
+        if field in _OF_ONE_MACHINE:
             continue
-        (option,) = NAMES.get(field.name, [f"--{field.name.replace('_', '-')}"])
-        value = getattr(order, field.name)
         if value is True:
-            yield option
-        elif isinstance(value, tuple):
-            for each in value:
-                yield from (option, each)
-        elif value not in (None, False):
-            yield from (option, str(value))
+            yield option(field)
+        else:
+            for each in value if isinstance(value, tuple) else (value,):
+                yield from (option(field), str(each))

@@ -1,4 +1,188 @@
-"""Options of the command line that are named otherwise than the fields they fill."""
+"""RunConfig: what a form, a command line or a notebook may say about a run, in one group for each stage.
+
+A group's fields, with their help texts, are the fields of the Prefect forms and the options of the commands
+that use the group. What is left empty stays as the diet and the corpus say.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from schemas.errors import DietError
+from schemas.text import Strict
 
 NAMES = {"continue_run": ["--continue"], "repositories": ["--repo"]}
-"""Options by field."""
+"""Options that are named otherwise than their fields."""
+
+
+def _title(name: str, _: object) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+class Group(Strict):
+    """Settings of one stage; all have a default."""
+
+    model_config = ConfigDict(field_title_generator=_title)
+
+
+class CorpusConfig(Group):
+    """The repositories that are read, and by how many processes."""
+
+    corpus: str | None = None
+    """Another corpus: one of the workspace's corpora/ or of the package's. The command line also takes the
+    path of a YAML."""
+    repositories: tuple[str, ...] = ()
+    """Read these repositories instead of the corpus: paths on the machine that builds."""
+    max_commits: int | None = Field(default=None, ge=1, title="Newest commits")
+    """Read only the newest so many commits of each repository."""
+    versions_per_path: int | None = Field(default=None, ge=1)
+    """Read at most so many versions of a file."""
+    workers: int | None = Field(default=None, ge=1, title="Processes that build")
+    """Processes that build; by default one a core. Their number changes no byte."""
+
+
+class BuildConfig(Group):
+    """Packed rows: their lengths, their tokenizer, and the branch under which they are current."""
+
+    phases: str | None = Field(default=None, title="Phases file")
+    """Other row lengths: phases has the real ones, phases.demo short ones for CPUs, and the workspace's
+    phases/ its own. The command line also takes the path of a YAML."""
+    branch: str | None = None
+    """Keep this run's mixture and training apart from the specialist's others, under a branch's name."""
+    row_length: int | None = Field(default=None, ge=1)
+    """Tokens of a row in every serving, a multiple of 128; otherwise as diet and phases say."""
+    tokenizer: str | None = None
+    """The path of a tokenizer.json; or corpus, to train one."""
+    configure: bool = Field(default=False, title="Configure with cmake")
+    """Let cmake make the compilation databases that lack, in a throw-away copy. It runs the repositories'
+    own code."""
+
+
+class MixConfig(Group):
+    """The rows of a plan: how many, for which model, how often, in which order."""
+
+    token_budget: str | None = None
+    """Tokens of all phases together: 500K, 20M, 10B."""
+    model: str | None = None
+    """Another size of the model; tiny trains on a CPU."""
+    max_repetition: float | None = Field(default=None, gt=0)
+    """How often a row may be seen, in every phase."""
+    seed: int | None = None
+    """Of order, shuffling and initial weights."""
+
+
+class ResumeConfig(Group):
+    """The step of a run to go on from, and rows that are seen no more."""
+
+    continue_run: str | None = Field(default=None, title="Continue a run")
+    """Go on from the middle of this run, a path or the first digits of a key, with the diet as it is now:
+    its phase is mixed anew from there on, what was seen stays seen, and later phases follow."""
+    at_step: int | None = Field(default=None, ge=0)
+    """The step of that run to go on from, one that it keeps a checkpoint of; by default its last."""
+    from_step: int | None = Field(default=None, ge=0)
+    """Go back in the run that began last, or the one to continue: to its last checkpoint at or before
+    this step, and mix the phase anew from there on."""
+    without_rows: str | None = None
+    """Rows that must not be seen from there on: pack_ids, documents' ids or repositories, with commas, or a
+    file of them. Whole rows that hold one are left out."""
+
+
+class TrainConfig(Group):
+    """Training on this machine; nothing of it changes what a run is."""
+
+    processes: int | None = Field(default=None, ge=1, title="Processes that train")
+    """Processes that train together, each with its part of the model; by default one a GPU, one on a CPU."""
+    recompute: bool = Field(default=False, title="Recompute for backward")
+    """Keep less in memory for backward and compute it again: the same losses, more slowly."""
+    log: str | None = Field(default=None, title="Metrics also to")
+    """Where training also writes its metrics: tensorboard, wandb (offline), or both with a comma."""
+
+
+GROUPS: tuple[tuple[str, type[Group]], ...] = (
+    ("corpus", CorpusConfig),
+    ("build", BuildConfig),
+    ("mix", MixConfig),
+    ("resume", ResumeConfig),
+    ("train", TrainConfig),
+)
+"""The groups of a RunConfig by field, in the order of the stages."""
+
+_TO_MIX = ("corpus", "build", "mix", "resume")
+USED_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "tokenizer train": ("corpus",),
+    "build": ("corpus", "build"),
+    "diet check": ("corpus", "build", "mix"),
+    "mix": _TO_MIX,
+    "train": (*_TO_MIX, "train"),
+    "run": (*_TO_MIX, "train"),
+}
+"""The groups that a command uses; it has no option for the fields of others."""
+
+
+class RunConfig(Strict):
+    """A specialist in a workspace, with the changes of this run to its diet and its corpus."""
+
+    specialist: str
+    """A diet's name or the path of its YAML."""
+    workspace: Path
+    corpus: CorpusConfig = CorpusConfig()
+    build: BuildConfig = BuildConfig()
+    mix: MixConfig = MixConfig()
+    resume: ResumeConfig = ResumeConfig()
+    train: TrainConfig = TrainConfig()
+    shard: str | None = None
+    """i/n: the part of a build that is made here."""
+
+    @classmethod
+    def of(cls, *, specialist: str, workspace: Path, **settings: Any) -> Self:
+        """Sort flat settings into their groups; fields of all groups have different names.
+
+        >>> RunConfig.of(specialist="templates", workspace=Path("w"), seed=5).mix.seed
+        5
+
+        Raises:
+            DietError: for a value that its field doesn't allow.
+        """
+        groups = {name: {} for name, _ in GROUPS}  # type: dict[str, dict[str, Any]]
+        for field, value in settings.items():
+            name = next((name for name, group in GROUPS if field in group.model_fields), None)
+            if name is None:
+                raise TypeError(f"no group of a RunConfig has a field {field!r}")
+            groups[name][field] = value
+        try:
+            return cls.model_validate({"specialist": specialist, "workspace": workspace, **groups})
+        except ValidationError as invalid:
+            fault = invalid.errors()[0]
+            raise DietError(
+                option(str(fault["loc"][-1])),
+                fault["input"],
+                cause=fault["msg"],
+                cure="See the command's --help",
+            ) from None
+
+    def changes(self, command: str = "run") -> Iterator[tuple[str, object]]:
+        """Yield the fields that a command uses and whose values aren't their defaults, with their values."""
+        for name, group in GROUPS:
+            if name not in USED_GROUPS[command]:
+                continue
+            values = getattr(self, name)
+            for field, info in group.model_fields.items():
+                if (value := getattr(values, field)) != info.default:
+                    yield field, value
+
+    def changed(self, **settings: Any) -> Self:
+        """Return a copy with other values for some fields of its groups."""
+        flat = {**dict(self.changes()), **settings}
+        new = type(self).of(specialist=self.specialist, workspace=self.workspace, **flat)
+        return new.model_copy(update={"shard": self.shard})
+
+
+def option(field: str) -> str:
+    """Name the option of the command line that fills a field.
+
+    >>> option("max_commits"), option("continue_run")
+    ('--max-commits', '--continue')
+    """
+    return NAMES.get(field, [f"--{field.replace('_', '-')}"])[0]

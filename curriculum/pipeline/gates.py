@@ -7,7 +7,7 @@ from curriculum.diets.resolve import ResolvedPhase
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline import approvals
 from curriculum.pipeline.command_text import approve_command
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.train.gate import gate_bits
 from schemas.diet import AdvanceWhen
@@ -34,7 +34,7 @@ class Verdict:
         return self.kind == "open"
 
 
-def verdict(plan: Course, phase: str, run: Artefact) -> Verdict:
+def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
     """How the gate behind a phase stands; the trainer decided, this reads why it stopped.
 
     Raises:

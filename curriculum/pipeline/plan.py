@@ -1,7 +1,4 @@
-"""What a person asked for, by names, becomes a course: a diet's phases over a corpus in a workspace.
-
-The command line and the Prefect flows both come through here; nothing in it knows of Prefect.
-"""
+"""RunPlan: a RunConfig resolved against its diet, phases, corpus and workspace."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,10 +14,11 @@ from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.diets.repositories import with_repositories
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.model.presets import preset
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.current import mark
 from curriculum.pipeline.references import run_of
-from curriculum.pipeline.resume import Middle, back_to, last_begun, middle_of
-from curriculum.pipeline.row_exclusions import LeavingOut, leaving_out
+from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
+from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.writers import chosen
@@ -33,67 +31,24 @@ from schemas.packed_row import ROW_MULTIPLE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
-    """What a person asked for: names, as they come from a form or the command line."""
+class RunPlan:
+    """The phases of a specialist over a corpus in one workspace."""
 
-    specialist: str
-    """A diet's name or the path of its YAML."""
-    home: Path
-    phases: str | None = None
-    """A phases file by name or path; by default the one that the diet names."""
-    corpus: str | None = None
-    repositories: tuple[str, ...] = ()
-    """Paths that stand in for the corpus."""
-    model: str | None = None
-    tokenizer: str | None = None
-    token_budget: str | None = None
-    max_repetition: float | None = None
-    seed: int | None = None
-    branch: str | None = None
-    """Under which mixtures and runs stand, instead of the diet's."""
-    max_commits: int | None = None
-    versions_per_path: int | None = None
-    row_length: int | None = None
-    """Of all servings, instead of what diet and phases say."""
-    configure: bool = False
-    """Whether cmake may make compilation databases that lack."""
-    workers: int | None = None
-    processes: int | None = None
-    """That train together."""
-    recompute: bool = False
-    """Whether training keeps less in memory and computes it again."""
-    log: str | None = None
-    """Writers of metrics beside the run's own, with commas."""
-    continue_run: str | None = None
-    """A run to go on from in its middle, by path or key."""
-    at_step: int | None = None
-    from_step: int | None = None
-    """A step at or before which to go back, in the run that began last."""
-    without_rows: str | None = None
-    """Rows to leave out, in words or a file of them."""
-    shard: str | None = None
-    """i/n: the part of a build that is made here."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Course:
-    """A specialist's way through the curriculum, in one workspace."""
-
-    order: Order
+    config: RunConfig
     store: Store
     diet: Diet
     corpus: CorpusSpec
     phases: tuple[ResolvedPhase, ...]
     specs: Phases
     overrides: tuple[tuple[str, str], ...]
-    middle: Middle | None = None
-    """Where in a run the course goes on, if it doesn't begin at its first phase."""
-    without: LeavingOut
-    """What its plans must not hold."""
+    resume: ResumePoint | None = None
+    """The checkpoint to go on from, if the plan doesn't begin at its first phase."""
+    without: RowExclusions
+    """Rows that its mixtures must not hold."""
     imported: Mapping[str, ImportedRows]
-    """The imported rows that it serves, by what the diet calls them."""
+    """The imported rows that it serves, by their names in the diet."""
     planned: dict[str, Artefact] = field(default_factory=dict)
-    """What a dry walk would leave, by the name of its mark."""
+    """Artefacts that a dry plan would leave, by the names under which they would be current."""
 
     def phase(self, name: str) -> ResolvedPhase:
         """The phase of that name.
@@ -113,9 +68,9 @@ class Course:
             raise error
         return found
 
-    def goes_on_in(self, phase: ResolvedPhase) -> Middle | None:
+    def goes_on_in(self, phase: ResolvedPhase) -> ResumePoint | None:
         """The checkpoint that a phase goes on from in its middle."""
-        return self.middle if self.middle and self.middle.job.phase == phase.name else None
+        return self.resume if self.resume and self.resume.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
         """The phases that come before one and that this version can build."""
@@ -146,131 +101,126 @@ class Course:
             mark(self.store, name, [artefact])
 
 
-def course(order: Order, *, dry: bool = False) -> Course:
-    """The course that an order describes; a dry one only tells what it would make.
+def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
+    """Resolve a RunConfig; nothing is made by the steps of a `dry` plan.
 
     Raises:
         DietError, CorpusError, JobError: for a fault in diet, phases, corpus or names. Nothing is
             written then.
     """
-    diet = load_diet(order.specialist, _overrides(order), order.home)
-    specs = load_phases(diet.phases_file, order.home)
-    store = Store(order.home, dry=dry)
+    diet = load_diet(config.specialist, _overrides(config), config.workspace)
+    specs = load_phases(diet.phases_file, config.workspace)
+    store = Store(config.workspace, dry=dry)
     imported = imported_rows(store, diet)
-    phases = _at_length(resolve(diet, specs, imported), order.row_length)
+    phases = _at_length(resolve(diet, specs, imported), config.build.row_length)
     preset(diet.model)
-    chosen(order.log)
-    if order.processes is not None and order.processes < 1:
-        raise DietError(
-            "--processes",
-            order.processes,
-            cause="at least one process trains",
-            cure="Give one for each GPU",
-        )
-    corpus = _corpus(order, diet)
+    chosen(config.train.log)
+    corpus = _corpus(config, diet)
     phases = _named(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
     check_gates(phases)
-    return assembled(
-        order,
+    return plan_of(
+        config,
         store,
         diet=diet,
         specs=specs,
         corpus=corpus,
         imported=imported,
-        middle=_middle(order, store, diet, phases),
-        without=leaving_out(order.without_rows, [each.name for each in corpus.repositories]),
+        resume=_resume_point(config, store, diet, phases),
+        without=leaving_out(
+            config.resume.without_rows, [each.name for each in corpus.repositories]
+        ),
     )
 
 
-def assembled(
-    order: Order,
+def plan_of(
+    config: RunConfig,
     store: Store,
     *,
     diet: Diet,
     specs: Phases,
     corpus: CorpusSpec,
-    middle: Middle | None,
-    without: LeavingOut,
+    resume: ResumePoint | None,
+    without: RowExclusions,
     imported: Mapping[str, ImportedRows],
-) -> Course:
-    """The course over what an order's names were found to stand for; no file is read for it."""
-    return Course(
-        order=order,
+) -> RunPlan:
+    """Return the plan of a config whose names are resolved; no file is read for it."""
+    return RunPlan(
+        config=config,
         store=store,
-        middle=middle,
+        resume=resume,
         without=without,
         imported=imported,
         diet=diet,
         corpus=corpus,
-        phases=_named(_at_length(resolve(diet, specs, imported), order.row_length), corpus),
+        phases=_named(_at_length(resolve(diet, specs, imported), config.build.row_length), corpus),
         specs=specs,
-        overrides=tuple(sorted({**_overrides(order).recorded, **_recorded(order)}.items())),
+        overrides=tuple(sorted({**_overrides(config).recorded, **_recorded(config)}.items())),
     )
 
 
-def _overrides(order: Order) -> DietOverrides:
+def _overrides(config: RunConfig) -> DietOverrides:
     return DietOverrides(
-        phases_file=order.phases,
-        corpus=order.corpus,
-        model=order.model,
-        tokenizer=order.tokenizer,
-        token_budget=order.token_budget,
-        max_repetition=order.max_repetition,
-        seed=order.seed,
-        branch=order.branch,
+        phases_file=config.build.phases,
+        corpus=config.corpus.corpus,
+        model=config.mix.model,
+        tokenizer=config.build.tokenizer,
+        token_budget=config.mix.token_budget,
+        max_repetition=config.mix.max_repetition,
+        seed=config.mix.seed,
+        branch=config.build.branch,
     )
 
 
-def _middle(
-    order: Order, store: Store, diet: Diet, phases: Sequence[ResolvedPhase]
-) -> Middle | None:
-    middle = _found(order, store, diet)
+def _resume_point(
+    config: RunConfig, store: Store, diet: Diet, phases: Sequence[ResolvedPhase]
+) -> ResumePoint | None:
+    middle = _found(config, store, diet)
     if middle is None:
         return None
     names = [each.name for each in phases]
     if middle.job.phase not in names:
         raise DietError(
             "--continue",
-            order.continue_run or middle.job.run_key[:KEY_DIGITS],
+            config.resume.continue_run or middle.job.run_key[:KEY_DIGITS],
             cause=f"it is a run of {middle.job.phase}, which the diet doesn't list",
             cure=f"Its phases: {', '.join(names)}",
         )
     return middle
 
 
-def _found(order: Order, store: Store, diet: Diet) -> Middle | None:
+def _found(config: RunConfig, store: Store, diet: Diet) -> ResumePoint | None:
     """The checkpoint that the options name, if they name one."""
-    if order.from_step is not None:
-        if order.at_step is not None:
+    if config.resume.from_step is not None:
+        if config.resume.at_step is not None:
             raise DietError(
                 "--at-step",
-                order.at_step,
+                config.resume.at_step,
                 cause="--from-step says where to go on too",
                 cure="Give one of the two",
             )
         way = (diet.specialist, diet.branch)
         run = (
-            last_begun(store, way, _going_back(order))
-            if order.continue_run is None
-            else run_of(store, order.continue_run, name="--continue")
+            last_begun(store, way, _going_back(config))
+            if config.resume.continue_run is None
+            else run_of(store, config.resume.continue_run, name="--continue")
         )
-        return back_to(store, run, order.from_step)
-    if order.continue_run is not None:
-        return middle_of(store, order.continue_run, order.at_step)
-    if order.at_step is not None:
+        return back_to(store, run, config.resume.from_step)
+    if config.resume.continue_run is not None:
+        return middle_of(store, config.resume.continue_run, config.resume.at_step)
+    if config.resume.at_step is not None:
         raise DietError(
             "--at-step",
-            order.at_step,
+            config.resume.at_step,
             cause="it says where in a run to go on, and no run is named",
             cure="Give --continue RUN",
         )
     return None
 
 
-def _going_back(order: Order) -> dict[str, str]:
-    """What tells a command that goes back from others, as a job records it."""
-    said = {"from_step": order.from_step, "without_rows": order.without_rows}
+def _going_back(config: RunConfig) -> dict[str, str]:
+    """Options of a command that goes back, as a job records them."""
+    said = {"from_step": config.resume.from_step, "without_rows": config.resume.without_rows}
     return {name: str(value) for name, value in said.items() if value is not None}
 
 
@@ -305,19 +255,21 @@ def _at_length(
     )
 
 
-def _corpus(order: Order, diet: Diet) -> CorpusSpec:
-    if order.repositories:
-        corpus = corpus_of_repositories([Path(path) for path in order.repositories])
+def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
+    if config.corpus.repositories:
+        corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:
-        corpus = load_corpus(diet.corpus, order.home)
-    if order.max_commits is not None:
+        corpus = load_corpus(diet.corpus, config.workspace)
+    if config.corpus.max_commits is not None:
         capped = tuple(
-            each.model_copy(update={"max_commits": order.max_commits})
+            each.model_copy(update={"max_commits": config.corpus.max_commits})
             for each in corpus.repositories
         )
         corpus = corpus.model_copy(update={"repositories": capped})
-    if order.versions_per_path is not None:
-        history = corpus.history.model_copy(update={"versions_per_path": order.versions_per_path})
+    if config.corpus.versions_per_path is not None:
+        history = corpus.history.model_copy(
+            update={"versions_per_path": config.corpus.versions_per_path}
+        )
         corpus = corpus.model_copy(update={"history": history})
     return corpus
 
@@ -330,25 +282,25 @@ def _named(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> tuple[Resolve
     return with_repositories(phases, corpus)
 
 
-def _recorded(order: Order) -> dict[str, str]:
-    """What beside the diet the order changes, for the job's record; files by their whole path."""
+def _recorded(config: RunConfig) -> dict[str, str]:
+    """Changes beside those of the diet, for the job's record; files by their whole path."""
     files = {
-        "diet": _file(order.specialist) or order.specialist,
-        "phases_file": _file(order.phases),
-        "corpus": _file(order.corpus),
-        "tokenizer": _file(order.tokenizer),
+        "diet": _file(config.specialist) or config.specialist,
+        "phases_file": _file(config.build.phases),
+        "corpus": _file(config.corpus.corpus),
+        "tokenizer": _file(config.build.tokenizer),
     }
     changed = {
-        "repositories": shlex.join(_whole(each) for each in order.repositories) or None,
-        "max_commits": order.max_commits,
-        "versions_per_path": order.versions_per_path,
-        "row_length": order.row_length,
-        "configure": order.configure or None,
-        "continue": order.continue_run,
-        "at_step": order.at_step,
+        "repositories": shlex.join(_whole(each) for each in config.corpus.repositories) or None,
+        "max_commits": config.corpus.max_commits,
+        "versions_per_path": config.corpus.versions_per_path,
+        "row_length": config.build.row_length,
+        "configure": config.build.configure or None,
+        "continue": config.resume.continue_run,
+        "at_step": config.resume.at_step,
     }
     said = {name: str(value) for name, value in (files | changed).items() if value is not None}
-    return said | _going_back(order)
+    return said | _going_back(config)
 
 
 def _file(given: str | None) -> str | None:

@@ -15,7 +15,7 @@ from schemas.mixture import Continued, RowsTaken
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Middle:
+class ResumePoint:
     """A whole checkpoint of a run."""
 
     checkpoint: Path
@@ -23,13 +23,13 @@ class Middle:
     step: int
 
     @staticmethod
-    def at(checkpoint: Path) -> "Middle":
+    def at(checkpoint: Path) -> "ResumePoint":
         """The one in a directory runs/…/attempt=1/checkpoints/step=N."""
         job = read_job(checkpoint.parents[1] / JOB)
-        return Middle(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
+        return ResumePoint(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
 
 
-def middle_of(store: Store, run: str, step: int | None) -> Middle:
+def middle_of(store: Store, run: str, step: int | None) -> ResumePoint:
     """The checkpoint of a run at a step, by default its newest; the run by path, name or key.
 
     Raises:
@@ -46,10 +46,10 @@ def middle_of(store: Store, run: str, step: int | None) -> Middle:
             cause="the run keeps no checkpoint of that step",
             cure=f"It has {', '.join(str(each) for each in sorted(there))}",
         )
-    return _not_in_a_decay(Middle.at(there[max(there) if step is None else step]))
+    return _not_in_a_decay(ResumePoint.at(there[max(there) if step is None else step]))
 
 
-def back_to(store: Store, run: Begun, step: int) -> Middle:
+def back_to(store: Store, run: Begun, step: int) -> ResumePoint:
     """The last checkpoint of a run at or before a step, of its newest attempt that has one.
 
     Raises:
@@ -66,7 +66,7 @@ def back_to(store: Store, run: Begun, step: int) -> Middle:
             cause=f"{run.path.relative_to(store.root)} keeps no checkpoint from so early",
             cure=f"It has {listed}" if there else "It has none; train the phase anew",
         )
-    return _not_in_a_decay(Middle.at(there[max(earlier)]))
+    return _not_in_a_decay(ResumePoint.at(there[max(earlier)]))
 
 
 def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str]) -> Begun:
@@ -91,7 +91,7 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
     return found
 
 
-def _not_in_a_decay(middle: Middle) -> Middle:
+def _not_in_a_decay(middle: ResumePoint) -> ResumePoint:
     if middle.job.optimizer.schedule == "decay":
         raise JobError(
             middle.checkpoint.name,
@@ -102,18 +102,18 @@ def _not_in_a_decay(middle: Middle) -> Middle:
     return middle
 
 
-def left_out_before(store: Store, middle: Middle) -> tuple[str, ...]:
+def left_out_before(store: Store, middle: ResumePoint) -> tuple[str, ...]:
     """The pack_ids that the plan of a checkpoint's run left out already."""
     return read_left_out(store.load((store.root / middle.job.plan).parent).path)
 
 
-def continued(store: Store, middle: Middle) -> Continued:
+def continued(store: Store, middle: ResumePoint) -> Continued:
     """What the model has seen at a checkpoint, in this phase and in those before."""
     seen, tokens = _seen(store, middle)
     return Continued(run=middle.job.run_key, step=middle.step, tokens=tokens, seen=seen)
 
 
-def _seen(store: Store, middle: Middle) -> tuple[tuple[RowsTaken, ...], int]:
+def _seen(store: Store, middle: ResumePoint) -> tuple[tuple[RowsTaken, ...], int]:
     """The rows of all steps, and the valid tokens of those in the phase of the checkpoint."""
     mixture = store.load((store.root / middle.job.plan).parent)
     report = report_of(mixture)
@@ -123,7 +123,7 @@ def _seen(store: Store, middle: Middle) -> tuple[tuple[RowsTaken, ...], int]:
     if report.continued is not None:
         return (*report.continued.seen, *seen), report.continued.tokens + tokens
     start = middle.job.start_from
-    before = _seen(store, Middle.at(store.root / start.path))[0] if start is not None else ()
+    before = _seen(store, ResumePoint.at(store.root / start.path))[0] if start is not None else ()
     return (*before, *seen), tokens
 
 

@@ -19,7 +19,7 @@ _DOCUMENT = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LeavingOut:
+class RowExclusions:
     """What a person wants to be seen no more."""
 
     packs: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class LeavingOut:
         )
 
 
-def leaving_out(said: str | None, repositories: Collection[str]) -> LeavingOut:
+def leaving_out(said: str | None, repositories: Collection[str]) -> RowExclusions:
     """What an option says: words with commas, or a file with a word a line, `#` begins a comment.
 
     Raises:
@@ -100,7 +100,7 @@ def leaving_out(said: str | None, repositories: Collection[str]) -> LeavingOut:
             cause="it is no pack_id, no document's id of 32 digits, no repository and no file",
             cure=f"The repositories: {', '.join(sorted(repositories))}",
         )
-    return LeavingOut(packs=packs, documents=documents, repositories=names)
+    return RowExclusions(packs=packs, documents=documents, repositories=names)
 
 
 def _words(said: str) -> list[str]:

@@ -1,15 +1,13 @@
 """Commands that hold diets against what there is, before anything is made."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from curriculum.pipeline.config import RunConfig
 from flows import settings
 from flows.commands.app import LOOK, app, diet_app
-from flows.options import Home, Json, Phases, Share, Workers, ordering
-
-if TYPE_CHECKING:
-    from curriculum.pipeline.plan import Order
+from flows.options import Home, Json, Phases, Share, Workers, configured
 
 
 @app.command(rich_help_panel=LOOK)
@@ -49,15 +47,15 @@ def supply(
 
 
 @diet_app.command("check")
-@ordering
-def diet_check(order: "Order", share: Share = 0.01, as_json: Json = False) -> None:
+@configured("diet check")
+def diet_check(config: RunConfig, share: Share = 0.01, as_json: Json = False) -> None:
     """Hold what a diet asks against what there is: rows that are built, else an estimate.
 
     Ends with 2 if it can't be served.
     """
     from flows import diet
 
-    diet.check(order, share=share, as_json=as_json)
+    diet.check(config, share=share, as_json=as_json)
 
 
 @diet_app.command("diff")

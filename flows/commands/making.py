@@ -1,11 +1,11 @@
 """Commands that make something: build, mix, train, run, and what they begin with."""
 
-import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from curriculum.pipeline.config import RunConfig
 from flows import settings
 from flows.commands.app import CLOSED, WORK, app, tokenizer_app
 from flows.options import (
@@ -18,12 +18,9 @@ from flows.options import (
     Sample,
     Shard,
     Specialist,
-    ordering,
+    configured,
 )
 from schemas.errors import DietError
-
-if TYPE_CHECKING:
-    from curriculum.pipeline.plan import Order
 
 
 @app.command(rich_help_panel=WORK)
@@ -37,9 +34,9 @@ def init(
 
 
 @app.command(rich_help_panel=WORK)
-@ordering
+@configured("build")
 def build(
-    order: "Order",
+    config: RunConfig,
     phase: OnlyPhase = None,
     dry_run: DryRun = False,
     explain: Explain = False,
@@ -49,35 +46,35 @@ def build(
     """Read the corpus and build the packed rows that a diet asks for."""
     from flows import forecast, work
 
-    order = dataclasses.replace(order, shard=shard)
+    config = config.model_copy(update={"shard": shard})
     if dry_run:
-        forecast.forecasted(order, phase, until="build")
+        forecast.forecasted(config, phase, until="build")
     if dry_run and not explain:
         return
     if sample is None:
-        work.build(order, phase, dry=explain)
+        work.build(config, phase, dry=explain)
     else:
-        work.sample(order, phase, sample)
+        work.sample(config, phase, sample)
 
 
 @app.command(rich_help_panel=WORK)
-@ordering
+@configured("mix")
 def mix(
-    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+    config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
     from flows import forecast, work
 
     if dry_run:
-        forecast.forecasted(order, phase, until="mix")
+        forecast.forecasted(config, phase, until="mix")
     if explain or not dry_run:
-        work.mix(order, phase, dry=explain)
+        work.mix(config, phase, dry=explain)
 
 
 @app.command(rich_help_panel=WORK)
-@ordering
+@configured("train")
 def train(
-    order: "Order", phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
+    config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, mix and train what isn't trained yet, without Prefect.
 
@@ -86,17 +83,17 @@ def train(
     from flows import forecast, work
 
     if dry_run:
-        forecast.forecasted(order, phase, until="train")
+        forecast.forecasted(config, phase, until="train")
     if explain:
-        work.train(order, phase, dry=True)
-    elif not dry_run and not work.train(order, phase, dry=False):
+        work.train(config, phase, dry=True)
+    elif not dry_run and not work.train(config, phase, dry=False):
         raise typer.Exit(CLOSED)
 
 
 @app.command(rich_help_panel=WORK)
-@ordering
+@configured("run")
 def run(
-    order: "Order",
+    config: RunConfig,
     phase: OnlyPhase = None,
     from_phase: FromPhase = None,
     dry_run: DryRun = False,
@@ -117,10 +114,10 @@ def run(
         )
     named, onwards = from_phase or phase, from_phase is not None
     if dry_run:
-        forecast.forecasted(order, named, until="train", anew=named, onwards=onwards)
+        forecast.forecasted(config, named, until="train", anew=named, onwards=onwards)
     if explain:
-        work.explain_run(order, named, onwards=onwards)
-    elif not dry_run and not work.run(order, named, onwards=onwards):
+        work.explain_run(config, named, onwards=onwards)
+    elif not dry_run and not work.run(config, named, onwards=onwards):
         raise typer.Exit(CLOSED)
 
 
@@ -153,9 +150,9 @@ def demo(repo: Repositories = None, home: Home = None) -> None:
 
 
 @tokenizer_app.command("train")
-@ordering
-def tokenizer_train(order: "Order") -> None:
+@configured("tokenizer train")
+def tokenizer_train(config: RunConfig) -> None:
     """Train a byte-level BPE on the corpus of a diet and say where it lies."""
     from flows import work
 
-    work.tokenizer(order)
+    work.tokenizer(config)

@@ -15,7 +15,7 @@ from curriculum.diets.resolve import ResolvedPhase
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline import approvals
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
@@ -188,7 +188,7 @@ class Facts:
     losses: Losses
 
 
-def read(plan: Course, examples: Mapping[str, Example] = MappingProxyType({})) -> Facts:
+def read(plan: RunPlan, examples: Mapping[str, Example] = MappingProxyType({})) -> Facts:
     """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
     diet = plan.diet
     phases = tuple(_phases(plan, examples))
@@ -209,7 +209,7 @@ def read(plan: Course, examples: Mapping[str, Example] = MappingProxyType({})) -
     )
 
 
-def rows_of(plan: Course) -> Iterator[tuple[Artefact, list[Artefact]]]:
+def rows_of(plan: RunPlan) -> Iterator[tuple[Artefact, list[Artefact]]]:
     """The rows that the phases of a course are trained on, each once, with all that they are made of."""
     built = {each.key: each for each in _built(plan)}
     for each in built.values():
@@ -228,14 +228,14 @@ def _is_trained_on(artefact: Artefact) -> bool:
     return artefact.manifest.stage == "rows" and artefact.manifest.labels["split"] == "train"
 
 
-def _phases(plan: Course, examples: Mapping[str, Example]) -> Iterator[PhaseFacts]:
+def _phases(plan: RunPlan, examples: Mapping[str, Example]) -> Iterator[PhaseFacts]:
     stand = standings_of(plan)
     for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
         yield _facts(plan, number, phase, each, examples)
 
 
 def _facts(
-    plan: Course,
+    plan: RunPlan,
     number: int,
     phase: ResolvedPhase,
     stands: Standing,
@@ -273,7 +273,7 @@ def _begun(run: Path | None) -> str:
 
 
 def _earlier(
-    plan: Course, phase: ResolvedPhase, run: Artefact | None, stands: Standing
+    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: Standing
 ) -> Iterator[Attempt]:
     """What was left by attempts that are neither the current run nor going on."""
     goes_on = stands.run if stands.state == "running" else None
@@ -319,7 +319,7 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
     )
 
 
-def _marked(plan: Course, phase: ResolvedPhase) -> Iterator[Artefact]:
+def _marked(plan: RunPlan, phase: ResolvedPhase) -> Iterator[Artefact]:
     """What the builds of a phase left last, of whatever corpus and row length."""
     folder = plan.store.root / "current"
     for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
@@ -327,7 +327,7 @@ def _marked(plan: Course, phase: ResolvedPhase) -> Iterator[Artefact]:
             yield plan.store.load(plan.store.root / line)
 
 
-def _built(plan: Course) -> Iterator[Artefact]:
+def _built(plan: RunPlan) -> Iterator[Artefact]:
     for phase in plan.phases:
         yield from _marked(plan, phase)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyarrow.lib import ArrowException
 
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.disk import replace_whole
@@ -18,7 +18,7 @@ from flows.template import escaped
 from schemas.errors import CurriculumError
 
 
-def write(plan: Course, say: Say = warn) -> Path:
+def write(plan: RunPlan, say: Say = warn) -> Path:
     """The report of a course as its workspace stands now; a reader never sees half of one.
 
     Beside it lie pages of its rows, each written once. One that can't be is told to `say`, and not linked.
@@ -35,7 +35,7 @@ def write(plan: Course, say: Say = warn) -> Path:
     return file
 
 
-def _examples(plan: Course, say: Say) -> dict[str, Example]:
+def _examples(plan: RunPlan, say: Say) -> dict[str, Example]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
     found: dict[str, Example] = {}
     for each, made_of in rows_of(plan):
@@ -49,7 +49,7 @@ def _examples(plan: Course, say: Say) -> dict[str, Example]:
     return found
 
 
-def rewritten(plan: Course, say: Say = warn) -> Path | None:
+def rewritten(plan: RunPlan, say: Say = warn) -> Path | None:
     """The report, written anew; None where that fails, which `say` is told and no run is stopped by."""
     try:
         return write(plan, say)
@@ -58,7 +58,7 @@ def rewritten(plan: Course, say: Say = warn) -> Path | None:
         return None
 
 
-def shows(plan: Course, run: Artefact) -> bool:
+def shows(plan: RunPlan, run: Artefact) -> bool:
     """Return True where the report names a finished run: one that does was written after the run's end."""
     file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
     named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"

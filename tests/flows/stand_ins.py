@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.pipeline.plan import Course
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
 from flows import doors
 from schemas.job import Report, Stopped, TokenCounts
@@ -59,7 +59,7 @@ class Doors:
     attempts: dict[str, list[Artefact]] = field(default_factory=dict)
     """Of each phase: one that is trained is found, unless it is trained anew."""
 
-    def build(self, course: Course, phase: str, watch: Watch) -> object:
+    def build(self, course: RunPlan, phase: str, watch: Watch) -> object:
         self.opened.append(f"build {phase}")
         watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
         watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
@@ -67,14 +67,14 @@ class Doors:
             raise self.failures.pop()
         return "rows"
 
-    def mix(self, course: Course, phase: str, built: object, watch: Watch) -> object:
+    def mix(self, course: RunPlan, phase: str, built: object, watch: Watch) -> object:
         assert built == "rows"
         self.opened.append(f"mix {phase}")
         return "mixture"
 
     def train(
         self,
-        course: Course,
+        course: RunPlan,
         phase: str,
         built: object,
         mixture: object,
@@ -95,7 +95,7 @@ class Doors:
         return run
 
     def trained(
-        self, course: Course, phase: str, built: object, mixture: object
+        self, course: RunPlan, phase: str, built: object, mixture: object
     ) -> Artefact | None:
         assert (built, mixture) == ("rows", "mixture")
         return next(reversed(self.attempts.get(phase, ())), None)

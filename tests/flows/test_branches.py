@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Store
 from dashboards import standing
 from dashboards.questions import Snapshot
 from flows import cli
 from flows.orders import frozen_course
 
-ORDER = Order(
+ORDER = RunConfig.of(
     specialist="templates.demo",
-    home=Path(),
+    workspace=Path(),
     branch="ux",
     token_budget="40K",
     max_repetition=100.0,
@@ -48,13 +48,11 @@ def _copy(demo_home: Path, to: Path) -> Path:
 @pytest.fixture(scope="module")
 def mixed(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's workspace, in which a form has mixed the first phase of a branch."""
-    from dataclasses import replace
-
     from flows.doors import build_phase, mix_phase
     from schemas.progress import unwatched
 
     home = _copy(demo_home, tmp_path_factory.mktemp("mixed") / "workspace")
-    plan = frozen_course(replace(ORDER, home=home), FLOW_RUN)
+    plan = frozen_course(ORDER.model_copy(update={"workspace": home}), FLOW_RUN)
     mix_phase(plan, "syntax", build_phase(plan, "syntax", unwatched), unwatched)
     return home
 
@@ -162,12 +160,13 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     own = home / "diets" / "mine.yaml"
     text = (DIETS / "templates.demo.yaml").read_text()
     own.write_text(text.replace("specialist: templates", "specialist: mine"))
-    from dataclasses import replace
-
     from flows.doors import build_phase, mix_phase
     from schemas.progress import unwatched
 
-    plan = frozen_course(replace(ORDER, specialist="mine", seed=6, home=home), FLOW_RUN[:-1] + "c")
+    plan = frozen_course(
+        ORDER.changed(seed=6).model_copy(update={"specialist": "mine", "workspace": home}),
+        FLOW_RUN[:-1] + "c",
+    )
     mix_phase(plan, "syntax", build_phase(plan, "syntax", unwatched), unwatched)
     own.unlink()
     done = curriculum(home, "status", "--json")

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from curriculum.build import RowSet
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Store
 from flows import show, work
 from flows.doors import build_phase, wanted_of
@@ -27,9 +28,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def order(home: Path) -> Order:
-    return Order(
-        specialist="templates.demo", home=home, max_commits=6, versions_per_path=2, workers=1
+def order(home: Path) -> RunConfig:
+    return RunConfig.of(
+        specialist="templates.demo", workspace=home, max_commits=6, versions_per_path=2, workers=1
     )
 
 
@@ -85,8 +86,11 @@ def small_files(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
     sample: int | None, small_files: str, tmp_path: Path
 ) -> None:
-    wanted = Order(
-        specialist="templates.demo", home=tmp_path / "home", repositories=(small_files,), workers=1
+    wanted = RunConfig.of(
+        specialist="templates.demo",
+        workspace=tmp_path / "home",
+        repositories=(small_files,),
+        workers=1,
     )
     with pytest.raises(CorpusError) as refused:
         work.build(wanted, "syntax", dry=False) if sample is None else work.sample(
@@ -99,7 +103,7 @@ def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
 
 def test_only_a_phase_that_renormalises_does_without_a_family(home: Path) -> None:
     """Of the demo's phase one family of three is taken away."""
-    plan = course(order(home), dry=True)
+    plan = resolve_plan(order(home), dry=True)
     built = build_phase(plan, "syntax", unwatched)
     wanted = [each[0] for each in wanted_of(plan.phase("syntax"))]
     require_documents(built, wanted, all_of_them=True)

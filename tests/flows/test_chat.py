@@ -8,7 +8,8 @@ from rich.console import Console
 
 from curriculum.build import Built
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Artefact, Store
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.doors import build_phase, mix_phase, train_phase
@@ -36,17 +37,17 @@ phases:
 """
 
 
-def order(folder: Path, diet: str = DIET, **more: Any) -> Order:
+def order(folder: Path, diet: str = DIET, **more: Any) -> RunConfig:
     file = folder / "talker.yaml"
     file.write_text(diet)
     given: dict[str, Any] = {"versions_per_path": 1, "max_commits": 20, "workers": 1, **more}
-    return Order(specialist=str(file), home=folder / "home", **given)
+    return RunConfig.of(specialist=str(file), workspace=folder / "home", **given)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Artefact, Report]:
     """What a phase of conversations leaves."""
-    plan = course(order(tmp_path_factory.mktemp("talker")))
+    plan = resolve_plan(order(tmp_path_factory.mktemp("talker")))
     built = build_phase(plan, "syntax", unwatched)
     mixture = mix_phase(plan, "syntax", built, unwatched)
     run = train_phase(plan, "syntax", built, mixture, new_attempt=False, watch=unwatched)
@@ -129,7 +130,7 @@ def test_a_diet_that_asks_what_conversations_are_not_is_refused_with_the_cure(
     tmp_path: Path, changed: tuple[str, str], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
-        course(order(tmp_path, DIET.replace(*changed)))
+        resolve_plan(order(tmp_path, DIET.replace(*changed)))
 
 
 def test_a_corpus_without_conversations_is_refused_before_anything_is_written(
@@ -137,5 +138,5 @@ def test_a_corpus_without_conversations_is_refused_before_anything_is_written(
 ) -> None:
     asked = order(tmp_path, repositories=(str(sample_clone),))
     with pytest.raises(CorpusError, match="the family chat is made of them"):
-        course(asked)
-    assert not asked.home.exists()
+        resolve_plan(asked)
+    assert not asked.workspace.exists()

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import held_words, verdict
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.gate import ClosedGate
 from schemas.job import Figure
@@ -15,9 +16,9 @@ from tests.flows.stand_ins import finished, report
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Course:
+def plan(tmp_path: Path) -> RunPlan:
     """The demo's course in a workspace; its first phase asks for an approval."""
-    plan = course(Order(specialist="templates.demo", home=tmp_path), dry=True)
+    plan = resolve_plan(RunConfig.of(specialist="templates.demo", workspace=tmp_path), dry=True)
     first = replace(plan.phases[0], require=("approval",))
     return replace(plan, phases=(first, *plan.phases[1:]))
 
@@ -27,7 +28,9 @@ def _noted(home: Path) -> list[ClosedGate]:
     return [ClosedGate.model_validate_json(file.read_text()) for file in files]
 
 
-def test_a_run_that_waits_is_noted_until_somebody_approved_it(plan: Course, tmp_path: Path) -> None:
+def test_a_run_that_waits_is_noted_until_somebody_approved_it(
+    plan: RunPlan, tmp_path: Path
+) -> None:
     run = finished(plan.store, report())
     for _ in range(2):
         closed_gates.note(plan, run, verdict(plan, "syntax", run))
@@ -45,7 +48,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(plan: Course, tmp_
 
 
 def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
-    plan: Course, tmp_path: Path
+    plan: RunPlan, tmp_path: Path
 ) -> None:
     rule = AdvanceWhen(min_tokens=20)
     first = replace(plan.phases[0], require=(), advance_when=rule, on_budget="hold")
@@ -72,7 +75,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
     ],
 )
 def test_what_a_gate_lacks_is_told_in_figures(
-    plan: Course, bits: tuple[float, ...], lacks: str
+    plan: RunPlan, bits: tuple[float, ...], lacks: str
 ) -> None:
     figures = tuple(
         Figure(

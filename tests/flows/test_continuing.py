@@ -9,7 +9,8 @@ import pytest
 from curriculum.diets.load import DIETS
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.resume import continued, middle_of
 from curriculum.store import Artefact, Store
 from flows.doors import build_phase, mix_phase, train_phase
@@ -51,10 +52,14 @@ def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
             "v3_simple, share: 0.2", "v3_simple, share: 0.5"
         )
     )
-    order = Order(
-        specialist=str(changed), home=home, continue_run=before.key[:12], at_step=step, workers=1
+    order = RunConfig.of(
+        specialist=str(changed),
+        workspace=home,
+        continue_run=before.key[:12],
+        at_step=step,
+        workers=1,
     )
-    plan = course(order)
+    plan = resolve_plan(order)
     built = build_phase(plan, "syntax", unwatched)
     mixture = mix_phase(plan, "syntax", built, unwatched)
     run = train_phase(plan, "syntax", built, mixture, new_attempt=False, watch=unwatched)
@@ -78,17 +83,19 @@ def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
 
 def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -> None:
     run = run_of(demo_home, "file_graph")
-    order = Order(specialist="templates.demo", home=demo_home, continue_run=str(run.path))
-    plan = course(order, dry=True)
+    order = RunConfig.of(
+        specialist="templates.demo", workspace=demo_home, continue_run=str(run.path)
+    )
+    plan = resolve_plan(order, dry=True)
     assert list(chosen(plan, None, print)) == [
         "file_graph",
         "repository_graph",
         "structure",
         "anneal",
     ]
-    assert plan.middle
-    assert plan.middle.step == checkpoints(run)[-1]
-    found = continued(plan.store, plan.middle)
+    assert plan.resume
+    assert plan.resume.step == checkpoints(run)[-1]
+    found = continued(plan.store, plan.resume)
     syntax = mixture_report_of(
         next(
             each
@@ -122,19 +129,19 @@ def test_a_step_without_a_run_and_a_phase_that_is_not_listed_are_refused(
     demo_home: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(DietError, match=r"no run is named\. Give --continue RUN"):
-        course(Order(specialist="templates.demo", home=demo_home, at_step=3))
+        resolve_plan(RunConfig.of(specialist="templates.demo", workspace=demo_home, at_step=3))
     diet = tmp_path / "short.yaml"
     diet.write_text(
         "extends: templates.demo\nbranch: short\nphases: [{phase: syntax, portion: 0.9}]\n"
     )
     key = run_of(demo_home, "structure").key
     with pytest.raises(DietError, match=r"it is a run of structure, which the diet doesn't list"):
-        course(Order(specialist=str(diet), home=demo_home, continue_run=key))
+        resolve_plan(RunConfig.of(specialist=str(diet), workspace=demo_home, continue_run=key))
 
 
 def outcomes(home: Path, diet: Path) -> dict[str, Counter[str]]:
     """What a dry walk would make of the mixtures and runs of each phase."""
-    plan = course(Order(specialist=str(diet), home=home), dry=True)
+    plan = resolve_plan(RunConfig.of(specialist=str(diet), workspace=home), dry=True)
     found: dict[str, Counter[str]] = {}
     for phase in plan.phases:
         built = build_phase(plan, phase.name, unwatched)

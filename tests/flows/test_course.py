@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.load import DIETS
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
 from flows.doors import build_phase, mix_phase, train_phase
 from schemas.progress import unwatched
 
 
-def walked(order: Order) -> tuple[Course, Counter[tuple[str, str]]]:
+def walked(order: RunConfig) -> tuple[RunPlan, Counter[tuple[str, str]]]:
     """A dry walk through all phases: what is there and what would be made, by stage."""
-    plan = course(order, dry=True)
+    plan = resolve_plan(order, dry=True)
     for phase in plan.phases:
         built = build_phase(plan, phase.name, unwatched)
         mixture = mix_phase(plan, phase.name, built, unwatched)
@@ -29,7 +30,7 @@ def walked(order: Order) -> tuple[Course, Counter[tuple[str, str]]]:
 
 
 def test_nothing_is_made_again_where_nothing_changed(demo_home: Path) -> None:
-    _, outcomes = walked(Order(specialist="templates.demo", home=demo_home))
+    _, outcomes = walked(RunConfig.of(specialist="templates.demo", workspace=demo_home))
     assert {outcome for _, outcome in outcomes} == {"there"}
     assert outcomes["rows", "there"] > 5
 
@@ -42,7 +43,7 @@ def test_changing_a_share_remakes_mixture_and_runs_and_not_the_rows(
     changed = text.replace("share: 0.6}", "share: 0.5}").replace("share: 0.2}", "share: 0.3}", 1)
     assert changed != text
     diet.write_text(changed)
-    _, outcomes = walked(Order(specialist=str(diet), home=demo_home))
+    _, outcomes = walked(RunConfig.of(specialist=str(diet), workspace=demo_home))
     planned = {stage for stage, outcome in outcomes if outcome == "planned"}
     assert planned == {"mixtures", "runs"}
 
@@ -53,7 +54,7 @@ def test_another_tokenizer_remakes_tokens_and_rows_and_not_the_documents(
     (given,) = demo_home.glob("tokenizers/*/tokenizer.json")
     mine = tmp_path / "tokenizer.json"
     mine.write_text(given.read_text() + "\n")
-    order = Order(specialist="templates.demo", home=demo_home, tokenizer=str(mine))
+    order = RunConfig.of(specialist="templates.demo", workspace=demo_home, tokenizer=str(mine))
     _, outcomes = walked(order)
     planned = {stage for stage, outcome in outcomes if outcome == "planned"}
     assert planned == {"tokenizers", "tokens", "rows", "mixtures", "runs"}

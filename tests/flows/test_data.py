@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mix import mix, report_of
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.train.loader import PlannedRows
 from flows.cli import app
@@ -71,7 +72,7 @@ def test_a_mixture_leaves_in_the_order_in_which_the_trainer_reads_it(
 def test_rows_that_left_come_back_and_are_mixed_like_those_they_were(
     home: Path, tmp_path: Path
 ) -> None:
-    plan = course(Order(specialist="templates.demo", home=home))
+    plan = resolve_plan(RunConfig.of(specialist="templates.demo", workspace=home))
     phase = plan.phase("syntax")
     before = [live_rows(home, serving.family) for serving in phase.servings]
     for rows in before:

@@ -11,7 +11,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
 from curriculum.diets.load import DIETS
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from flows import tracking
 from flows.build import build
@@ -34,8 +35,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Doors:
     return stand_ins
 
 
-def _plan(tmp_path: Path, specialist: str = "templates.demo") -> Course:
-    return course(Order(specialist=specialist, home=tmp_path), dry=True)
+def _plan(tmp_path: Path, specialist: str = "templates.demo") -> RunPlan:
+    return resolve_plan(RunConfig.of(specialist=specialist, workspace=tmp_path), dry=True)
 
 
 def test_a_run_goes_through_the_phases_in_order(stand_ins: Doors) -> None:

@@ -10,7 +10,8 @@ from prefect import Flow, runtime
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import preprocess_schema
 
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import GROUPS, RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from flows import choices
 from flows.build import build
 from flows.mix import mix
@@ -48,7 +49,7 @@ def _form(flow: Flow[..., Any]) -> dict[str, Any]:
 
 def _changes(form: dict[str, Any]) -> dict[str, Any]:
     box = form["properties"]["changes"]
-    found: dict[str, Any] = box.get("properties") or form["definitions"]["Changes"]["properties"]
+    found: dict[str, Any] = box["properties"]
     return found
 
 
@@ -87,7 +88,7 @@ def test_a_form_offers_only_what_its_flow_heeds() -> None:
     shown = {flow.name: {*_changes(_form(flow))} for flow in FLOWS}
     assert shown["run"] == shown["train"] == {*Changes.model_fields}
     assert shown["build"] < shown["mix"] < shown["run"]
-    assert not {"seed", "token_budget", "model", "branch", "log", "at_step"} & shown["build"]
+    assert not {"seed", "token_budget", "model", "log", "at_step"} & shown["build"]
     assert {"corpus", "row_length", "tokenizer", "workers"} <= shown["build"]
     assert {*Changes.model_fields} - shown["mix"] == {"processes", "recompute", "log"}
 
@@ -135,16 +136,30 @@ def test_a_form_refuses_what_names_nothing(filled: dict[str, Any], fault: str, h
         jsonschema.validate(filled, form)
 
 
-def test_changes_are_the_fields_of_an_order() -> None:
-    order = Order(specialist="templates", home=Path("home"), **Changes().model_dump())
-    assert order == Order(specialist="templates", home=Path("home"))
+def test_changes_are_the_fields_of_a_configs_groups() -> None:
+    fields = [name for _, group in GROUPS for name in group.model_fields]
+    assert sorted(fields) == sorted(Changes.model_fields)
+    usual = RunConfig.of(specialist="templates", workspace=Path("home"))
+    assert usual == RunConfig.of(
+        specialist="templates", workspace=Path("home"), **Changes().model_dump()
+    )
+    assert not [*usual.changes()]
+    changed = usual.changed(seed=5, repositories=("a",), configure=True)
+    assert dict(changed.changes()) == {"seed": 5, "repositories": ("a",), "configure": True}
+
+
+def test_a_config_refuses_what_its_field_does_not_allow_by_its_option() -> None:
+    with pytest.raises(DietError, match="--processes: 0"):
+        RunConfig.of(specialist="templates", workspace=Path("home"), processes=0)
+    with pytest.raises(TypeError, match="colour"):
+        RunConfig.of(specialist="templates", workspace=Path("home"), colour="red")
 
 
 def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None:
-    plan = course(Order(specialist="ours", home=home, branch="other"), dry=True)
+    plan = resolve_plan(RunConfig.of(specialist="ours", workspace=home, branch="other"), dry=True)
     assert plan.mark_of("runs", "syntax") == "runs-templates-other-syntax"
     with pytest.raises(DietError, match="--branch"):
-        course(Order(specialist="ours", home=home, branch="a/b"), dry=True)
+        resolve_plan(RunConfig.of(specialist="ours", workspace=home, branch="a/b"), dry=True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +171,7 @@ def test_a_branch_that_is_given_stands_in_place_of_the_diets(home: Path) -> None
         (
             "mix",
             {"changes": Changes(token_budget="10K", repositories=("a", "b"), configure=True)},
-            "mix ours all, token_budget=10K, repositories=a b, configure",
+            "mix ours all, repositories=a b, configure, token_budget=10K",
         ),
         ("run", {"changes": {"without_rows": "x" * 99}}, f"run ours all, without_rows={'x' * 39}…"),
     ],

@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 
 from curriculum.pipeline import approvals
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Kind, verdict
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
@@ -22,13 +23,13 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path)
 
 
-def _plan(store: Store, *, on_budget: Literal["advance", "hold"] = "advance") -> Course:
-    plan = course(Order(specialist="templates.demo", home=store.root), dry=True)
+def _plan(store: Store, *, on_budget: Literal["advance", "hold"] = "advance") -> RunPlan:
+    plan = resolve_plan(RunConfig.of(specialist="templates.demo", workspace=store.root), dry=True)
     first = replace(plan.phases[0], advance_when=AdvanceWhen(min_tokens=1), on_budget=on_budget)
     return replace(plan, phases=(first, *plan.phases[1:]))
 
 
-def _asking(store: Store) -> Course:
+def _asking(store: Store) -> RunPlan:
     plan = _plan(store)
     first = replace(plan.phases[0], require=("leakcheck", "approval"))
     return replace(plan, phases=(first, *plan.phases[1:]))

@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import Begun, checkpoints, run_of
 from curriculum.pipeline.resume import back_to, last_begun
-from curriculum.pipeline.row_exclusions import LeavingOut, leaving_out
+from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
 from curriculum.store import Artefact, Store
 from flows.cli import app
 from flows.doors import build_phase, mix_phase
@@ -149,7 +150,7 @@ def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> 
 
 def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) -> None:
     pack, document = "a" * 12 + "-0000000004", "b" * 32
-    expected = LeavingOut(
+    expected = RowExclusions(
         packs=frozenset({pack}), documents=frozenset({document}), repositories=frozenset({"fmt"})
     )
     assert leaving_out(f"{pack}, {document},fmt", ["fmt", "re2"]) == expected
@@ -162,8 +163,8 @@ def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) 
 
 
 def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path) -> None:
-    order = Order(specialist="templates.demo", home=home, workers=1)
-    plan = course(order)
+    order = RunConfig.of(specialist="templates.demo", workspace=home, workers=1)
+    plan = resolve_plan(order)
     built = build_phase(plan, "syntax", unwatched)
     before = mix_phase(plan, "syntax", built, unwatched)
     rows = [each.train for each in built.rows]
@@ -172,9 +173,11 @@ def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path
     )
     document = held["document_ids"][0][0]
     theirs = held.filter(pl.col("document_ids").list.contains(document))["pack_id"]
-    found = LeavingOut(documents=frozenset({document})).packs_of(rows, built.documents)
+    found = RowExclusions(documents=frozenset({document})).packs_of(rows, built.documents)
     assert list(found) == sorted(theirs.unique())
-    without = course(Order(specialist="templates.demo", home=home, workers=1, without_rows="arena"))
+    without = resolve_plan(
+        RunConfig.of(specialist="templates.demo", workspace=home, workers=1, without_rows="arena")
+    )
     mixture = mix_phase(without, "syntax", built, unwatched)
     assert mixture.key != before.key
     ids = pl.concat(
@@ -192,5 +195,5 @@ def test_a_row_that_is_not_there_is_told(demo_home: Path) -> None:
     rows = [each for each in store.artefacts("rows") if each.manifest.labels["split"] == "train"]
     pack = f"{rows[0].key[:12]}-9999999999"
     with pytest.raises(MixtureError, match=f"{pack}; there is no such row"):
-        LeavingOut(packs=frozenset({pack})).packs_of(rows, [])
-    assert LeavingOut(packs=frozenset({"0" * 12 + "-0000000001"})).packs_of(rows, []) == ()
+        RowExclusions(packs=frozenset({pack})).packs_of(rows, [])
+    assert RowExclusions(packs=frozenset({"0" * 12 + "-0000000001"})).packs_of(rows, []) == ()

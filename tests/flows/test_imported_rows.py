@@ -11,7 +11,8 @@ from typer.testing import CliRunner, Result
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.train.directory import read_job
 from flows.cli import app
@@ -69,9 +70,11 @@ def diet(folder: Path, specialist: str, phases: str, *, vocab_size: int = 700) -
     return file
 
 
-def little(file: Path, home: Path, *, dry: bool = False) -> Course:
-    order = Order(specialist=str(file), home=home, versions_per_path=1, max_commits=8, workers=1)
-    return course(order, dry=dry)
+def little(file: Path, home: Path, *, dry: bool = False) -> RunPlan:
+    order = RunConfig.of(
+        specialist=str(file), workspace=home, versions_per_path=1, max_commits=8, workers=1
+    )
+    return resolve_plan(order, dry=dry)
 
 
 def exported(folder: Path, rows: Artefact) -> Path:

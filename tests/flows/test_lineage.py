@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
-from curriculum.pipeline.plan import Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import checkpoints, run_of
 from curriculum.store import Store
 from curriculum.train.loader import MicroBatches, PlannedRows
@@ -177,15 +178,15 @@ def home(demo_home: Path, tmp_path: Path) -> Path:
 
 def begun(home: Path, step: int, gone: list[str]) -> Job:
     """A run that goes on from a step of syntax without some rows, after three steps of its own."""
-    order = Order(
+    order = RunConfig.of(
         specialist="templates.demo",
-        home=home,
+        workspace=home,
         continue_run=SYNTAX,
         from_step=step,
         without_rows=",".join(gone),
         workers=1,
     )
-    plan = course(order)
+    plan = resolve_plan(order)
     built = build_phase(plan, "syntax", unwatched)
     mixture = mix_phase(plan, "syntax", built, unwatched)
     job = job_of(plan, plan.phase("syntax"), built, mixture, None, Machine.here())

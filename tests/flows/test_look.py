@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,7 +11,7 @@ from rich.console import Console
 
 from curriculum import catalog
 from curriculum.inspection.formats import count, number, percent
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store
 from flows import demo, look, report, show, status, work
 from flows.lines import Line
@@ -23,9 +22,9 @@ from schemas.errors import CurriculumError, StoreError
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with the rows and the plan of one phase, from a few commits."""
     home = tmp_path_factory.mktemp("home")
-    order = Order(
+    order = RunConfig.of(
         specialist="templates.demo",
-        home=home,
+        workspace=home,
         max_commits=6,
         versions_per_path=2,
         workers=1,
@@ -207,12 +206,16 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
 def test_gc_removes_what_nothing_refers_to_and_nothing_else(
     tmp_path: Path, printed: Console
 ) -> None:
-    order = Order(
-        specialist="templates.demo", home=tmp_path, max_commits=2, versions_per_path=1, workers=1
+    order = RunConfig.of(
+        specialist="templates.demo",
+        workspace=tmp_path,
+        max_commits=2,
+        versions_per_path=1,
+        workers=1,
     )
     work.build(order, "syntax", dry=False)
     before = {each.path for each in Store(tmp_path).artefacts()}
-    work.build(replace(order, max_commits=3), "syntax", dry=False)
+    work.build(order.changed(max_commits=3), "syntax", dry=False)
     kept = {each.path for each in Store(tmp_path).artefacts()} - before
     report.gc(tmp_path, sure=True)
     after = {each.path for each in Store(tmp_path).artefacts()}

@@ -9,8 +9,9 @@ import pytest
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.diets.load import DIETS, diet_names
-from curriculum.pipeline.plan import Course, Order, course
-from curriculum.pipeline.row_exclusions import LeavingOut
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.row_exclusions import RowExclusions
 from curriculum.store import Store
 from flows.orders import freeze, frozen_course, place_of, thaw
 from schemas.errors import DietError, StoreError
@@ -18,7 +19,7 @@ from schemas.errors import DietError, StoreError
 RUN = "5b0c7a52-0000-0000-0000-000000000001"
 
 
-def _same(one: Course, other: Course) -> bool:
+def _same(one: RunPlan, other: RunPlan) -> bool:
     """But for the mapping of specs, which is read-only in one of them."""
     return (
         replace(one, specs={}, store=other.store) == replace(other, specs={})
@@ -29,14 +30,16 @@ def _same(one: Course, other: Course) -> bool:
 
 @pytest.mark.parametrize("diet", diet_names())
 def test_what_is_read_back_is_what_was_laid_down(diet: str, tmp_path: Path) -> None:
-    plan = course(Order(specialist=diet, home=tmp_path, token_budget="10M", max_commits=7))
+    plan = resolve_plan(
+        RunConfig.of(specialist=diet, workspace=tmp_path, token_budget="10M", max_commits=7)
+    )
     freeze(plan, RUN)
     assert _same(thaw(Store(tmp_path), RUN), plan)
 
 
 def test_rows_that_are_left_out_are_kept(tmp_path: Path) -> None:
-    plan = course(Order(specialist="templates.demo", home=tmp_path))
-    without = LeavingOut(packs=frozenset({"b", "a"}), repositories=frozenset({"fmt"}))
+    plan = resolve_plan(RunConfig.of(specialist="templates.demo", workspace=tmp_path))
+    without = RowExclusions(packs=frozenset({"b", "a"}), repositories=frozenset({"fmt"}))
     freeze(replace(plan, without=without), RUN)
     assert thaw(Store(tmp_path), RUN).without == without
 
@@ -45,7 +48,7 @@ def test_a_diet_that_is_edited_changes_only_runs_that_begin_later(tmp_path: Path
     file = tmp_path / "mine.yaml"
     text = (DIETS / "templates.demo.yaml").read_text()
     file.write_text(text)
-    order = Order(specialist=str(file), home=tmp_path / "home")
+    order = RunConfig.of(specialist=str(file), workspace=tmp_path / "home")
     first = frozen_course(order, RUN)
     assert "token_budget: 400K" in text
     file.write_text(text.replace("token_budget: 400K", "token_budget: 900K"))
@@ -63,7 +66,9 @@ def test_rules_of_domains_that_are_edited_change_only_runs_that_begin_later(
     said = load_corpus("sample").model_copy(update={"domains": str(rules)})
     corpus = tmp_path / "mine.yaml"
     corpus.write_text(said.model_dump_json(exclude_defaults=True))
-    order = Order(specialist="templates.demo", corpus=str(corpus), home=tmp_path / "home")
+    order = RunConfig.of(
+        specialist="templates.demo", corpus=str(corpus), workspace=tmp_path / "home"
+    )
     first = load_domains(frozen_course(order, RUN).corpus.domains)
     rules.unlink()
     assert load_domains(frozen_course(order, RUN).corpus.domains) == first
@@ -71,15 +76,15 @@ def test_rules_of_domains_that_are_edited_change_only_runs_that_begin_later(
 
 def test_an_order_moves_with_its_workspace(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    freeze(course(Order(specialist="templates.demo", home=before)), RUN)
+    freeze(resolve_plan(RunConfig.of(specialist="templates.demo", workspace=before)), RUN)
     before.rename(after)
     plan = thaw(Store(after), RUN)
-    assert plan.order.home == plan.store.root == after
+    assert plan.config.workspace == plan.store.root == after
 
 
 def test_a_mistake_lays_nothing_down(tmp_path: Path) -> None:
     with pytest.raises(DietError):
-        frozen_course(Order(specialist="templtes", home=tmp_path / "home"), RUN)
+        frozen_course(RunConfig.of(specialist="templtes", workspace=tmp_path / "home"), RUN)
     assert not (tmp_path / "home").exists()
 
 

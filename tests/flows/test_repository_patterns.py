@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.load import DIETS
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from flows.doors import wanted_of
 from schemas.errors import DietError
 
@@ -21,7 +22,7 @@ def repository(folder: Path) -> str:
     return str(folder)
 
 
-def planned(folder: Path, repositories: str) -> Course:
+def planned(folder: Path, repositories: str) -> RunPlan:
     """The demo's course over the sample, with graphs of some repositories only."""
     text = (DIETS / "templates.demo.yaml").read_text()
     line = "- {family: v4_context_graph, share: 0.8}"
@@ -29,7 +30,7 @@ def planned(folder: Path, repositories: str) -> Course:
     narrowed = line.replace("share", f"repositories: [{repositories}], share")
     file = folder / "diet.yaml"
     file.write_text(text.replace(line, narrowed))
-    return course(Order(specialist=str(file), home=folder / "home"), dry=True)
+    return resolve_plan(RunConfig.of(specialist=str(file), workspace=folder / "home"), dry=True)
 
 
 def test_a_serving_names_repositories_by_patterns_and_is_keyed_by_their_names(
@@ -53,8 +54,8 @@ def test_a_pattern_that_matches_no_repository_is_refused_with_those_there_are(
 
 def test_compilers_takes_its_graphs_from_llvm_where_the_corpus_has_it(tmp_path: Path) -> None:
     given = tuple(repository(tmp_path / name) for name in ("llvm-project", "json"))
-    order = Order(specialist="compilers", home=tmp_path / "home", repositories=given)
-    plan = course(order, dry=True)
+    order = RunConfig.of(specialist="compilers", workspace=tmp_path / "home", repositories=given)
+    plan = resolve_plan(order, dry=True)
     for phase in ("file_graph", "repository_graph"):
         of_some = [each.repositories for each in plan.phase(phase).servings if each.repositories]
         assert set(of_some) == {("llvm-project",)}
@@ -85,4 +86,4 @@ def test_two_servings_of_the_same_rows_are_refused_however_they_are_written(
     file = tmp_path / "diet.yaml"
     file.write_text(text.replace("- {family: v4_context_graph, share: 0.8}", twice))
     with pytest.raises(DietError, match=r"repositories ar\*; it reads the same rows of arena"):
-        course(Order(specialist=str(file), home=tmp_path / "home"), dry=True)
+        resolve_plan(RunConfig.of(specialist=str(file), workspace=tmp_path / "home"), dry=True)

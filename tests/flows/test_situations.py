@@ -15,7 +15,8 @@ from rich.console import Console
 from curriculum.corpus.sample import SAMPLES
 from curriculum.diets.load import DIETS
 from curriculum.pipeline import approvals
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import JOB
 from curriculum.store import Artefact, Store
 from curriculum.store.owner import this_process
@@ -46,12 +47,12 @@ class Place:
     """What the commands say instead of the diet."""
 
     @property
-    def order(self) -> Order:
-        return Order(specialist=DIET, home=self.home, seed=self.seed)
+    def order(self) -> RunConfig:
+        return RunConfig.of(specialist=DIET, workspace=self.home, seed=self.seed)
 
     @property
-    def plan(self) -> Course:
-        return course(self.order, dry=True)
+    def plan(self) -> RunPlan:
+        return resolve_plan(self.order, dry=True)
 
     def run(self, phase: str) -> Artefact:
         plan = self.plan

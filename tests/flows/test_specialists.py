@@ -9,7 +9,8 @@ from curriculum.catalog import query
 from curriculum.diets.load import DIETS
 from curriculum.diets.resolve import missing
 from curriculum.mix import report_of
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact
 from flows.doors import build_phase, mix_phase
 from schemas.mixture import BLOCK_SLOTS
@@ -46,7 +47,7 @@ def in_short_rows(name: str, folder: Path) -> str:
     return str(file)
 
 
-def mixed(plan: Course, phase: str) -> Artefact:
+def mixed(plan: RunPlan, phase: str) -> Artefact:
     return mix_phase(plan, phase, build_phase(plan, phase, unwatched), unwatched)
 
 
@@ -55,10 +56,10 @@ def mixed(plan: Course, phase: str) -> Artefact:
 def test_a_diet_mixes_through_every_phase_that_it_lists(
     name: str, home: Path, tmp_path: Path
 ) -> None:
-    order = Order(
-        specialist=in_short_rows(name, tmp_path), home=home, token_budget="300K", workers=1
+    order = RunConfig.of(
+        specialist=in_short_rows(name, tmp_path), workspace=home, token_budget="300K", workers=1
     )
-    plan = course(order)
+    plan = resolve_plan(order)
     assert [each.name for each in plan.phases][-2:] == ["fine_tune", "anneal"]
     for phase in plan.phases:
         assert missing(phase) == ()
@@ -75,14 +76,14 @@ def test_a_diet_mixes_through_every_phase_that_it_lists(
 
 @pytest.mark.timeout(900)
 def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_path: Path) -> None:
-    order = Order(
+    order = RunConfig.of(
         specialist=in_short_rows("testing", tmp_path),
-        home=home,
+        workspace=home,
         token_budget="30M",
         max_repetition=1000,
         workers=1,
     )
-    plan = course(order)
+    plan = resolve_plan(order)
     mixture = mixed(plan, "syntax")
     assert report_of(mixture).slots > 8 * BLOCK_SLOTS
     sql = f"""
@@ -104,10 +105,13 @@ def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_pa
 def test_compilers_takes_its_graphs_from_the_repository_that_it_names(
     home: Path, tmp_path: Path
 ) -> None:
-    order = Order(
-        specialist=in_short_rows("compilers", tmp_path), home=home, token_budget="300K", workers=1
+    order = RunConfig.of(
+        specialist=in_short_rows("compilers", tmp_path),
+        workspace=home,
+        token_budget="300K",
+        workers=1,
     )
-    plan = course(order)
+    plan = resolve_plan(order)
     mixture = mixed(plan, "file_graph")
     sql = f"""
         WITH documents_of AS (

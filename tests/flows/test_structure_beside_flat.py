@@ -7,7 +7,8 @@ import pytest
 
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact
 from flows.doors import build_phase, mix_phase, train_phase
 from schemas.job import Figure, Report
@@ -37,15 +38,15 @@ phases:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, dict[str, Artefact]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunPlan, dict[str, Artefact]]:
     """Both phases of the diet, one after the other."""
     folder = tmp_path_factory.mktemp("enricher")
     file = folder / "enricher.yaml"
     file.write_text(DIET)
-    plan = course(
-        Order(
+    plan = resolve_plan(
+        RunConfig.of(
             specialist=str(file),
-            home=folder / "home",
+            workspace=folder / "home",
             versions_per_path=1,
             max_commits=20,
             workers=1,
@@ -59,7 +60,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Course, dict[str,
     return plan, runs
 
 
-def checkpoint_of(plan: Course, run: Artefact) -> Path:
+def checkpoint_of(plan: RunPlan, run: Artefact) -> Path:
     return plan.store.root / report_of(run).checkpoint
 
 
@@ -69,7 +70,7 @@ def figures(report: Report, when: str) -> dict[tuple[str, str, str], Figure]:
 
 
 def test_both_kinds_of_rows_and_two_lengths_stand_in_one_plan(
-    trained: tuple[Course, dict[str, Artefact]],
+    trained: tuple[RunPlan, dict[str, Artefact]],
 ) -> None:
     plan, _ = trained
     sql = """
@@ -82,7 +83,7 @@ def test_both_kinds_of_rows_and_two_lengths_stand_in_one_plan(
 
 
 def test_one_set_of_weights_comes_of_them_and_reads_structure(
-    trained: tuple[Course, dict[str, Artefact]],
+    trained: tuple[RunPlan, dict[str, Artefact]],
 ) -> None:
     plan, runs = trained
     (weights,) = checkpoint_of(plan, runs["syntax"]).glob("model.safetensors")
@@ -92,7 +93,7 @@ def test_one_set_of_weights_comes_of_them_and_reads_structure(
 
 
 def test_val_bpb_falls_and_the_next_phase_begins_where_it_ended(
-    trained: tuple[Course, dict[str, Artefact]],
+    trained: tuple[RunPlan, dict[str, Artefact]],
 ) -> None:
     _, runs = trained
     first, second = (report_of(runs[phase]) for phase in ("syntax", "file_graph"))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Verdict
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
 from flows import telling
@@ -20,9 +21,9 @@ from schemas.job import Report, Stopped, TokenCounts
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Course:
+def plan(tmp_path: Path) -> RunPlan:
     """The demo's course in a workspace of its own."""
-    return course(Order(specialist="templates.demo", home=tmp_path / "lab"))
+    return resolve_plan(RunConfig.of(specialist="templates.demo", workspace=tmp_path / "lab"))
 
 
 def _report(phase: str, stopped: Stopped = "budget") -> Report:
@@ -47,7 +48,7 @@ def _report(phase: str, stopped: Stopped = "budget") -> Report:
     )
 
 
-def _run(plan: Course, phase: str, stopped: Stopped = "budget", seed: int = 0) -> Artefact:
+def _run(plan: RunPlan, phase: str, stopped: Stopped = "budget", seed: int = 0) -> Artefact:
     recipe = Recipe(
         stage="runs",
         labels=(("specialist", "templates"), ("branch", "demo"), ("phase", phase)),
@@ -62,7 +63,7 @@ def _run(plan: Course, phase: str, stopped: Stopped = "budget", seed: int = 0) -
 
 
 def test_a_gate_that_waits_is_told_once_for_each_run(
-    plan: Course, told: Callable[[], list[Event]]
+    plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
     for _ in range(3):
@@ -76,7 +77,7 @@ def test_a_gate_that_waits_is_told_once_for_each_run(
 
 
 def test_a_gate_that_wasnt_met_is_told_and_an_open_one_isnt(
-    plan: Course, told: Callable[[], list[Event]]
+    plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     run = _run(plan, "syntax")
     telling.at_gate(plan, run, Verdict(kind="open", phase="syntax"))
@@ -87,7 +88,7 @@ def test_a_gate_that_wasnt_met_is_told_and_an_open_one_isnt(
 
 
 def test_what_couldnt_be_sent_is_told_the_next_time(
-    plan: Course, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+    plan: RunPlan, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
     with monkeypatch.context() as broken:
@@ -103,7 +104,7 @@ def test_what_couldnt_be_sent_is_told_the_next_time(
 
 
 def test_a_curriculum_is_done_when_its_last_phase_is(
-    plan: Course, told: Callable[[], list[Event]]
+    plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     runs = [_run(plan, each.name) for each in plan.phases]
     telling.at_end(plan, [])
@@ -117,7 +118,7 @@ def test_a_curriculum_is_done_when_its_last_phase_is(
 
 
 def test_a_last_phase_whose_gate_is_closed_isnt_done(
-    plan: Course, told: Callable[[], list[Event]]
+    plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     phases = (*plan.phases[:-1], replace(plan.phases[-1], require=("approval",)))
     telling.at_end(replace(plan, phases=phases), [_run(plan, "anneal")])
@@ -133,7 +134,7 @@ def test_a_last_phase_whose_gate_is_closed_isnt_done(
     ],
 )
 def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
-    plan: Course, told: Callable[[], list[Event]], kind: type[JobError], event: str
+    plan: RunPlan, told: Callable[[], list[Event]], kind: type[JobError], event: str
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
     cause = "training ended with:\nstep 3\nsomething broke\n"
@@ -148,7 +149,7 @@ def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
 
 
 def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
-    plan: Course, told: Callable[[], list[Event]]
+    plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     run = plan.store.root / "runs" / "attempt=1"
     run.mkdir(parents=True)
@@ -162,7 +163,7 @@ def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
     assert [each.event for each in told()] == ["crashed"]
 
 
-def test_a_stall_is_told_and_said(plan: Course, told: Callable[[], list[Event]]) -> None:
+def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]) -> None:
     said: list[str] = []
     telling.stalled(plan, "syntax", said.append)("no step for 12 min")
     assert said == ["no step for 12 min"]
@@ -186,7 +187,7 @@ def test_a_flow_run_that_broke_down_is_told_once(
 
 
 def test_what_keeps_no_mark_stops_no_run(
-    plan: Course, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
+    plan: RunPlan, told: Callable[[], list[Event]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 
 from curriculum.build import processes
 from curriculum.diets.load import PACKAGE
-from curriculum.pipeline.plan import Course, Order, course
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
 from flows import settings, trust
 from flows.cli import app
@@ -65,8 +66,8 @@ def curriculum(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def plan(home: Path, specialist: str = "templates.demo") -> Course:
-    return course(Order(specialist=specialist, home=home), dry=True)
+def plan(home: Path, specialist: str = "templates.demo") -> RunPlan:
+    return resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
 
 
 def test_a_received_workspace_runs_no_command(received: Path, fired: Path, command: str) -> None:
@@ -290,22 +291,22 @@ def test_a_dry_run_looks_into_bundles_and_leaves_no_clone(tmp_path: Path) -> Non
         assert not home.exists()
 
 
-def test_an_order_that_a_received_run_recorded_names_no_command(
+def test_a_config_that_a_received_run_recorded_names_no_command(
     received: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Order(specialist="templates.demo", home=received, configure=True)
-    monkeypatch.setattr("flows.recorded.order_of", lambda *_: made)
+    made = RunConfig.of(specialist="templates.demo", workspace=received, configure=True)
+    monkeypatch.setattr("flows.recorded.config_of", lambda *_: made)
     monkeypatch.setattr("flows.recorded.begun_in", lambda _: [])
     monkeypatch.setattr("flows.recorded.names_of", lambda _: ("theirs",))
     monkeypatch.setattr("flows.recorded.way_of", lambda _: ("theirs", None))
     monkeypatch.setattr(Store, "artefacts", lambda *_: [object()])
-    asked = Order(specialist="theirs", home=received)
+    asked = RunConfig.of(specialist="theirs", workspace=received)
     with pytest.raises(DietError, match="curriculum trust"):
         resolved(asked)
     (received / "diets" / "templates.demo.yaml").unlink()
-    assert not resolved(asked).configure
+    assert not resolved(asked).build.configure
     trust.trust(received)
-    assert resolved(asked).configure
+    assert resolved(asked).build.configure
 
 
 def test_what_a_workspace_hides_is_said(received: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from curriculum.build import Built, Shard, Spread
 from curriculum.build.processes import TRIES
 from curriculum.build.ray_workers import each, make_elsewhere, require_same
-from curriculum.pipeline.plan import Order
+from curriculum.pipeline.config import RunConfig
 from curriculum.store import Recipe, Store
 from flows import settings
 from flows.spread import spread_of
@@ -225,7 +225,7 @@ def test_a_worker_with_other_tools_is_told_by_what_differs(tmp_path: Path) -> No
 def test_the_environment_and_the_order_say_where_a_build_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = Order(specialist="templates", home=tmp_path, workers=3, shard="2/4")
+    order = RunConfig.of(specialist="templates", workspace=tmp_path, workers=3, shard="2/4")
     monkeypatch.delenv("CURRICULUM_RAY_ADDRESS", raising=False)
     assert spread_of(order) == Spread(at_once=3, shard=Shard(index=1, number=4))
     for name in OWN:

@@ -54,7 +54,7 @@ ROLES = {
 
 
 @dataclass(kw_only=True)
-class Course:
+class RunPlan:
     """A workspace, the commands given in it, and whatever they started, told by a mark they inherit."""
 
     folder: Path
@@ -192,9 +192,9 @@ def _role(line: str) -> str:
 
 
 @pytest.fixture
-def course(tmp_path: Path) -> Iterator[Course]:
+def course(tmp_path: Path) -> Iterator[RunPlan]:
     """A course of one's own; whatever it starts has ended when the test has."""
-    course = Course(folder=tmp_path / "course")
+    course = RunPlan(folder=tmp_path / "course")
     try:
         yield course
     finally:
@@ -202,15 +202,15 @@ def course(tmp_path: Path) -> Iterator[Course]:
 
 
 @pytest.fixture(scope="session")
-def new_course() -> type[Course]:
+def new_course() -> type[RunPlan]:
     """How to begin a course; who begins one sees to its end."""
-    return Course
+    return RunPlan
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Course:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
     """The same course, with nothing happening to it."""
-    course = Course(folder=tmp_path_factory.mktemp("uninterrupted"))
+    course = RunPlan(folder=tmp_path_factory.mktemp("uninterrupted"))
     course.finish()
     assert len(list(Store(course.home).artefacts("runs"))) == 2
     return course
