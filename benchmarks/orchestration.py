@@ -13,16 +13,17 @@ import resource
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import resolve_plan
-from flows.doors import build_phase, mix_phase, train_phase
+from flows.contexts import context_of
 from flows.serve import api_for
-from flows.work import chosen
 from schemas.progress import unwatched
 
 DIET, LAST = "templates.demo", "anneal"
@@ -60,10 +61,8 @@ def _make(home: Path) -> None:
 def _directly(order: RunConfig, phase: str | None) -> Callable[[], object]:
     def walk() -> None:
         plan = resolve_plan(order)
-        for name in chosen(plan, phase, print):
-            built = build_phase(plan, name, unwatched)
-            mixture = mix_phase(plan, name, built, unwatched)
-            train_phase(plan, name, built, mixture, new_attempt=name == phase, watch=unwatched)
+        scope, context = Scope(phase=phase, retrain=True), context_of()
+        deque(execute(plan, here(context), scope, context), maxlen=0)
 
     return walk
 

@@ -19,9 +19,9 @@ from statistics import median
 from curriculum.corpus.sample import SAMPLES, sample_names
 from curriculum.corpus.sources import resolved_once
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
-from flows.doors import build_phases
-from schemas.progress import unwatched
+from curriculum.pipeline.steps import build_phases
 
 DIET = "templates.demo"
 TIMES = 5
@@ -51,7 +51,7 @@ def _checked(order: RunConfig) -> int:
     """How many artefacts stand as diet and corpus want them; all must."""
     plan = resolve_plan(order, dry=True)
     with resolved_once(clones="none"):
-        build_phases(plan, [each.name for each in plan.phases], unwatched)
+        build_phases(plan, [each.name for each in plan.phases], Context())
     keys = {step.recipe.key: step.outcome for step in plan.store.steps}
     assert {*keys.values()} == {"there"}, "something is stale"
     return len(keys)

@@ -9,8 +9,8 @@ from curriculum.pipeline.gates import APPROVAL, verdict
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.store.recipe import KEY_DIGITS
 from flows import prefect_settings, settings
-from flows.recorded import resolved
 from flows.show import out, warn
+from flows.trust import known_config
 from schemas.errors import JobError
 
 
@@ -20,7 +20,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     Raises:
         JobError: where the phase has no finished run.
     """
-    plan = resolve_plan(resolved(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
+    plan = resolve_plan(known_config(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
     run = plan.current("runs", plan.phase(phase))
     if run is None:
         raise JobError(
@@ -51,6 +51,6 @@ def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
     settings.apply(prefect_settings.attached(home, api))
     # Prefect reads its settings when it is imported.
     with prefect_settings.unset(home):
-        from flows.suspension import resume
+        from flows.approval import resume
 
     return resume(ticket, who=who, comment=comment, say=warn)

@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import count, percent
+from curriculum.inspection.formats import Line, count, percent
 from curriculum.inspection.runs import change
+from curriculum.pipeline.speed import money
 from curriculum.store.recipe import KEY_DIGITS
 from flows.contrast import (
     OTHER_ROWS,
@@ -21,9 +22,7 @@ from flows.contrast import (
     shared,
     sides,
 )
-from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, plain_table, print_json, table
-from flows.speed import money
 from schemas.errors import JobError
 from schemas.job import Figure
 from schemas.visible import one_line

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from curriculum.inspection.formats import count, percent
-from flows.lines import Line
+from curriculum.inspection.formats import Line, count, percent
 
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""

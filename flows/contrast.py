@@ -8,6 +8,7 @@ from typing import Any, Literal
 from curriculum.inspection.formats import percent
 from curriculum.inspection.runs import TOO_FEW
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.branch_names import named
 from curriculum.pipeline.references import Begun, Succession, begun_in, run_of
 from curriculum.store import Artefact, Store
@@ -15,7 +16,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_report
 from curriculum.train.follow import read_heartbeat
 from curriculum.train.recipe import WHICH_RUN
-from flows.attempts import Line, attempt
+from flows.contexts import resources
 from flows.look.find import store_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.manifest import MANIFEST_NAME
@@ -187,7 +188,7 @@ def shared(compared: Sequence[Side]) -> list[Shared]:
 
 def _side(store: Store, title: str, run: Begun) -> Side:
     is_closed = (run.path / MANIFEST_NAME).is_file()
-    open_ = None if is_closed else attempt(store, run, Line.of(store))
+    open_ = None if is_closed else attempt(store, run, SlotQueue.of(store, resources()))
     return Side(
         title=title,
         begun=run,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from curriculum.inspection.formats import count, number
-from flows.lines import Line
+from curriculum.inspection.formats import Line, count, number
 from schemas.document import CHAT_FAMILY
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.inspection.formats import count, percent
+from curriculum.inspection.formats import Line, count, percent
 from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows import settings, work
-from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, table
 
 DIET = "templates.demo"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build import RowSet
+from curriculum.build import Built, RowSet
 from curriculum.diets.check import (
     Held,
     PhaseCheck,
@@ -21,19 +21,20 @@ from curriculum.diets.imported import imported_rows
 from curriculum.diets.load import load_diet, load_phases
 from curriculum.diets.resolve import ResolvedPhase, missing, resolve
 from curriculum.diets.supply import Supply, read_supply
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.events import PhaseBuilt
+from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.speed import Speed, expected, last_speed
+from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
 from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
-from flows.doors import build_phase, tokenizing_of, tokens_per_step, wanted_of
-from flows.lines import Line
+from flows.contexts import context_of
 from flows.show import ACCENT, MUTED, out, print_json, table, warn, watching
-from flows.speed import Speed, expected, last_speed
 from flows.supply import Wish, counted, doubtful, kind_of
 from flows.trust import shadow_words, shadows
 from schemas.errors import DietError
-from schemas.progress import unwatched
 
 UNEVEN = 1.1
 """From here on domains of a serving are seen so unevenly that one is named; rows aren't quite alike."""
@@ -50,7 +51,12 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
     """
     plan = resolve_plan(config, dry=True)
     step = tokens_per_step(plan)
-    sets = {phase.name: _sets(plan, phase) for phase in _buildable(plan)}
+    context = context_of()
+    sets = {
+        event.phase: _sets(plan.phase(event.phase), event.built)
+        for event in execute(plan, here(context), Scope(until="build"), context)
+        if isinstance(event, PhaseBuilt)
+    }
     lacking = [
         phase.servings[at]
         for phase in _buildable(plan)
@@ -173,9 +179,8 @@ def _unbuildable(plan: RunPlan) -> Iterator[str]:
         yield from (str(each) for each in missing(phase)[:1])
 
 
-def _sets(plan: RunPlan, phase: ResolvedPhase) -> list[Sets]:
+def _sets(phase: ResolvedPhase, built: Built) -> list[Sets]:
     """The rows of each serving, built or planned."""
-    built = build_phase(plan, phase.name, unwatched)
     return [tuple(built.rows_of(each) for each in variants) for variants in wanted_of(phase)]
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.formats import Line, count, number, percent
 from flows.eaten import KINDS, Eaten, eaten
-from flows.lines import Line
 from flows.show import ACCENT, MUTED, out, print_json, table
 from schemas.visible import one_line
 

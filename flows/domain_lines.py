@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from curriculum.inspection.formats import count, percent
-from flows.lines import Line
+from curriculum.inspection.formats import Line, count, percent
 
 MOST_REPOSITORIES = 12
 """Those with most bytes are shown; the selection's report has all."""

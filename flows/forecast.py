@@ -8,27 +8,32 @@ from typing import Literal
 
 from rich.text import Text
 
-from curriculum.build import Built
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import Line, count
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseSkipped, PhaseTrained
+from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import checkpoints
+from curriculum.pipeline.speed import Speed, duration, expected, last_speed, money
+from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.store import Artefact
 from curriculum.train.recipe import attempts
 from flows import settings
-from flows.doors import UNKNOWN, build_phase, mix_phase, tokens_per_step, train_phase
-from flows.lines import Line
+from flows.contexts import context_of
 from flows.show import MUTED, out, table, warn
-from flows.speed import Speed, duration, expected, last_speed, money
-from flows.work import chosen
 from schemas.manifest import MANIFEST_NAME
-from schemas.progress import unwatched
 
 Until = Literal["build", "mix", "train"]
+_LAST: Mapping[str, type[Event]] = {
+    "build": PhaseBuilt,
+    "mix": PhaseMixed,
+    "train": PhaseTrained,
+}
+"""The event of the last step of a phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,23 +89,21 @@ def forecasted(
         CurriculumError: for a mistake in the order, as the command itself would.
     """
     plan = resolve_plan(config, dry=True)
-    phases = tuple(chosen(plan, phase, warn, onwards=onwards))
+    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=anew is not None, gates=False)
     with resolved_once(clones="aside"):
-        found = forecast(plan, phases, until=until, anew=anew)
+        found = forecast(plan, scope)
     show(found, until=until)
 
 
-def forecast(
-    plan: RunPlan, phases: Sequence[str], *, until: Until, anew: str | None = None
-) -> Forecast:
-    """What taking a dry course through some phases would ask for; `anew` is trained in any case.
+def forecast(plan: RunPlan, scope: Scope) -> Forecast:
+    """Forecast a part of a dry plan.
 
     Raises:
         SettingError: for a price that is none.
         JobError: for a phase whose run before isn't there.
     """
     return Forecast(
-        phases=tuple(_ahead(plan, phases, until=until, anew=anew)),
+        phases=tuple(_ahead(plan, scope)),
         model=plan.diet.model,
         speed=last_speed(plan.store, plan.diet.model),
         price=settings.gpu_price(),
@@ -123,16 +126,14 @@ def show(found: Forecast, *, until: Until) -> None:
         out.print(f"{money(found.cost)} at {found.price:g} for a GPU hour")
 
 
-def _ahead(
-    plan: RunPlan, phases: Sequence[str], *, until: Until, anew: str | None
-) -> Iterator[Ahead]:
+def _ahead(plan: RunPlan, scope: Scope) -> Iterator[Ahead]:
     seen: set[Path] = set()
-    held = ""
-    for name in phases:
-        phase, made = plan.phase(name), _made(plan, name, until=until, again=name == anew)
+    held, anew = "", scope.phase if scope.retrain else None
+    for name, made in _made(plan, scope):
+        phase = plan.phase(name)
         fresh = [each for each in made if each.planned and each.path not in seen]
         seen |= {each.path for each in fresh}
-        run = made[-1] if until == "train" else None
+        run = made[-1] if scope.until == "train" else None
         tokens, steps, note = _training(plan, phase, made) if run and run.planned else (0, 0, "")
         gate = _gate(plan, phase, run, anew=anew)
         yield Ahead(
@@ -146,17 +147,22 @@ def _ahead(
             held = held or f"not before {name} is let pass"
 
 
-def _made(plan: RunPlan, phase: str, *, until: Until, again: bool) -> list[Artefact]:
-    """All artefacts of a phase, the last of the stage that was asked for at the end."""
-    built: Built = build_phase(plan, phase, unwatched)
-    made = [*built.artefacts()]
-    if until == "build":
-        return made
-    made.append(mix_phase(plan, phase, built, unwatched))
-    if until == "mix":
-        return made
-    run = train_phase(plan, phase, built, made[-1], new_attempt=again, watch=unwatched)
-    return [*made, run]
+def _made(plan: RunPlan, scope: Scope) -> Iterator[tuple[str, list[Artefact]]]:
+    """The artefacts of each phase, the one of the last step at the end."""
+    context, made = context_of(), list[Artefact]()
+    for event in execute(plan, here(context), scope, context):
+        match event:
+            case PhaseSkipped():
+                warn(f"{event.phase} is skipped: {event.why}")
+                continue
+            case PhaseBuilt():
+                made = [*event.built.artefacts()]
+            case PhaseMixed():
+                made.append(event.mixture)
+            case PhaseTrained():
+                made.append(event.run)
+        if isinstance(event, _LAST[scope.until]):
+            yield event.phase, made
 
 
 def _training(

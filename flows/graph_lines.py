@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel
 
 from curriculum.build import Built
-from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.store import Artefact
-from flows.lines import Line
 from schemas.document import EDGE_LABELS, ENRICHED_FAMILY, GRAPH_FAMILIES
 
 

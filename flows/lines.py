@@ -1,6 +1,6 @@
 """What stages leave, as lines of words and numbers; the terminal and a run's page show the same."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from pydantic import BaseModel
@@ -9,15 +9,15 @@ from curriculum import mix
 from curriculum.build import Built
 from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
-from curriculum.inspection.formats import count, number, percent
-from curriculum.inspection.runs import change, interval
+from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.runs import change, interval, report_of
+from curriculum.pipeline.command_text import command
+from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, MaskingCost, Report
 
 REPORT_NAME = "report.json"
-
-Line = Mapping[str, str | int]
 
 
 class _Packed(BaseModel):
@@ -187,3 +187,17 @@ def figure_lines(report: Report) -> Iterator[Line]:
 
 def _place(figure: Figure) -> tuple[str, str, str, str]:
     return figure.kind, figure.phase, figure.family, figure.domain
+
+
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
+    """Sum up the runs of a plan in a line."""
+    if not any(run.made for run in runs):
+        return "Nothing to do: everything is there."
+    names = [each.name for each in plan.phases]
+    last = report_of(runs[-1]).phase
+    if phase in names and (later := names[names.index(last) + 1 :]):
+        return (
+            f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
+            f"`{command('run', plan.config)}` goes on from here."
+        )
+    return f"{len(runs)} phases are done."

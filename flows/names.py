@@ -2,7 +2,7 @@
 
 from prefect import runtime
 
-from flows.parameters import Changes
+from flows.parameters import BuildChanges, Changes
 
 SWITCHES = {"onwards": "and those after it", "again": "anew"}
 """How a run's name tells a switch of its form."""
@@ -18,10 +18,13 @@ def run_name() -> str:
     given = runtime.flow_run.parameters
     switches = [words for name, words in SWITCHES.items() if given.get(name)]
     first = " ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])
-    return ", ".join([first, *_changed(Changes.model_validate(given["changes"]))])
+    changes = given["changes"]
+    if not isinstance(changes, BuildChanges):
+        changes = Changes.model_validate(changes)
+    return ", ".join([first, *_changed(changes)])
 
 
-def _changed(changes: Changes) -> list[str]:
+def _changed(changes: BuildChanges) -> list[str]:
     """What was changed, as the command line would say it."""
     listed = changes.model_dump(exclude_defaults=True)
     return [

@@ -127,9 +127,8 @@ def configured(
         @functools.wraps(command)
         def with_options(**given: Any) -> None:
             # Help must be there at once, and what makes artefacts is slow to import.
-            from flows.recorded import resolved
             from flows.show import warn
-            from flows.trust import making, shadow_words
+            from flows.trust import known_config, making, shadow_words
 
             changes = {field: given.pop(field) for field, _ in fields}
             changes["repositories"] = tuple(changes["repositories"] or ())
@@ -139,7 +138,7 @@ def configured(
                 warn(line)
             with making(home):
                 config = RunConfig.of(specialist=specialist, workspace=home, **changes)
-                take(resolved(config), **given)
+                take(known_config(config), **given)
 
         own = list(inspect.signature(command).parameters.values())[1:]
         parameters = [*_first_options(), *own, *(_option(*each) for each in fields)]

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.recorded_config import Way, course_of, names_of, way_of
 from curriculum.pipeline.references import Begun, begun_in
 from curriculum.store import Store
 from flows import settings
 from flows.page.write import write
-from flows.recorded import Way, course_of, names_of, way_of
 from flows.show import MUTED, out, warn
 from schemas.errors import CurriculumError, StoreError
 

@@ -14,6 +14,7 @@ import filelock
 from dashboards.guard import authorization, secret_of, split_login
 from dashboards.place import Server
 from schemas.errors import CurriculumError
+from schemas.event import is_url
 
 Number = TypeVar("Number", int, float)
 
@@ -109,13 +110,13 @@ def gpu_slots() -> int:
     return _number("CURRICULUM_GPU_SLOTS", int, "Give a whole number from 1 on") or 1
 
 
-def slots_folder(workspace: Path) -> Path:
-    """$CURRICULUM_SLOTS: the folder of this machine's slots, by default the workspace's own.
+def slots_folder() -> Path | None:
+    """$CURRICULUM_SLOTS: the folder of this machine's slots, by default each workspace's own.
 
     Workspaces whose jobs take turns on one machine name the same.
     """
     given = os.environ.get("CURRICULUM_SLOTS")
-    return Path(given).absolute() if given else workspace / "slots"
+    return Path(given).absolute() if given else None
 
 
 def rooted() -> dict[str, str]:
@@ -146,11 +147,6 @@ def _rooted(target: str) -> str:
     if "/" in program:
         program = str(Path(program).absolute())
     return shlex.join([program, *arguments])
-
-
-def is_url(target: str) -> bool:
-    """Whether a target is posted to; anything else is a command."""
-    return target.lower().startswith(("http://", "https://"))
 
 
 def sbatch_options() -> str | None:

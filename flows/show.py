@@ -24,8 +24,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.formats import Line
 from dashboards.palette import DOCUMENT_COLOURS
-from flows.lines import Line
 from schemas.progress import Progress, Watch
 from schemas.visible import in_json, one_line, visible
 

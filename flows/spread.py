@@ -6,28 +6,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build import Shard, Spread
 from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store, merge
-from flows import settings
 from flows.show import ACCENT, MUTED, out
 from schemas.errors import StoreError
-
-
-def spread_of(config: RunConfig) -> Spread:
-    """Where an order's build goes: to the Ray cluster that the environment names, in the shard that it asks.
-
-    Raises:
-        DietError: for what is no shard.
-    """
-    address = settings.ray_address()
-    if address is not None:
-        settings.apply(settings.ray(address))
-    return Spread(
-        ray=address,
-        at_once=config.corpus.workers,
-        shard=Shard.parse(config.shard) if config.shard else None,
-    )
 
 
 def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:

@@ -1,23 +1,28 @@
-"""The beginning of each flow: a form's fields as a plan, the phases to go through, errors worth a retry."""
+"""The beginning of each flow: a form's fields as a plan, and the plan carried out step by step."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 from prefect import runtime
 
+from curriculum.pipeline import config_snapshots
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.events import PhaseSkipped, PhaseTrained
+from curriculum.pipeline.execute import Perform, Scope, execute
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
-from flows import orders, settings, trust, work
+from flows import settings, tasks, trust
+from flows.hooks import link_report
+from flows.page.write import shows
 from flows.parameters import ALL_PHASES, BuildChanges
 from flows.tracking import Log
-from schemas.errors import CurriculumError, JobKilledError
+from schemas.progress import unwatched
 
 
 def start(specialist: str, changes: BuildChanges) -> RunPlan:
-    """The course of what a form asked for, in this machine's workspace, as this flow run first saw it.
+    """Resolve a form into the plan of this flow run, as the run first saw it.
 
-    Training that another run asked for goes by that one's order.
+    Training that another run asked for goes by that one's config.
 
     Raises:
         CurriculumError: for what the diet, the phases or the corpus can't give.
@@ -25,22 +30,25 @@ def start(specialist: str, changes: BuildChanges) -> RunPlan:
     config = RunConfig.of(specialist=specialist, workspace=settings.home(), **changes.model_dump())
     for line in trust.shadow_words(config.workspace):
         Log().warning(line)
-    parent = runtime.flow_run.parent_flow_run_id
-    if parent and orders.place_of(Store(config.workspace), parent).is_file():
-        return orders.thaw(Store(config.workspace), parent)
-    return orders.frozen_course(config, runtime.flow_run.id)
+    parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
+    if parent and config_snapshots.place_of(store, parent).is_file():
+        return config_snapshots.read_plan(store, parent)
+    return config_snapshots.first_plan(config, runtime.flow_run.id)
 
 
-def chosen(plan: RunPlan, phase: str, *, onwards: bool = False) -> Iterator[str]:
-    """The phases to go through, in order: all, one, or one and those after it.
+def carry_out(
+    plan: RunPlan, scope: Scope, phase: str, perform: Perform = tasks.perform
+) -> Iterator[PhaseTrained]:
+    """Carry a plan out in tasks, and yield each phase that is trained.
 
-    What can't be built by this version is skipped, and said so.
+    The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
     named = None if phase == ALL_PHASES else phase
-    yield from work.chosen(plan, named, Log().warning, onwards=onwards)
-
-
-def worth_another_try(task: Any, run: Any, state: Any) -> bool:
-    """Whether a failure may pass by itself: a killed process does, a user's mistake doesn't."""
-    failure = state.result(raise_on_failure=False)
-    return isinstance(failure, JobKilledError) or not isinstance(failure, CurriculumError)
+    context = tasks.flow_context(unwatched)
+    for event in execute(plan, perform, replace(scope, phase=named), context):
+        if isinstance(event, PhaseSkipped):
+            context.warn(f"{event.phase} is skipped: {event.why}")
+        elif isinstance(event, PhaseTrained):
+            if not (event.gate and event.gate.is_open and shows(plan, event.run)):
+                link_report(plan)
+            yield event

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
+from curriculum.pipeline.speed import money
+from curriculum.pipeline.status import Standing, earlier, standings
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
-from flows.lines import Line
+from flows.contexts import resources
 from flows.show import out, print_json, table, warn
-from flows.speed import money
-from flows.standing import Standing, earlier, standings
 from flows.trust import shadow_words, shadows
 
 
@@ -50,7 +50,7 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
 def look(store: Store, *, everything: bool = False) -> Status:
     """What a workspace holds; nothing is made. `store` is a dry one."""
     artefacts = list(store.artefacts())
-    phases = (*(earlier(store) if everything else ()), *standings(store))
+    phases = (*(earlier(store) if everything else ()), *standings(store, resources()))
     return Status(stages=tuple(_stages(artefacts, len(garbage(store)))), phases=phases)
 
 

@@ -15,13 +15,12 @@ from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.diets.load import Phases, diet_names, load_phases
 from curriculum.diets.resolve import ResolvedServing, default_base
-from curriculum.inspection.formats import count
+from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate
-from flows.doors import TRAINED_TOKENIZER, tokenizing_of
-from flows.lines import Line
 from flows.show import MUTED, out, print_json, table, warn, watching
 from flows.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec

@@ -23,7 +23,7 @@ from prefect.client.schemas.filters import (
 )
 from prefect.logging import get_run_logger
 
-from flows.lines import Line
+from curriculum.inspection.formats import Line
 from schemas.progress import Progress, Watch, unwatched
 from schemas.visible import one_line, visible
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import filelock
 
 from curriculum.diets.load import PACKAGE, diet_files, load_diet
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.recorded_config import resolved
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
@@ -151,6 +153,19 @@ def refused(home: Path, specialist: str, command: str) -> DietError:
         f"trainer.command = {command!r}",
         cause=f"it would run as you, and you haven't trusted the workspace {home}",
         cure=f"Read it; if it may run: curriculum trust {shlex.quote(str(home))}",
+    )
+
+
+def known_config(config: RunConfig) -> RunConfig:
+    """Return the config whose specialist is a diet, or that a branch without one was made by.
+
+    Raises:
+        DietError: for another trainer's command that an untrusted workspace's records name.
+    """
+    return resolved(
+        config,
+        is_trusted=is_trusted(config.workspace),
+        refuse=lambda made, command: refused(made.workspace, made.specialist, command),
     )
 
 

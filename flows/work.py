@@ -1,9 +1,8 @@
-"""`curriculum build`, `mix` and `train`: the doors without Prefect, and what they say when they are done."""
+"""`curriculum build`, `mix`, `train` and `run`: a plan carried out, and the tables that they end with."""
 
 import contextlib
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -17,31 +16,37 @@ from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.build.workers import Team
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.demand import unmeasured
-from curriculum.diets.resolve import missing
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.inspection.formats import number
+from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline import closed_gates
-from curriculum.pipeline.command_text import command
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.config_snapshots import write_command_snapshot
 from curriculum.pipeline.current import mark
-from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.events import (
+    Event,
+    PhaseBuilt,
+    PhaseMixed,
+    PhaseSampled,
+    PhaseSkipped,
+    PhaseTrained,
+)
+from curriculum.pipeline.execute import Scope, execute, here, selected
+from curriculum.pipeline.explain import reasons
+from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.sbatch import asked
-from flows import prefect_settings, settings, telling, trust
+from flows import prefect_settings, settings, trust
 from flows.context_lines import context_lines, context_warnings, length_lines
+from flows.contexts import context_of
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.domain_lines import comment_lines, domain_lines, domain_warnings
-from flows.doors import build_phase, mix_phase, sample_phase, train_phase
 from flows.graph_lines import document_lines, graph_lines, graph_warnings, index_lines
 from flows.lines import YIELD_NOTE, branch_lines, run_line, yield_lines
-from flows.losses import require_some
-from flows.orders import remember
 from flows.page.write import rewritten, shows
-from flows.reasons import why_lines
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
@@ -50,51 +55,24 @@ from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
 
-def chosen(
-    plan: RunPlan, phase: str | None, skip: Callable[[str], None], *, onwards: bool = False
-) -> Iterator[str]:
-    """The phases to go through: the one that was named, or all that this version can build.
-
-    `onwards`: the one that was named, and all after it. A course that goes on in the middle of a phase
-    begins with that one.
-
-    Raises:
-        DietError: for a phase that the diet hasn't, or a named one that can't be built.
-    """
-    if phase is not None:
-        _require_same(plan, phase)
-        first = plan.phase(phase).name
-        if not onwards:
-            yield first
-            return
-    else:
-        first = plan.resume.job.phase if plan.resume else plan.phases[0].name
-    for each in itertools.dropwhile(lambda each: each.name != first, plan.phases):
-        reasons = missing(each)
-        if reasons:
-            skip(f"{each.name} is skipped: {reasons[0].value}; {reasons[0].cause}")
+def _events(plan: RunPlan, scope: Scope, watch: Watch) -> Iterator[Event]:
+    """Carry a plan out in this process; phases that are skipped are warned of."""
+    context = context_of(watch)
+    for event in execute(plan, here(context), scope, context):
+        if isinstance(event, PhaseSkipped):
+            warn(f"{event.phase} is skipped: {event.why}")
         else:
-            yield each.name
-
-
-def _require_same(plan: RunPlan, phase: str) -> None:
-    if plan.resume is not None and plan.resume.job.phase != plan.phase(phase).name:
-        raise DietError(
-            "--phase",
-            phase,
-            cause=f"the run to go on from is of {plan.resume.job.phase}",
-            cure="Name a run of that phase: --continue "
-            f"{'/'.join(filter(None, (plan.diet.specialist, plan.diet.branch, phase)))}",
-        )
+            yield event
 
 
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
-    """Build the rows of the phases; `dry` only says what would be made, and why."""
+    """Build the rows of the phases; `dry` only prints what would be made, and why."""
     plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
-    with plan.store.leased(), _watching(dry=dry) as watch:
-        for name in chosen(plan, phase, warn):
-            built[name] = build_phase(plan, name, watch)
+    with _watching(dry=dry) as watch:
+        for event in _events(plan, Scope(until="build", phase=phase), watch):
+            if isinstance(event, PhaseBuilt):
+                built[event.phase] = event.built
     made = [artefact for each in built.values() for artefact in each.artefacts()]
     lacking = [] if dry else [each for each in made if each.planned]
     there = made if dry else [each for each in made if not each.planned]
@@ -149,9 +127,10 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         )
     plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
-    with plan.store.leased(), watching() as watch:
-        for name in chosen(plan, phase, warn):
-            made |= {each.key: each for each in sample_phase(plan, name, number, watch)}
+    with watching() as watch:
+        for event in _events(plan, Scope(until="sample", phase=phase, sample=number), watch):
+            if isinstance(event, PhaseSampled):
+                made |= {each.key: each for each in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
     some = next((each for each in made.values() if each.report_of("documents")), None)
@@ -165,15 +144,13 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
 def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build, then lay down which rows are trained on, in which order."""
     plan = resolve_plan(config, dry=dry)
-    made: list[Artefact] = []
-    phases = [*chosen(plan, phase, warn)]
+    scope = Scope(until="mix", phase=phase)
+    phases = selected(plan, scope)
     if not dry:
         _require_sources(plan)
-        remember(plan)
-    with plan.store.leased(), _watching(dry=dry) as watch:
-        for name in phases:
-            built = build_phase(plan, name, watch)
-            made += [*built.artefacts(), mix_phase(plan, name, built, watch)]
+        write_command_snapshot(plan)
+    with _watching(dry=dry) as watch:
+        made = [each for event in _events(plan, scope, watch) for each in _made(event)]
     if dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -210,29 +187,48 @@ def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
             )
 
 
+def _made(event: Event) -> Sequence[Artefact]:
+    """The artefacts of a step that is done."""
+    match event:
+        case PhaseBuilt():
+            return event.built.artefacts()
+        case PhaseMixed():
+            return [event.mixture]
+        case PhaseTrained():
+            return [event.run]
+    return []
+
+
 def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
-    """Build, mix and train what isn't trained yet, without Prefect; whether all gates are open."""
-    _require_machine()
+    """Build, mix and train what isn't trained yet, without Prefect; return whether all gates are open."""
+    require_machine()
     plan = resolve_plan(config, dry=dry)
-    phases = [*chosen(plan, phase, warn)]
+    scope = Scope(phase=phase)
+    phases = selected(plan, scope)
     if not dry:
         trust.permitted(plan)
         _require_sources(plan)
-        remember(plan)
-    with plan.store.leased(), _watching(dry=dry) as watch:
-        made = list(_train(plan, phases, watch))
+        write_command_snapshot(plan)
+    made: list[Artefact] = []
+    gate: Verdict | None = None
+    with _watching(dry=dry) as watch:
+        for event in _events(plan, scope, watch):
+            made += _made(event)
+            if isinstance(event, PhaseTrained) and event.gate is not None:
+                gate = event.gate
+                if not (dry or shows(plan, event.run)):
+                    rewritten(plan)
     _warn_unmeasured(plan, phases)
     _whence(plan, made)
     _account(plan.store, made)
-    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     if not dry:
         rewritten(plan)
-        telling.at_end(plan, runs)
+    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     out.print(table(run_line(report_of(run)) for run in runs))
-    return _open(plan, runs)
+    return _is_open(gate)
 
 
-def _require_machine() -> None:
+def require_machine() -> None:
     """Raise what settings of the machine are wrong: training reads them, hours later."""
     settings.gpu_slots()
     if (options := settings.sbatch_options()) is not None:
@@ -251,40 +247,17 @@ def _looking() -> Iterator[Watch]:
 
 
 def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
-    """Say what `run` would make, and why: a phase that is named is trained anew."""
+    """Print what `run` would make, and why: a phase that is named is trained anew."""
     plan = resolve_plan(config, dry=True)
-    names = chosen(plan, phase, warn, onwards=onwards)
+    scope = Scope(phase=phase, onwards=onwards, retrain=True)
     with resolved_once(clones="aside"):
-        made = list(_train(plan, names, unwatched, anew=phase))
+        made = [each for event in _events(plan, scope, unwatched) for each in _made(event)]
     _whence(plan, made)
     _account(plan.store, made)
 
 
-def _train(
-    plan: RunPlan, phases: Iterable[str], watch: Watch, *, anew: str | None = None
-) -> Iterator[Artefact]:
-    """Every artefact on the way, the runs among them."""
-    for name in phases:
-        built = build_phase(plan, name, watch)
-        yield from built.artefacts()
-        mixture = mix_phase(plan, name, built, watch)
-        yield mixture
-        run = train_phase(plan, name, built, mixture, new_attempt=name == anew, watch=watch)
-        yield run
-        if run.planned:
-            continue
-        gate = verdict(plan, name, run)
-        closed_gates.note(plan, run, gate)
-        telling.at_gate(plan, run, gate)
-        if not shows(plan, run):
-            rewritten(plan)
-        if not gate.is_open:
-            return
-
-
-def _open(plan: RunPlan, runs: Sequence[Artefact]) -> bool:
-    """Whether the walk that left these runs came through its last gate; else what to do is said."""
-    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+def _is_open(gate: Verdict | None) -> bool:
+    """Return True for the last gate of a walk, or none; else print what to do."""
     if gate is None or gate.is_open:
         return True
     warn(gate.why)
@@ -307,22 +280,12 @@ def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -
     if not (fresh or lacking):
         out.print("Nothing to do: everything is there.")
     if store.dry:
-        for line in why_lines(store, [each for each in store.steps if each.outcome == "planned"]):
-            out.print(line, soft_wrap=True)
-
-
-def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
-    """What a walk through the phases came to, in a line."""
-    if not any(run.made for run in runs):
-        return "Nothing to do: everything is there."
-    names = [each.name for each in plan.phases]
-    last = report_of(runs[-1]).phase
-    if phase in names and (later := names[names.index(last) + 1 :]):
-        return (
-            f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
-            f"`{command('run', plan.config)}` goes on from here."
-        )
-    return f"{len(runs)} phases are done."
+        planned = [each for each in store.steps if each.outcome == "planned"]
+        for reason in reasons(store, planned):
+            note = "  first version" if reason.is_first else ""
+            out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
+            for line in reason.differences:
+                out.print(Text(f"  {line}", MUTED), soft_wrap=True)
 
 
 def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
@@ -330,8 +293,9 @@ def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
     plan = resolve_plan(config, dry=True)
     runs = flow(config, phase, onwards=onwards)
     out.print(table(run_line(report_of(run)) for run in runs))
-    _warn_unmeasured(plan, chosen(plan, phase, lambda _: None, onwards=onwards))
-    return _open(plan, runs)
+    _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
+    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+    return _is_open(gate)
 
 
 def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
@@ -340,7 +304,7 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
     Raises:
         CurriculumError: for a mistake in the order, before anything is written.
     """
-    _require_machine()
+    require_machine()
     plan = resolve_plan(config, dry=True)
     trust.permitted(plan)
     _require_sources(plan)

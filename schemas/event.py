@@ -23,3 +23,8 @@ class Event(Strict):
     """Its directory, relative to the workspace."""
     when: str
     """ISO 8601, UTC."""
+
+
+def is_url(target: str) -> bool:
+    """Return True for a target that events are posted to; any other is a command."""
+    return target.lower().startswith(("http://", "https://"))

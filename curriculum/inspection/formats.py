@@ -1,4 +1,9 @@
-"""Numbers as text, the same in tables, reports and messages."""
+"""Numbers as text, and lines of tables, the same in the terminal, reports and messages."""
+
+from collections.abc import Mapping
+
+Line = Mapping[str, str | int]
+"""A line of a table: its cells by their columns."""
 
 
 def percent(share: float) -> str:

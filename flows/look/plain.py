@@ -6,12 +6,12 @@ from pathlib import Path
 
 from curriculum.build.tokens import load_tokenizer
 from curriculum.inspection.runs import report_of
+from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import JOB, Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.directory import read_job
-from flows.attempts import Line as Queue
-from flows.attempts import attempt
+from flows.contexts import resources
 from flows.look.find import Found
 from flows.look.read import Line, document_lines, wished
 from flows.look.row import origins_of, row_of
@@ -94,7 +94,7 @@ def _artefact(artefact: Artefact) -> dict[str, object]:
 
 
 def _open_run(store: Store, begun: Begun) -> dict[str, object]:
-    stands = attempt(store, begun, Queue.of(store))
+    stands = attempt(store, begun, SlotQueue.of(store, resources()))
     return {
         "path": str(begun.path),
         "state": stands.state,

@@ -8,9 +8,8 @@ from pydantic import BaseModel
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.store import Artefact, Store
-from flows.lines import Line
 from flows.look.drawn import bar
 from flows.look.read import wished
 from flows.look.wish import Wish

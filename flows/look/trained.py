@@ -10,18 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.mix import PLAN_NAME, report_of
+from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
 from curriculum.train.directory import HEARTBEAT
-from flows.attempts import Line as Queue
-from flows.attempts import attempt
-from flows.lines import Line, figure_lines, machine_line, run_line
+from flows.contexts import resources
+from flows.lines import figure_lines, machine_line, run_line
 from flows.look.drawn import bar, line
 from flows.look.read import wished
 from flows.look.weights import Group, Tensor, groups, tensors
@@ -61,7 +61,7 @@ def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType
 
 def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     """A run that isn't finished: how it stands, how far it is, what it has kept."""
-    found = attempt(store, begun, Queue.of(store))
+    found = attempt(store, begun, SlotQueue.of(store, resources()))
     job = begun.job
     way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
     where = begun.path.relative_to(store.root).as_posix()

@@ -16,11 +16,12 @@ from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline import approvals
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.status import Standing, standings_of
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
+from flows.contexts import resources
 from flows.page.rows.write import Example
-from flows.standing import Standing, standings_of
 from schemas import regular_files
 from schemas.approval import Approval
 from schemas.job import Figure, Heartbeat, Report
@@ -229,7 +230,7 @@ def _is_trained_on(artefact: Artefact) -> bool:
 
 
 def _phases(plan: RunPlan, examples: Mapping[str, Example]) -> Iterator[PhaseFacts]:
-    stand = standings_of(plan)
+    stand = standings_of(plan, resources())
     for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
         yield _facts(plan, number, phase, each, examples)
 

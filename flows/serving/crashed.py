@@ -156,10 +156,13 @@ def sender(workspace: Path, say: Say) -> Send:
 
     def send(crash: Crash) -> bool:
         # It brings what reads diets, which nobody needs while nothing crashes.
-        from flows import telling
+        from curriculum.pipeline import notifications
+        from flows.contexts import context_of
 
-        whose = telling.whose(workspace, crash.specialist)
-        return telling.broken_down(whose, crash.title, crash.why, mark=crash.mark, say=say)
+        whose = notifications.whose(workspace, crash.specialist)
+        return notifications.broken_down(
+            whose, crash.title, crash.why, mark=crash.mark, context=context_of(warn=say)
+        )
 
     return send
 

@@ -1,16 +1,16 @@
-"""Build, mix and train stood in for by doors that do nothing: what is left is order, gates and dispatch."""
+"""Stand-ins for the steps build, mix and train: their order, gates and dispatch remain to be tested."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline import steps
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
-from flows import doors
 from schemas.job import Report, Stopped, TokenCounts
-from schemas.progress import Progress, Watch
+from schemas.progress import Progress
 
 
 def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
@@ -59,43 +59,42 @@ class Doors:
     attempts: dict[str, list[Artefact]] = field(default_factory=dict)
     """Of each phase: one that is trained is found, unless it is trained anew."""
 
-    def build(self, course: RunPlan, phase: str, watch: Watch) -> object:
+    def build(self, plan: RunPlan, phase: str, context: Context) -> object:
         self.opened.append(f"build {phase}")
-        watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
-        watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
+        context.watch(Progress(stage="rows", item=phase, done=0, total=2, unit="documents"))
+        context.watch(Progress(stage="rows", item=phase, done=2, total=2, unit="documents"))
         if self.failures:
             raise self.failures.pop()
         return "rows"
 
-    def mix(self, course: RunPlan, phase: str, built: object, watch: Watch) -> object:
+    def mix(self, plan: RunPlan, phase: str, built: object, context: Context) -> object:
         assert built == "rows"
         self.opened.append(f"mix {phase}")
         return "mixture"
 
     def train(
         self,
-        course: RunPlan,
+        plan: RunPlan,
         phase: str,
         built: object,
         mixture: object,
         *,
-        new_attempt: bool,
-        watch: Watch,
-        tell: Callable[[str], None],
+        retrain: bool,
+        context: Context,
     ) -> Artefact:
         assert (built, mixture) == ("rows", "mixture")
         self.opened.append(f"train {phase}")
-        self.anew.append(new_attempt)
+        self.anew.append(retrain)
         attempt = 1 + len(self.attempts.get(phase, ()))
-        if attempt > 1 and not new_attempt:
+        if attempt > 1 and not retrain:
             return self.attempts[phase][-1]
         said = report(phase=phase, stopped=self.stops.get(phase, "budget"), attempt=attempt)
-        run = finished(course.store, said, weights=f"{phase} {attempt}")
+        run = finished(plan.store, said, weights=f"{phase} {attempt}")
         self.attempts.setdefault(phase, []).append(run)
         return run
 
     def trained(
-        self, course: RunPlan, phase: str, built: object, mixture: object
+        self, plan: RunPlan, phase: str, built: object, mixture: object, context: Context
     ) -> Artefact | None:
         assert (built, mixture) == ("rows", "mixture")
         return next(reversed(self.attempts.get(phase, ())), None)
@@ -103,10 +102,10 @@ class Doors:
     def stand_in(self, patch: pytest.MonkeyPatch, home: Path) -> None:
         """Take the doors' places, in a workspace."""
         patch.setenv("CURRICULUM_HOME", str(home))
-        patch.setattr(doors, "build_phase", self.build)
-        patch.setattr(doors, "mix_phase", self.mix)
-        patch.setattr(doors, "train_phase", self.train)
-        patch.setattr(doors, "trained", self.trained)
-        for place in ("build.yield", "build.loss", "mix.mixture"):
-            patch.setattr(f"flows.{place}_lines", lambda _: [])
-            patch.setattr(f"flows.{place}_words", lambda _: "")
+        patch.setattr(steps, "build_phase", self.build)
+        patch.setattr(steps, "mix_phase", self.mix)
+        patch.setattr(steps, "train_phase", self.train)
+        patch.setattr(steps, "trained", self.trained)
+        for place in ("yield", "loss", "mixture"):
+            patch.setattr(f"flows.tasks.{place}_lines", lambda _: [])
+            patch.setattr(f"flows.tasks.{place}_words", lambda _: "")

@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.config_snapshots import first_plan
+from curriculum.pipeline.context import Context
 from curriculum.store import Store
 from dashboards import standing
 from dashboards.questions import Snapshot
 from flows import cli
-from flows.orders import frozen_course
 
 ORDER = RunConfig.of(
     specialist="templates.demo",
@@ -48,12 +49,12 @@ def _copy(demo_home: Path, to: Path) -> Path:
 @pytest.fixture(scope="module")
 def mixed(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's workspace, in which a form has mixed the first phase of a branch."""
-    from flows.doors import build_phase, mix_phase
-    from schemas.progress import unwatched
+    from curriculum.pipeline.context import Context
+    from curriculum.pipeline.steps import build_phase, mix_phase
 
     home = _copy(demo_home, tmp_path_factory.mktemp("mixed") / "workspace")
-    plan = frozen_course(ORDER.model_copy(update={"workspace": home}), FLOW_RUN)
-    mix_phase(plan, "syntax", build_phase(plan, "syntax", unwatched), unwatched)
+    plan = first_plan(ORDER.model_copy(update={"workspace": home}), FLOW_RUN)
+    mix_phase(plan, "syntax", build_phase(plan, "syntax", Context()), Context())
     return home
 
 
@@ -160,14 +161,13 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     own = home / "diets" / "mine.yaml"
     text = (DIETS / "templates.demo.yaml").read_text()
     own.write_text(text.replace("specialist: templates", "specialist: mine"))
-    from flows.doors import build_phase, mix_phase
-    from schemas.progress import unwatched
+    from curriculum.pipeline.steps import build_phase, mix_phase
 
-    plan = frozen_course(
+    plan = first_plan(
         ORDER.changed(seed=6).model_copy(update={"specialist": "mine", "workspace": home}),
         FLOW_RUN[:-1] + "c",
     )
-    mix_phase(plan, "syntax", build_phase(plan, "syntax", unwatched), unwatched)
+    mix_phase(plan, "syntax", build_phase(plan, "syntax", Context()), Context())
     own.unlink()
     done = curriculum(home, "status", "--json")
     found = [each for each in json.loads(done.stdout)["phases"] if each["specialist"] == "mine"]

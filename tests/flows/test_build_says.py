@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 
 from curriculum.build import RowSet
+from curriculum.inspection.losses import require_documents
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.steps import build_phase, wanted_of
 from curriculum.store import Store
 from flows import show, work
-from flows.doors import build_phase, wanted_of
-from flows.losses import require_documents
 from schemas.errors import CorpusError
-from schemas.progress import unwatched
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
 def test_only_a_phase_that_renormalises_does_without_a_family(home: Path) -> None:
     """Of the demo's phase one family of three is taken away."""
     plan = resolve_plan(order(home), dry=True)
-    built = build_phase(plan, "syntax", unwatched)
+    built = build_phase(plan, "syntax", Context())
     wanted = [each[0] for each in wanted_of(plan.phase("syntax"))]
     require_documents(built, wanted, all_of_them=True)
     lacking = tuple(without_documents(each, "v2_doxygen") for each in built.rows)

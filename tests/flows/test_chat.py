@@ -9,16 +9,16 @@ from rich.console import Console
 from curriculum.build import Built
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
 from flows.conversation_lines import conversation_lines, conversation_warnings
-from flows.doors import build_phase, mix_phase, train_phase
 from flows.graph_lines import graph_lines
 from flows.look import Wish, as_page, look
 from flows.look.find import Found
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
-from schemas.progress import unwatched
 
 DIET = """
 specialist: talker
@@ -48,9 +48,9 @@ def order(folder: Path, diet: str = DIET, **more: Any) -> RunConfig:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Artefact, Report]:
     """What a phase of conversations leaves."""
     plan = resolve_plan(order(tmp_path_factory.mktemp("talker")))
-    built = build_phase(plan, "syntax", unwatched)
-    mixture = mix_phase(plan, "syntax", built, unwatched)
-    run = train_phase(plan, "syntax", built, mixture, new_attempt=False, watch=unwatched)
+    built = build_phase(plan, "syntax", Context())
+    mixture = mix_phase(plan, "syntax", built, Context())
+    run = train_phase(plan, "syntax", built, mixture, retrain=False, context=Context())
     return built, mixture, report_of(run)
 
 

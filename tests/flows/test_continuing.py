@@ -10,14 +10,14 @@ from curriculum.diets.load import DIETS
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.execute import Scope, selected
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.resume import continued, middle_of
+from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
-from flows.doors import build_phase, mix_phase, train_phase
-from flows.work import chosen
 from schemas.errors import DietError, JobError
 from schemas.job import Job
-from schemas.progress import unwatched
 
 DEMO = (DIETS / "templates.demo.yaml").read_text()
 
@@ -60,9 +60,9 @@ def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
         workers=1,
     )
     plan = resolve_plan(order)
-    built = build_phase(plan, "syntax", unwatched)
-    mixture = mix_phase(plan, "syntax", built, unwatched)
-    run = train_phase(plan, "syntax", built, mixture, new_attempt=False, watch=unwatched)
+    built = build_phase(plan, "syntax", Context())
+    mixture = mix_phase(plan, "syntax", built, Context())
+    run = train_phase(plan, "syntax", built, mixture, retrain=False, context=Context())
     job = Job.model_validate_json((run.path / "job.json").read_text())
     assert job.start_from
     assert job.start_from.path.endswith(f"attempt=1/checkpoints/step={step}")
@@ -87,7 +87,7 @@ def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -
         specialist="templates.demo", workspace=demo_home, continue_run=str(run.path)
     )
     plan = resolve_plan(order, dry=True)
-    assert list(chosen(plan, None, print)) == [
+    assert list(selected(plan, Scope())) == [
         "file_graph",
         "repository_graph",
         "structure",
@@ -144,10 +144,10 @@ def outcomes(home: Path, diet: Path) -> dict[str, Counter[str]]:
     plan = resolve_plan(RunConfig.of(specialist=str(diet), workspace=home), dry=True)
     found: dict[str, Counter[str]] = {}
     for phase in plan.phases:
-        built = build_phase(plan, phase.name, unwatched)
+        built = build_phase(plan, phase.name, Context())
         del plan.store.steps[:]
-        mixture = mix_phase(plan, phase.name, built, unwatched)
-        run = train_phase(plan, phase.name, built, mixture, new_attempt=False, watch=unwatched)
+        mixture = mix_phase(plan, phase.name, built, Context())
+        run = train_phase(plan, phase.name, built, mixture, retrain=False, context=Context())
         found[phase.name] = Counter(
             "planned" if each.planned else "there" for each in (mixture, run)
         )

@@ -12,19 +12,19 @@ import pytest
 
 from curriculum.diets.load import DIETS
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Store
-from flows.doors import build_phase, mix_phase, train_phase
-from schemas.progress import unwatched
 
 
 def walked(order: RunConfig) -> tuple[RunPlan, Counter[tuple[str, str]]]:
     """A dry walk through all phases: what is there and what would be made, by stage."""
     plan = resolve_plan(order, dry=True)
     for phase in plan.phases:
-        built = build_phase(plan, phase.name, unwatched)
-        mixture = mix_phase(plan, phase.name, built, unwatched)
-        train_phase(plan, phase.name, built, mixture, new_attempt=False, watch=unwatched)
+        built = build_phase(plan, phase.name, Context())
+        mixture = mix_phase(plan, phase.name, built, Context())
+        train_phase(plan, phase.name, built, mixture, retrain=False, context=Context())
     steps = {step.recipe.key: step for step in plan.store.steps}.values()
     return plan, Counter((step.recipe.stage, step.outcome) for step in steps)
 

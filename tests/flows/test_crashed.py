@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from curriculum.pipeline import notifications
+from curriculum.pipeline.notifiers import Whose
 from curriculum.store import Store
-from flows import settings, telling
-from flows.notify import Whose
+from flows import settings
+from flows.contexts import context_of
 from flows.serving import crashed
 from flows.serving.crashed import LOOKS, PAGE, Crash, Lookout, asked, sender, since
 from schemas.event import Event
@@ -146,7 +148,9 @@ def test_a_process_that_lives_has_time_to_tell_it_itself(
     look(watching, LOOKS - 1)
     assert told() == []
     whose = Whose(home=home, specialist="templates")
-    assert telling.broken_down(whose, "run a", "its own words", mark="a-killed")
+    assert notifications.broken_down(
+        whose, "run a", "its own words", mark="a-killed", context=context_of()
+    )
     look(watching, LOOKS)
     assert [each.text for each in told()] == ["run a broke down: its own words"]
 

@@ -32,7 +32,7 @@ from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
 from curriculum.diets.load import DIETS
 from curriculum.pipeline import approvals
 from curriculum.store import Store
-from flows import pools, suspension
+from flows import approval, dispatch
 from flows.run import run
 from flows.train import train
 from tests.flows.stand_ins import Doors
@@ -129,12 +129,12 @@ def workers(monkeypatch: pytest.MonkeyPatch, diets: Path, tmp_path: Path) -> Ite
     """A workspace with both diets, and who works there."""
     stand_ins = Doors()
     stand_ins.stand_in(monkeypatch, tmp_path)
-    monkeypatch.setattr(pools, "POLL_S", 0.2)
-    monkeypatch.setattr(pools.train_phase, "retry_delay_seconds", 0)
+    monkeypatch.setattr(dispatch, "POLL_S", 0.2)
+    monkeypatch.setattr(dispatch.dispatch_task, "retry_delay_seconds", 0)
     shutil.copytree(diets, tmp_path / "diets")
     with get_client(sync_client=True) as client:
         workers = Workers(client, stand_ins)
-        monkeypatch.setattr(pools, "run_deployment", workers.in_line)
+        monkeypatch.setattr(dispatch, "run_deployment", workers.in_line)
         yield workers
 
 
@@ -149,7 +149,7 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
     assert children[0].parameters["changes"] == {"max_commits": 4}
     assert workers.doors.anew == [False] * len(PHASES)
     trained = [workers.doors.attempts[name][0].path for name in PHASES]
-    assert [each.labels[pools.RUN] for each in children] == [
+    assert [each.labels[dispatch.RUN] for each in children] == [
         each.relative_to(Store.containing(each).root).as_posix() for each in trained
     ]
 
@@ -203,8 +203,8 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
         trained, store = workers.doors.attempts["syntax"][0], Store(tmp_path)
         approvals.write(store, trained, who="ada")
         ticket = approvals.ticket(store, trained)
-        assert suspension.resume("another", who="ada", comment="", say=said.append) == ""
-        words = suspension.resume(ticket, who="ada", comment="", say=said.append)
+        assert approval.resume("another", who="ada", comment="", say=said.append) == ""
+        words = approval.resume(ticket, who="ada", comment="", say=said.append)
         assert "goes on on the server" in words
         assert workers.work(run, asked).state_name == "Completed"
     assert said == []
@@ -268,7 +268,7 @@ def test_a_restarted_run_waits_for_the_training_that_it_started(
 ) -> None:
     asked = workers.ask(run, specialist=DIET, phase="syntax")
     with monkeypatch.context() as patch:
-        patch.setattr(pools, "_ended", _killed)
+        patch.setattr(dispatch, "_ended", _killed)
         with pytest.raises(_StoppedError):
             workers.work(run, asked)
     assert workers.client.read_flow_run(asked).state_name == "Crashed"
@@ -293,7 +293,7 @@ def test_who_cancels_a_run_cancels_its_training(
         workers.client.set_flow_run_state(asked, Cancelling(), force=True)
         return _killed(child, _)
 
-    monkeypatch.setattr(pools, "_ended", cancelled)
+    monkeypatch.setattr(dispatch, "_ended", cancelled)
     with pytest.raises(_StoppedError):
         workers.work(run, asked)
     [child] = workers.children(asked)

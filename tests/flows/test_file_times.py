@@ -226,12 +226,12 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
     if file_time is not None:
         for name in ("heartbeat.json", "state.json"):
             os.utime(folder / name, (file_time, file_time))
+    from curriculum.pipeline.attempts import SlotQueue, attempt
+    from curriculum.pipeline.context import Resources
     from curriculum.pipeline.references import Begun
-    from flows.attempts import Line as Slots
-    from flows.attempts import attempt
 
     store = Store(line.home, dry=True)
-    assert attempt(store, Begun.at(folder), Slots.of(store)).state == state
+    assert attempt(store, Begun.at(folder), SlotQueue.of(store, Resources())).state == state
     path = folder.relative_to(line.home).as_posix()
     asked = f"SELECT state FROM runs WHERE path = '{path}'"
     assert query(line.home, asked).rows == [(state,)]

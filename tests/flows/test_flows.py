@@ -12,14 +12,17 @@ from prefect.client.schemas.objects import State
 
 from curriculum.diets.load import DIETS
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.events import PhaseSkipped
+from curriculum.pipeline.execute import Scope, Step, execute, selected
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from flows import tracking
 from flows.build import build
+from flows.lines import outcome
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from flows.train import train
-from flows.work import chosen, outcome
 from schemas.errors import DietError
 from schemas.progress import Progress
 from tests.flows.stand_ins import Doors, finished, report
@@ -78,7 +81,7 @@ def test_a_failed_phase_fails_the_run(stand_ins: Doors) -> None:
 
 def test_what_may_pass_is_tried_again(stand_ins: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_ins.failures = [OSError("the disk hiccuped")]
-    monkeypatch.setattr("flows.build.build_phase.retry_delay_seconds", 0)
+    monkeypatch.setattr("flows.tasks.build_task.retry_delay_seconds", 0)
     build(specialist="templates.demo", phase="syntax")
     assert stand_ins.opened == ["build syntax", "build syntax"]
 
@@ -123,12 +126,16 @@ def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(
     without_fim: str, tmp_path: Path
 ) -> None:
     plan = _plan(tmp_path, without_fim)
-    said: list[str] = []
-    names = list(chosen(plan, None, said.append))
+    names = selected(plan, Scope())
     left = [each.name for each in plan.phases if each.name not in names]
     assert left
-    for name in left:
-        assert any(line.startswith(f"{name} is skipped: ") for line in said)
+
+    def nothing(step: Step[Any], /) -> Any:
+        return ()
+
+    events = [*execute(plan, nothing, Scope(until="sample"), Context())]
+    assert [each.phase for each in events if isinstance(each, PhaseSkipped)] == left
+    assert all("not built" in each.why for each in events if isinstance(each, PhaseSkipped))
 
 
 def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, without_fim: str) -> None:

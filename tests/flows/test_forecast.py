@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from curriculum.pipeline.speed import Speed, duration, expected, money
 from flows import forecast, settings
 from flows.forecast import Ahead, Forecast
-from flows.speed import Speed, duration, expected, money
 
 
 def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:

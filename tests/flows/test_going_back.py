@@ -10,17 +10,17 @@ from typer.testing import CliRunner, Result
 
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import Begun, checkpoints, run_of
 from curriculum.pipeline.resume import back_to, last_begun
 from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from flows.cli import app
-from flows.doors import build_phase, mix_phase
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
 from schemas.moment import now
-from schemas.progress import unwatched
 from tests.sealing import sealed
 
 DEMO = ("templates", "demo")
@@ -165,8 +165,8 @@ def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) 
 def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path) -> None:
     order = RunConfig.of(specialist="templates.demo", workspace=home, workers=1)
     plan = resolve_plan(order)
-    built = build_phase(plan, "syntax", unwatched)
-    before = mix_phase(plan, "syntax", built, unwatched)
+    built = build_phase(plan, "syntax", Context())
+    before = mix_phase(plan, "syntax", built, Context())
     rows = [each.train for each in built.rows]
     held = pl.concat(
         pl.read_parquet(each.files(), columns=["pack_id", "document_ids"]) for each in rows
@@ -178,7 +178,7 @@ def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path
     without = resolve_plan(
         RunConfig.of(specialist="templates.demo", workspace=home, workers=1, without_rows="arena")
     )
-    mixture = mix_phase(without, "syntax", built, unwatched)
+    mixture = mix_phase(without, "syntax", built, Context())
     assert mixture.key != before.key
     ids = pl.concat(
         pl.read_parquet(each.files(), columns=["document_id"])

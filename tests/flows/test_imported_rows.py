@@ -12,15 +12,15 @@ from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.config_snapshots import read_plan, write_snapshot
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.train.directory import read_job
 from flows.cli import app
-from flows.doors import build_phase, mix_phase
 from flows.lines import run_line
-from flows.orders import freeze, thaw
 from schemas.errors import DietError
-from schemas.progress import unwatched
 
 LITTLE = ("--versions-per-path", "1", "--max-commits", "8", "--workers", "1")
 HEAD = """
@@ -102,7 +102,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Rows of a workspace as they left it: to train on, and held out."""
     folder = tmp_path_factory.mktemp("made")
     plan = little(diet(folder, "maker", MAKER), folder / "ws")
-    (rows,) = build_phase(plan, "syntax", unwatched).rows
+    (rows,) = build_phase(plan, "syntax", Context()).rows
     assert rows.val is not None
     return exported(folder, rows.train), exported(folder, rows.val)
 
@@ -210,17 +210,17 @@ def test_the_key_of_a_mixture_changes_with_the_rows_of_a_name(
     again = tmp_path / "ws"
     shutil.copytree(home, again)
     plan = little(file, again, dry=True)
-    built = build_phase(plan, "syntax", unwatched)
-    assert not mix_phase(plan, "syntax", built, unwatched).planned
+    built = build_phase(plan, "syntax", Context())
+    assert not mix_phase(plan, "syntax", built, Context()).planned
     other = diet(tmp_path, "maker", MAKER.replace("v3_simple", "v2_simple"))
-    (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", unwatched).rows
+    (rows,) = build_phase(little(other, tmp_path / "other"), "syntax", Context()).rows
     before = imported(again).key[:12]
     told = taken_in(again, exported(tmp_path, rows.train), "--name", "my-rows").stdout
     assert f"in place of {before}" in told
     plan = little(file, again, dry=True)
     assert plan.phases[0].servings[0].family == "v2_simple"
-    built = build_phase(plan, "syntax", unwatched)
-    assert mix_phase(plan, "syntax", built, unwatched).planned
+    built = build_phase(plan, "syntax", Context())
+    assert mix_phase(plan, "syntax", built, Context()).planned
 
 
 def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
@@ -230,11 +230,11 @@ def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
     again = tmp_path / "ws"
     shutil.copytree(home, again)
     plan = little(file, again)
-    freeze(plan, "one")
+    write_snapshot(plan, "one")
     (again / "current" / "import-my-rows-train.txt").unlink()
     with pytest.raises(DietError, match="no imported rows have that name"):
         little(file, again)
-    assert thaw(Store(again), "one").phases == plan.phases
+    assert read_plan(Store(again), "one").phases == plan.phases
 
 
 def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
@@ -316,13 +316,13 @@ def test_rows_of_another_tokenizer_are_refused_before_anything_is_packed(
     before = {each.key for each in Store(again).artefacts("rows")}
     plan = little(diet(tmp_path, "other", ALONE, vocab_size=500), again)
     with pytest.raises(DietError, match="to which they mean other text") as caught:
-        build_phase(plan, "syntax", unwatched)
+        build_phase(plan, "syntax", Context())
     assert {each.key for each in Store(again).artefacts("rows")} == before
     file = Path(str(caught.value.cure).partition("tokenizer: ")[2].partition(",")[0])
     assert file.is_file()
     cured = diet(tmp_path, "cured", ALONE)
     cured.write_text(f"tokenizer: {file}\n{cured.read_text()}")
-    assert build_phase(little(cured, again), "syntax", unwatched).rows[0].train.key in before
+    assert build_phase(little(cured, again), "syntax", Context()).rows[0].train.key in before
 
 
 @pytest.mark.parametrize(

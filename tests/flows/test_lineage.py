@@ -11,19 +11,19 @@ from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import checkpoints, run_of
+from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Store
 from curriculum.train.loader import MicroBatches, PlannedRows
 from curriculum.train.machine import Machine
 from flows.cli import app
-from flows.doors import build_phase, job_of, mix_phase
 from flows.lineage import LineageError, read_by, readers_or_read
 from flows.lineage_lines import spans
 from flows.readings import Readers
 from schemas.job import Heartbeat, Job
 from schemas.moment import now
-from schemas.progress import unwatched
 
 SYNTAX = "templates/demo/syntax"
 
@@ -187,8 +187,8 @@ def begun(home: Path, step: int, gone: list[str]) -> Job:
         workers=1,
     )
     plan = resolve_plan(order)
-    built = build_phase(plan, "syntax", unwatched)
-    mixture = mix_phase(plan, "syntax", built, unwatched)
+    built = build_phase(plan, "syntax", Context())
+    mixture = mix_phase(plan, "syntax", built, Context())
     job = job_of(plan, plan.phase("syntax"), built, mixture, None, Machine.here())
     folder = (
         home / f"runs/specialist=templates/branch=demo/phase=syntax/{job.run_key[:12]}/attempt=1"

@@ -10,11 +10,10 @@ import pytest
 from rich.console import Console
 
 from curriculum import catalog
-from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store
 from flows import demo, look, report, show, status, work
-from flows.lines import Line
 from schemas.errors import CurriculumError, StoreError
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from curriculum.pipeline import notifiers as notifying
+from curriculum.pipeline.notifiers import Whose
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from flows import notify as notifying
-from flows.notify import Whose, notify
-from flows.settings import is_url
-from schemas.event import Event
+from flows.contexts import context_of
+from schemas.event import Event, is_url
 
 VARIABLE = "CURRICULUM_NOTIFY"
 
@@ -104,7 +104,15 @@ def _told(whose: Whose, kind: str = "done") -> list[str]:
     """The warnings of one event."""
     said: list[str] = []
     run = whose.home / "runs" / "specialist=templates" / "attempt=1"
-    notify(whose, kind, "Größe: ¼ – “fertig”", phase="syntax", run=run, say=said.append)  # type: ignore[arg-type]
+    context = context_of(warn=said.append)
+    context.notifier.notify(
+        whose,
+        kind,  # type: ignore[arg-type]
+        "Größe: ¼ – “fertig”",
+        phase="syntax",
+        run=run,
+        warn=context.warn,
+    )
     return said
 
 
@@ -285,7 +293,8 @@ def test_a_warning_goes_to_stderr_where_nobody_else_takes_it(
     whose: Whose, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(VARIABLE, "false")
-    notify(whose, "crashed", "text")
+    context = context_of()
+    context.notifier.notify(whose, "crashed", "text", warn=context.warn)
     out, err = capsys.readouterr()
     assert out == ""
     assert "crashed wasn't sent to false: it ended with 1" in err

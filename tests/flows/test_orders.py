@@ -10,10 +10,10 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.diets.load import DIETS, diet_names
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.config_snapshots import first_plan, place_of, read_plan, write_snapshot
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.row_exclusions import RowExclusions
 from curriculum.store import Store
-from flows.orders import freeze, frozen_course, place_of, thaw
 from schemas.errors import DietError, StoreError
 
 RUN = "5b0c7a52-0000-0000-0000-000000000001"
@@ -33,15 +33,15 @@ def test_what_is_read_back_is_what_was_laid_down(diet: str, tmp_path: Path) -> N
     plan = resolve_plan(
         RunConfig.of(specialist=diet, workspace=tmp_path, token_budget="10M", max_commits=7)
     )
-    freeze(plan, RUN)
-    assert _same(thaw(Store(tmp_path), RUN), plan)
+    write_snapshot(plan, RUN)
+    assert _same(read_plan(Store(tmp_path), RUN), plan)
 
 
 def test_rows_that_are_left_out_are_kept(tmp_path: Path) -> None:
     plan = resolve_plan(RunConfig.of(specialist="templates.demo", workspace=tmp_path))
     without = RowExclusions(packs=frozenset({"b", "a"}), repositories=frozenset({"fmt"}))
-    freeze(replace(plan, without=without), RUN)
-    assert thaw(Store(tmp_path), RUN).without == without
+    write_snapshot(replace(plan, without=without), RUN)
+    assert read_plan(Store(tmp_path), RUN).without == without
 
 
 def test_a_diet_that_is_edited_changes_only_runs_that_begin_later(tmp_path: Path) -> None:
@@ -49,13 +49,13 @@ def test_a_diet_that_is_edited_changes_only_runs_that_begin_later(tmp_path: Path
     text = (DIETS / "templates.demo.yaml").read_text()
     file.write_text(text)
     order = RunConfig.of(specialist=str(file), workspace=tmp_path / "home")
-    first = frozen_course(order, RUN)
+    first = first_plan(order, RUN)
     assert "token_budget: 400K" in text
     file.write_text(text.replace("token_budget: 400K", "token_budget: 900K"))
-    assert frozen_course(order, RUN).diet == first.diet
-    assert frozen_course(order, RUN[:-1] + "2").diet.token_budget == 900_000
+    assert first_plan(order, RUN).diet == first.diet
+    assert first_plan(order, RUN[:-1] + "2").diet.token_budget == 900_000
     file.unlink()
-    assert frozen_course(order, RUN).diet == first.diet
+    assert first_plan(order, RUN).diet == first.diet
 
 
 def test_rules_of_domains_that_are_edited_change_only_runs_that_begin_later(
@@ -69,22 +69,22 @@ def test_rules_of_domains_that_are_edited_change_only_runs_that_begin_later(
     order = RunConfig.of(
         specialist="templates.demo", corpus=str(corpus), workspace=tmp_path / "home"
     )
-    first = load_domains(frozen_course(order, RUN).corpus.domains)
+    first = load_domains(first_plan(order, RUN).corpus.domains)
     rules.unlink()
-    assert load_domains(frozen_course(order, RUN).corpus.domains) == first
+    assert load_domains(first_plan(order, RUN).corpus.domains) == first
 
 
 def test_an_order_moves_with_its_workspace(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    freeze(resolve_plan(RunConfig.of(specialist="templates.demo", workspace=before)), RUN)
+    write_snapshot(resolve_plan(RunConfig.of(specialist="templates.demo", workspace=before)), RUN)
     before.rename(after)
-    plan = thaw(Store(after), RUN)
+    plan = read_plan(Store(after), RUN)
     assert plan.config.workspace == plan.store.root == after
 
 
 def test_a_mistake_lays_nothing_down(tmp_path: Path) -> None:
     with pytest.raises(DietError):
-        frozen_course(RunConfig.of(specialist="templtes", workspace=tmp_path / "home"), RUN)
+        first_plan(RunConfig.of(specialist="templtes", workspace=tmp_path / "home"), RUN)
     assert not (tmp_path / "home").exists()
 
 
@@ -93,4 +93,4 @@ def test_an_order_of_another_version_is_named(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text('{"order": {}}')
     with pytest.raises(StoreError, match=f"{RUN}.*no order of this version"):
-        thaw(Store(tmp_path), RUN)
+        read_plan(Store(tmp_path), RUN)

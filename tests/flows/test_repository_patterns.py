@@ -8,7 +8,7 @@ import pytest
 from curriculum.diets.load import DIETS
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from flows.doors import wanted_of
+from curriculum.pipeline.steps import wanted_of
 from schemas.errors import DietError
 
 

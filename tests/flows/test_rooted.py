@@ -42,16 +42,16 @@ def test_a_command_to_notify_is_the_same_from_everywhere(
 
 
 def test_the_folder_of_slots_is_the_same_from_everywhere(
-    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert settings.rooted() == {}
     monkeypatch.setenv("CURRICULUM_SLOTS", "../slots")
-    named = settings.slots_folder(tmp_path)
+    named = settings.slots_folder()
     settings_of_children = settings.rooted()
     monkeypatch.chdir("/")
-    assert settings.slots_folder(tmp_path) != named, "it would be another folder"
+    assert settings.slots_folder() != named, "it would be another folder"
     monkeypatch.setenv("CURRICULUM_SLOTS", settings_of_children["CURRICULUM_SLOTS"])
-    assert settings.slots_folder(tmp_path) == named
+    assert settings.slots_folder() == named
 
 
 def test_serve_refuses_a_command_with_a_file_that_it_would_not_find(here: Path) -> None:

@@ -16,22 +16,23 @@ from curriculum.corpus.sample import SAMPLES
 from curriculum.diets.load import DIETS
 from curriculum.pipeline import approvals
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context, Resources
+from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import JOB
+from curriculum.pipeline.status import Standing, _machine, standings
+from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.owner import this_process
 from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report
 from curriculum.train.recipe import run_recipe
 from curriculum.train.slots import Slots
-from flows import settings, work
-from flows.doors import build_phase, job_of, mix_phase
+from flows import work
 from flows.forecast import forecast
-from flows.standing import Standing, _machine, standings
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.manifest import MANIFEST_NAME
 from schemas.moment import now
-from schemas.progress import unwatched
 
 DIET = "templates.demo"
 PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
@@ -89,10 +90,10 @@ class Place:
         """A finished run of a phase as its diet asks for it now; with `other` weights than before."""
         done, plan = self.run(phase), self.plan
         resolved = plan.phase(phase)
-        built = build_phase(plan, phase, unwatched)
+        built = build_phase(plan, phase, Context())
         store = Store(self.home)
         # The mixture must be there: what is trained as it was keeps it.
-        mixture = mix_phase(plan, phase, built, unwatched)
+        mixture = mix_phase(plan, phase, built, Context())
         assert not mixture.planned
         before = plan.before(resolved)
         previous = plan.current("runs", before[-1]) if before else None
@@ -212,7 +213,7 @@ def cancelled(place: Place) -> None:
 
 def waits_for_a_slot(place: Place) -> None:
     run, said = place.begin("structure"), threading.Event()
-    slots = Slots(settings.slots_folder(place.home), 1)
+    slots = Slots(place.home / "slots", 1)
 
     def wait() -> None:
         with slots.taken(str(run), lambda _: said.set()):
@@ -487,7 +488,7 @@ def test_what_is_said_of_a_situation_is_so(
     place: Place, situation: Situation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     situation.arrange(place)
-    found = [*standings(Store(place.home, dry=True))]
+    found = [*standings(Store(place.home, dry=True), Resources())]
     assert [each.phase for each in found] == [*PHASES]
     assert " ".join(each.state for each in found) == situation.states, _told(found)
     assert situation.why in {each.phase: each for each in found}[situation.phase or "syntax"].why
@@ -495,7 +496,7 @@ def test_what_is_said_of_a_situation_is_so(
         with pytest.raises(DietError, match="much"):
             assert place.plan
         return
-    ahead = forecast(place.plan, PHASES, until="train")
+    ahead = forecast(place.plan, Scope(gates=False))
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
     monkeypatch.setattr(work, "out", said)

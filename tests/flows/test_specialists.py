@@ -10,11 +10,11 @@ from curriculum.diets.load import DIETS
 from curriculum.diets.resolve import missing
 from curriculum.mix import report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact
-from flows.doors import build_phase, mix_phase
 from schemas.mixture import BLOCK_SLOTS
-from schemas.progress import unwatched
 
 SPECIALISTS = sorted(file.stem for file in DIETS.glob("*.yaml") if "." not in file.stem)
 SHORT = {
@@ -48,7 +48,7 @@ def in_short_rows(name: str, folder: Path) -> str:
 
 
 def mixed(plan: RunPlan, phase: str) -> Artefact:
-    return mix_phase(plan, phase, build_phase(plan, phase, unwatched), unwatched)
+    return mix_phase(plan, phase, build_phase(plan, phase, Context()), Context())
 
 
 @pytest.mark.timeout(900)

@@ -8,11 +8,11 @@ import pytest
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact
-from flows.doors import build_phase, mix_phase, train_phase
 from schemas.job import Figure, Report
-from schemas.progress import unwatched
 
 DIET = """
 specialist: enricher
@@ -54,9 +54,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunPlan, dict[str
     )
     runs = {}
     for phase in ("syntax", "file_graph"):
-        built = build_phase(plan, phase, unwatched)
-        mixture = mix_phase(plan, phase, built, unwatched)
-        runs[phase] = train_phase(plan, phase, built, mixture, new_attempt=False, watch=unwatched)
+        built = build_phase(plan, phase, Context())
+        mixture = mix_phase(plan, phase, built, Context())
+        runs[phase] = train_phase(plan, phase, built, mixture, retrain=False, context=Context())
     return plan, runs
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.pipeline import notifications
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Verdict
+from curriculum.pipeline.notifiers import Whose
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
-from flows import telling
-from flows.notify import Whose
+from flows.contexts import context_of
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.event import Event
 from schemas.job import Report, Stopped, TokenCounts
@@ -67,12 +68,12 @@ def test_a_gate_that_waits_is_told_once_for_each_run(
 ) -> None:
     run, gate = _run(plan, "syntax"), Verdict(kind="waits", phase="syntax", why="approve it")
     for _ in range(3):
-        telling.at_gate(plan, run, gate)
+        notifications.at_gate(plan, run, gate, context_of())
     (event,) = told()
     assert (event.event, event.text, event.phase) == ("gate_waiting", "approve it", "syntax")
     assert (event.specialist, event.branch, event.workspace) == ("templates", "demo", "lab")
     assert event.run == run.path.relative_to(plan.store.root).as_posix()
-    telling.at_gate(plan, _run(plan, "syntax", seed=1), gate)
+    notifications.at_gate(plan, _run(plan, "syntax", seed=1), gate, context_of())
     assert len(told()) == 2, "other weights wait for an approval of their own"
 
 
@@ -80,10 +81,14 @@ def test_a_gate_that_wasnt_met_is_told_and_an_open_one_isnt(
     plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     run = _run(plan, "syntax")
-    telling.at_gate(plan, run, Verdict(kind="open", phase="syntax"))
-    telling.at_gate(plan, run, Verdict(kind="cancelled", phase="syntax", why="stopped"))
+    notifications.at_gate(plan, run, Verdict(kind="open", phase="syntax"), context_of())
+    notifications.at_gate(
+        plan, run, Verdict(kind="cancelled", phase="syntax", why="stopped"), context_of()
+    )
     assert told() == []
-    telling.at_gate(plan, run, Verdict(kind="holds", phase="syntax", why="raise the budget"))
+    notifications.at_gate(
+        plan, run, Verdict(kind="holds", phase="syntax", why="raise the budget"), context_of()
+    )
     assert [each.event for each in told()] == ["gate_not_met"]
 
 
@@ -94,12 +99,12 @@ def test_what_couldnt_be_sent_is_told_the_next_time(
     with monkeypatch.context() as broken:
         broken.setenv("CURRICULUM_NOTIFY", "false")
         said: list[str] = []
-        telling.at_gate(plan, run, gate, said.append)
+        notifications.at_gate(plan, run, gate, context_of(warn=said.append))
         assert len(said) == 1
     with monkeypatch.context() as silent:
         silent.delenv("CURRICULUM_NOTIFY")
-        telling.at_gate(plan, run, gate)
-    telling.at_gate(plan, run, gate)
+        notifications.at_gate(plan, run, gate, context_of())
+    notifications.at_gate(plan, run, gate, context_of())
     assert len(told()) == 1
 
 
@@ -107,11 +112,11 @@ def test_a_curriculum_is_done_when_its_last_phase_is(
     plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     runs = [_run(plan, each.name) for each in plan.phases]
-    telling.at_end(plan, [])
-    telling.at_end(plan, runs[:1])
+    notifications.at_end(plan, [], context_of())
+    notifications.at_end(plan, runs[:1], context_of())
     assert told() == []
     for _ in range(2):
-        telling.at_end(plan, runs)
+        notifications.at_end(plan, runs, context_of())
     (event,) = told()
     assert (event.event, event.phase) == ("done", "anneal")
     assert event.text == "templates (demo) is done: after 9 tokens (budget)."
@@ -121,7 +126,7 @@ def test_a_last_phase_whose_gate_is_closed_isnt_done(
     plan: RunPlan, told: Callable[[], list[Event]]
 ) -> None:
     phases = (*plan.phases[:-1], replace(plan.phases[-1], require=("approval",)))
-    telling.at_end(replace(plan, phases=phases), [_run(plan, "anneal")])
+    notifications.at_end(replace(plan, phases=phases), [_run(plan, "anneal")], context_of())
     assert told() == []
 
 
@@ -139,7 +144,7 @@ def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
     run = plan.store.root / "runs" / "attempt=1"
     cause = "training ended with:\nstep 3\nsomething broke\n"
     failed = kind(str(run), "exit code 1", cause=cause, cure="Try again")
-    with pytest.raises(kind), telling.training(plan, "syntax"):
+    with pytest.raises(kind), notifications.training(plan, "syntax", context_of()):
         raise failed
     (sent,) = told()
     assert (sent.event, sent.phase, sent.run) == (event, "syntax", "runs/attempt=1")
@@ -154,18 +159,18 @@ def test_any_other_end_of_training_is_a_crash_and_a_refusal_is_none(
     run = plan.store.root / "runs" / "attempt=1"
     run.mkdir(parents=True)
     refused = JobError(str(run), "process 7 on x", cause="it trains this run now", cure="Wait")
-    with pytest.raises(JobError), telling.training(plan, "syntax"):
+    with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
         raise refused
     assert told() == [], "who asked sees it"
     (run / "report.json").write_text(_report("syntax", "failed").model_dump_json())
-    with pytest.raises(JobError), telling.training(plan, "syntax"):
+    with pytest.raises(JobError), notifications.training(plan, "syntax", context_of()):
         raise JobError(str(run), "exit code 1", cause="training ended with:\nx\n", cure="Mend it")
     assert [each.event for each in told()] == ["crashed"]
 
 
 def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]) -> None:
     said: list[str] = []
-    telling.stalled(plan, "syntax", said.append)("no step for 12 min")
+    notifications.stalled(plan, "syntax", context_of(warn=said.append))("no step for 12 min")
     assert said == ["no step for 12 min"]
     (event,) = told()
     assert (event.event, event.text) == (
@@ -179,10 +184,14 @@ def test_a_flow_run_that_broke_down_is_told_once(
 ) -> None:
     whose, words = Whose(home=tmp_path, specialist="x"), "its process was killed"
     for _ in range(2):
-        assert telling.broken_down(whose, "run x all", words, mark="run-state")
+        assert notifications.broken_down(
+            whose, "run x all", words, mark="run-state", context=context_of()
+        )
     (event,) = told()
     assert (event.event, event.text) == ("crashed", "run x all broke down: its process was killed")
-    assert telling.broken_down(whose, "run x all", words, mark="run-its next state")
+    assert notifications.broken_down(
+        whose, "run x all", words, mark="run-its next state", context=context_of()
+    )
     assert len(told()) == 2
 
 
@@ -196,6 +205,6 @@ def test_what_keeps_no_mark_stops_no_run(
 
     monkeypatch.setattr(Path, "touch", full)
     said: list[str] = []
-    telling.at_gate(plan, run, gate, said.append)
+    notifications.at_gate(plan, run, gate, context_of(warn=said.append))
     assert len(told()) == 1
     assert "may be told again" in said[0]

@@ -21,7 +21,6 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
 from flows import settings, trust
 from flows.cli import app
-from flows.recorded import resolved
 from schemas.errors import CurriculumError, DietError
 from tests.sealing import edit
 
@@ -295,18 +294,18 @@ def test_a_config_that_a_received_run_recorded_names_no_command(
     received: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = RunConfig.of(specialist="templates.demo", workspace=received, configure=True)
-    monkeypatch.setattr("flows.recorded.config_of", lambda *_: made)
-    monkeypatch.setattr("flows.recorded.begun_in", lambda _: [])
-    monkeypatch.setattr("flows.recorded.names_of", lambda _: ("theirs",))
-    monkeypatch.setattr("flows.recorded.way_of", lambda _: ("theirs", None))
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.config_of", lambda *_: made)
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.begun_in", lambda _: [])
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.names_of", lambda _: ("theirs",))
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.way_of", lambda _: ("theirs", None))
     monkeypatch.setattr(Store, "artefacts", lambda *_: [object()])
     asked = RunConfig.of(specialist="theirs", workspace=received)
     with pytest.raises(DietError, match="curriculum trust"):
-        resolved(asked)
+        trust.known_config(asked)
     (received / "diets" / "templates.demo.yaml").unlink()
-    assert not resolved(asked).build.configure
+    assert not trust.known_config(asked).build.configure
     trust.trust(received)
-    assert resolved(asked).build.configure
+    assert trust.known_config(asked).build.configure
 
 
 def test_what_a_workspace_hides_is_said(received: Path) -> None:

@@ -21,10 +21,9 @@ import pytest
 from curriculum.build import Built, Shard, Spread
 from curriculum.build.processes import TRIES
 from curriculum.build.ray_workers import each, make_elsewhere, require_same
-from curriculum.pipeline.config import RunConfig
 from curriculum.store import Recipe, Store
 from flows import settings
-from flows.spread import spread_of
+from flows.contexts import resources
 from schemas.errors import DietError, WorkerError
 
 # Where cores are shared a cluster takes a minute to start.
@@ -222,14 +221,11 @@ def test_a_worker_with_other_tools_is_told_by_what_differs(tmp_path: Path) -> No
         require_same([planned], [made])
 
 
-def test_the_environment_and_the_order_say_where_a_build_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = RunConfig.of(specialist="templates", workspace=tmp_path, workers=3, shard="2/4")
+def test_the_environment_names_the_cluster_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CURRICULUM_RAY_ADDRESS", raising=False)
-    assert spread_of(order) == Spread(at_once=3, shard=Shard(index=1, number=4))
+    assert resources().ray is None
     for name in OWN:
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("CURRICULUM_RAY_ADDRESS", "127.0.0.1:6379")
-    assert spread_of(order).ray == "127.0.0.1:6379"
+    assert resources().ray == "127.0.0.1:6379"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"

@@ -121,7 +121,7 @@ class Served:
         assert self.course.contents() == uninterrupted.contents()
         assert "trainer" not in self.course.alive().values()
         self.stop()
-        slots = Slots(settings.slots_folder(self.course.home), 1)
+        slots = Slots(self.course.home / "slots", 1)
         assert slots.holders() == [None]
         assert slots.line() == []
 

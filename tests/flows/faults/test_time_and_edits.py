@@ -9,7 +9,6 @@ import pytest
 
 from curriculum.store.owner import this_process
 from curriculum.train.slots import Slots
-from flows import settings
 from schemas.job import RunState, SlotState
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -69,7 +68,7 @@ def test_what_a_machine_that_went_down_left_of_its_owner_holds_nobody_up(
     }[how]
     (run,) = [file.parent for file in course.home.glob("runs/**/job.json") if "syntax" in str(file)]
     (run / "state.json").write_text(owner.model_dump_json())
-    leave_behind(Slots(settings.slots_folder(course.home), 1), owner, run)
+    leave_behind(Slots(course.home / "slots", 1), owner, run)
     course.finish()
     assert course.contents() == uninterrupted.contents()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from curriculum.pipeline.status import Standing, State
 from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from flows.page.rows.write import Example
-from flows.standing import Standing, State
 from schemas.approval import Approval
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.document import Family

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Literal
 
 from curriculum.inspection.formats import count
+from curriculum.pipeline.context import Resources
 from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Store, inside
 from curriculum.store.owner import is_alive, this_process
 from curriculum.train.directory import HEARTBEAT, REPORT, STATE
 from curriculum.train.slots import Slots
-from flows import settings
 from schemas.job import Heartbeat, Report, RunState, SlotState
 from schemas.moment import seconds_from
 
@@ -29,20 +29,20 @@ class Attempt:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class SlotQueue:
     """Who holds this machine's slots, and who waits for one, the first first."""
 
     holders: tuple[SlotState, ...]
     waiting: tuple[SlotState, ...]
 
     @staticmethod
-    def of(store: Store) -> "Line":
-        """That of the slots that a workspace uses."""
-        slots = Slots(settings.slots_folder(store.root), settings.gpu_slots())
+    def of(store: Store, resources: Resources) -> "SlotQueue":
+        """Read the queue of the slots that a workspace uses."""
+        slots = Slots(resources.slots_of(store.root), resources.gpu_slots)
         if not slots.folder.is_dir():
-            return Line(holders=(), waiting=())
+            return SlotQueue(holders=(), waiting=())
         holders = tuple(each for each in slots.holders() if each is not None)
-        return Line(holders=holders, waiting=tuple(slots.line()))
+        return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
     def words(self, run: Path) -> str | None:
         """For whom a run waits; None if it doesn't."""
@@ -55,7 +55,7 @@ class Line:
         return f"for a GPU slot{behind}; held by {held or 'another process'}"
 
 
-def attempt(store: Store, begun: Begun, line: Line) -> Attempt:
+def attempt(store: Store, begun: Begun, line: SlotQueue) -> Attempt:
     """How an open attempt stands now."""
     run = begun.path
     if waits := line.words(run):

@@ -1,13 +1,11 @@
-"""Why an artefact would be made again, in words: what differs from the version before it."""
+"""Differences of an artefact that would be made from the version before it, in words."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.text import Text
-
+from curriculum.pipeline.steps import UNKNOWN
 from curriculum.store import Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.recipe import Recipe
-from flows.doors import UNKNOWN
-from flows.show import MUTED
 
 LONGEST = 60
 """Characters of a value that is shown."""
@@ -27,8 +25,18 @@ def why(store: Store, recipe: Recipe) -> str:
     return f"{listed[0]}{more}"
 
 
-def why_lines(store: Store, planned: Sequence[Step]) -> Iterator[Text]:
-    """Of each artefact that would be made, what differs; those that differ in the same way together."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """The differences of some artefacts from the versions before them, which are alike."""
+
+    title: str
+    is_first: bool
+    """There is no version before."""
+    differences: tuple[str, ...]
+
+
+def reasons(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
+    """Explain each artefact that would be made; those that differ in the same way together."""
     distinct = {step.recipe.key: step.recipe for step in planned}
     grouped: dict[tuple[str, ...], list[Explanation]] = {}
     explained = explain_all(store, list(distinct.values()))
@@ -37,9 +45,7 @@ def why_lines(store: Store, planned: Sequence[Step]) -> Iterator[Text]:
         grouped.setdefault((recipe.stage, str(each.first), *lines), []).append(each)
     for (stage, _, *said), alike in grouped.items():
         title = alike[0].shelf if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
-        note = "  first version" if alike[0].first else ""
-        yield Text.assemble((title, "bold"), (note, MUTED))
-        yield from (Text(f"  {line}", MUTED) for line in said)
+        yield Reason(title=title, is_first=alike[0].first, differences=tuple(said))
 
 
 def _told(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:

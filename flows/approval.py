@@ -15,12 +15,13 @@ from prefect.states import Completed
 from pydantic import Field, ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
-from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline import approvals
+from curriculum.pipeline.events import PhaseTrained
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from flows import after, pools
+from flows import dispatch
 from flows.tracking import Log, unmarked
 from schemas.visible import visible
 
@@ -35,19 +36,17 @@ class Approval(RunInput):
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
 
 
-def passed(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
-    """How the gate behind a phase stands, once somebody has approved it, where that can be waited for.
+def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
+    """Return the gate behind a trained phase, once somebody has approved it, where a flow run can wait.
 
-    Only a flow run of a deployment can wait: it ends here, and begins anew when it is resumed.
+    Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
     """
-    gate = verdict(plan, phase, run)
-    after.trained(plan, run, gate)
-    if gate.kind == "waits" and pools.here():
-        said = _asked(plan, run)
-        approvals.write(plan.store, run, who=said.who, comment=said.comment)
-        gate = verdict(plan, phase, run)
-        closed_gates.note(plan, run, gate)
-    if not gate.is_open:
+    gate = trained.gate
+    if gate is not None and gate.kind == "waits" and dispatch.here():
+        said = _asked(plan, trained.run)
+        approvals.write(plan.store, trained.run, who=said.who, comment=said.comment)
+        gate = verdict(plan, trained.phase, trained.run)
+    if gate is not None and not gate.is_open:
         Log().warning(gate.why)
     return gate
 

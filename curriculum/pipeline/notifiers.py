@@ -1,6 +1,6 @@
-"""Tell somebody who is away from the screen what became of a run: a POST to a URL, or a command.
+"""Notify somebody who is away from the screen of a run: a POST to a URL, or a command.
 
-Telling never stops a run. What fails is said in a warning, and a target that hangs holds a run up for as
+A notification never stops a run. A failure is a warning, and a target that hangs holds a run up for as
 long as the limits below, no longer.
 """
 
@@ -15,8 +15,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,9 +25,7 @@ from pydantic import ValidationError
 
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
-from flows import settings
-from flows.show import warn
-from schemas.event import Event, EventKind
+from schemas.event import Event, EventKind, is_url
 
 POST_S = 10.0
 """How long one try at a URL may take, from the name's look-up to the answer."""
@@ -41,7 +39,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Whose:
-    """Whom an event is about, where no course is at hand."""
+    """The specialist of an event, where no plan is at hand."""
 
     home: Path
     specialist: str
@@ -57,28 +55,42 @@ class _Fault:
     """Whether another try may succeed."""
 
 
-def notify(
-    whose: RunPlan | Whose,
-    kind: EventKind,
-    text: str,
-    *,
-    phase: str | None = None,
-    run: Path | None = None,
-    say: Say = warn,
-) -> bool:
-    """Send an event to the target of the settings, if there is one; whether it arrived.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notifier:
+    """The target of events: a URL that they are posted to, or a command that gets them on its stdin."""
 
-    What fails is said by `say`.
-    """
-    target = settings.notify_target()
-    if target is None:
-        return False
-    event = event_of(whose, kind, text, phase=phase, run=run)
-    send = _post if settings.is_url(target) else _command
-    fault = send(target, event.model_dump_json())
-    if fault is not None:
-        say(f"{kind} wasn't sent to {_named(target)}: {fault.why}. See $CURRICULUM_NOTIFY.")
-    return fault is None
+    target: str | None = None
+    """None where nobody is notified."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the command; without those that let a program into the server."""
+
+    def notify(
+        self,
+        whose: RunPlan | Whose,
+        kind: EventKind,
+        text: str,
+        *,
+        phase: str | None = None,
+        run: Path | None = None,
+        warn: Say,
+    ) -> bool:
+        """Send an event to the target, if there is one, and return whether it arrived.
+
+        A failure is a line for `warn`.
+        """
+        if self.target is None:
+            return False
+        body = event_of(whose, kind, text, phase=phase, run=run).model_dump_json()
+        fault = _post(self.target, body) if is_url(self.target) else self._command(body)
+        if fault is not None:
+            warn(
+                f"{kind} wasn't sent to {_named(self.target)}: {fault.why}. See $CURRICULUM_NOTIFY."
+            )
+        return fault is None
+
+    def _command(self, body: str) -> _Fault | None:
+        assert self.target is not None
+        return _command(self.target, body, self.environment)
 
 
 def event_of(
@@ -112,7 +124,7 @@ def _workspace(home: Path) -> str:
 def _named(target: str) -> str:
     """A target without what may be secret of it: a URL's host, a command's first word."""
     try:
-        if settings.is_url(target):
+        if is_url(target):
             url = urlsplit(target)
             return f"{url.scheme}://{url.hostname or '?'}" + (f":{url.port}" if url.port else "")
         return Path(shlex.split(target)[0]).name
@@ -171,7 +183,7 @@ def _refused(answer: urllib.error.HTTPError) -> _Fault:
     return _Fault(why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes)
 
 
-def _command(command: str, body: str) -> _Fault | None:
+def _command(command: str, body: str, environment: Mapping[str, str]) -> _Fault | None:
     """Run it once, without a shell; the event lies on its stdin, and its words go into no output of ours."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
         given.write(body.encode() + b"\n")
@@ -182,7 +194,7 @@ def _command(command: str, body: str) -> _Fault | None:
                 stdin=given,
                 stdout=told,
                 stderr=told,
-                env=settings.outside(),
+                env=dict(environment),
                 start_new_session=True,
             )
         except (ValueError, IndexError) as failed:

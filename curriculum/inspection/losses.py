@@ -8,9 +8,8 @@ from pydantic import BaseModel
 from curriculum import parquet
 from curriculum.build import Built, Wanted
 from curriculum.corpus.select import SELECTION_NAME
-from curriculum.inspection.formats import number
+from curriculum.inspection.formats import Line, number
 from curriculum.store import Artefact
-from flows.lines import Line
 from schemas.errors import CorpusError
 
 HELD_OUT = "held_out"

@@ -3,29 +3,32 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 from curriculum.build import Built
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
+from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.command_text import command
+from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.current import marked
+from curriculum.pipeline.events import PhaseMixed
+from curriculum.pipeline.execute import BuildStep, Perform, Scope, Step, execute, selected
+from curriculum.pipeline.explain import why
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.recorded_config import Way, course_of, way_of
 from curriculum.pipeline.references import Begun, begun_in
+from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.store import Artefact, Store
 from curriculum.train.machine import Machine
 from curriculum.train.recipe import finished, run_recipe
-from flows.attempts import Line, attempt
-from flows.doors import build_phases, job_of, mix_phase
-from flows.reasons import why
-from flows.recorded import Way, course_of, way_of
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
-from schemas.progress import unwatched
 
+Result = TypeVar("Result")
 State = Literal[
     "done", "running", "stale", "missing", "waiting", "failed", "interrupted", "holds", "earlier"
 ]
@@ -46,13 +49,13 @@ class Standing:
     """Of a finished run."""
 
 
-def standings(store: Store) -> Iterator[Standing]:
+def standings(store: Store, resources: Resources) -> Iterator[Standing]:
     """Every phase of every specialist that has begun, in the order of its curriculum.
 
     Nothing is made, cloned or fetched for it. `store` is a dry one.
     """
     assert store.dry
-    begun, line = begun_in(store), Line.of(store)
+    begun, line = begun_in(store), SlotQueue.of(store, resources)
     current = marked(store, "runs")
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
@@ -63,7 +66,7 @@ def standings(store: Store) -> Iterator[Standing]:
             yield from _Look.at(store, way, mine, runs, line).standings()
 
 
-def standings_of(plan: RunPlan) -> tuple[Standing, ...]:
+def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
     """Every phase of one course, held against what it was ordered as rather than against its diet of today.
 
     Raises:
@@ -72,7 +75,7 @@ def standings_of(plan: RunPlan) -> tuple[Standing, ...]:
     store, way = Store(plan.store.root, dry=True), (plan.diet.specialist, plan.diet.branch)
     mine = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
     runs = [run for run in marked(store, "runs") if way_of(run) == way]
-    look = _Look.at(store, way, mine, runs, Line.of(store))
+    look = _Look.at(store, way, mine, runs, SlotQueue.of(store, resources))
     dry = replace(plan, store=store, planned={})
     with resolved_once(clones="none"):
         return tuple(look.phases(dry, _Walk.through(dry)))
@@ -98,13 +101,13 @@ class _Look:
     """Finished runs by phase."""
     open: Mapping[str, Begun]
     """The newest attempt by phase, where it isn't finished and nothing finished is newer."""
-    line: Line
+    line: SlotQueue
     found: dict[str, Standing] = field(default_factory=dict)
     """So far, by phase."""
 
     @staticmethod
     def at(
-        store: Store, way: Way, begun: Sequence[Begun], current: Sequence[Artefact], line: Line
+        store: Store, way: Way, begun: Sequence[Begun], current: Sequence[Artefact], line: SlotQueue
     ) -> "_Look":
         by_phase = {run.manifest.labels["phase"]: run for run in current}
         newest: dict[str, Begun] = {}
@@ -192,16 +195,25 @@ class _Walk:
 
     plan: RunPlan
     built: Built
+    mixtures: Mapping[str, Artefact]
+    """By phase."""
 
     @staticmethod
     def through(plan: RunPlan) -> "_Walk":
-        names = [phase.name for phase in plan.phases if not missing(phase)]
-        return _Walk(plan=plan, built=build_phases(plan, names, unwatched))
+        """Plan all phases; rows of all of them come from one pass over the corpus."""
+        scope = Scope(until="mix", resume=False)
+        built = build_phases(plan, selected(plan, scope), Context())
+        mixtures = {
+            event.phase: event.mixture
+            for event in execute(plan, _planned(built), scope, Context())
+            if isinstance(event, PhaseMixed)
+        }
+        return _Walk(plan=plan, built=built, mixtures=mixtures)
 
     def stale(self, phase: ResolvedPhase, run: Artefact, before: Sequence[Standing]) -> str | None:
         """Why the current run of a phase isn't what its course would lead to; None where it is."""
         plan = self.plan
-        mixture = mix_phase(plan, phase.name, self.built, unwatched)
+        mixture = self.mixtures[phase.name]
         last = None if plan.goes_on_in(phase) else next(iter(before[-1:]), None)
         if last is not None and (last.report is None or last.state == "stale"):
             return f"it goes on from {last.phase}, which {_verb(last.state)}"
@@ -216,6 +228,17 @@ class _Walk:
         if there.path == run.path:
             return None
         return f"its diet leads to another finished run now, {there.path.parent.name}"
+
+
+def _planned(built: Built) -> Perform:
+    """Return the Perform of a dry plan whose rows of all phases are planned already."""
+
+    def perform(step: Step[Result], /) -> Result:
+        if isinstance(step, BuildStep):
+            return cast("Result", built)
+        return step.run(Context())
+
+    return perform
 
 
 def _machine(run: Artefact) -> Machine:

@@ -45,7 +45,7 @@ class ConfigSnapshot(Sealed):
     """The imported rows that it serves."""
 
 
-def frozen_course(config: RunConfig, flow_run: str) -> RunPlan:
+def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
     """The course of an order as its flow run first saw it; the first to ask lays it down.
 
     Raises:
@@ -54,8 +54,8 @@ def frozen_course(config: RunConfig, flow_run: str) -> RunPlan:
     store = Store(config.workspace)
     file = place_of(store, flow_run)
     if not file.is_file():
-        freeze(resolve_plan(config), flow_run)
-    return thaw(store, flow_run)
+        write_snapshot(resolve_plan(config), flow_run)
+    return read_plan(store, flow_run)
 
 
 def place_of(store: Store, flow_run: str) -> Path:
@@ -63,7 +63,7 @@ def place_of(store: Store, flow_run: str) -> Path:
     return store.root / FOLDER / f"{flow_run}.json"
 
 
-def freeze(plan: RunPlan, flow_run: str) -> None:
+def write_snapshot(plan: RunPlan, flow_run: str) -> None:
     """Lay down what a flow run goes by."""
     file = place_of(plan.store, flow_run)
     plan.store.open()
@@ -84,12 +84,12 @@ def freeze(plan: RunPlan, flow_run: str) -> None:
     write_text(file, said.model_dump_json(indent=1))
 
 
-def remember(plan: RunPlan) -> None:
+def write_command_snapshot(plan: RunPlan) -> None:
     """Lay down the order of a command that mixes, under its specialist and branch: no flow run does it."""
-    freeze(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
+    write_snapshot(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
 
 
-def thaw(store: Store, flow_run: str) -> RunPlan:
+def read_plan(store: Store, flow_run: str) -> RunPlan:
     """The course of a flow run's order; the workspace may have moved since.
 
     Raises:
@@ -112,7 +112,7 @@ def thaw(store: Store, flow_run: str) -> RunPlan:
     )
 
 
-def last_frozen(store: Store, way: tuple[str, str | None]) -> str | None:
+def last_snapshot(store: Store, way: tuple[str, str | None]) -> str | None:
     """The name of the last order of a specialist and branch that was laid down; None where none was."""
     mine = [
         (said.begun, file.stem)

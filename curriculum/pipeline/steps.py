@@ -1,8 +1,8 @@
-"""The doors that a phase goes through: build, mix, train. What they leave becomes current."""
+"""The steps of a phase: build, mix, train. The artefact of each becomes current."""
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,32 +10,31 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from curriculum import frames
-from curriculum.build import Built, Tokenizing, Wanted, build, sample
+from curriculum.build import Built, Shard, Spread, Tokenizing, Wanted, build, sample
 from curriculum.diets.imported import completed
 from curriculum.diets.load import Phases
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from curriculum.inspection.losses import require_documents
 from curriculum.interop.card import write_card
 from curriculum.mix import mix
 from curriculum.model.presets import preset
+from curriculum.pipeline import notifications
 from curriculum.pipeline.command_text import command
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.current import mark
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.launch import Launch, unheard
+from curriculum.train.launch import Launch
 from curriculum.train.slots import Slots
 from curriculum.train.writers import chosen
-from flows import settings, telling, trust
-from flows.losses import require_documents
-from flows.show import warn
-from flows.spread import spread_of
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
 from schemas.job import Evaluation, Job
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress
 
 if TYPE_CHECKING:
     from curriculum.train.machine import Machine
@@ -45,14 +44,14 @@ UNKNOWN = 0
 """The revision of a planned run of which only its plan and what it goes on from are known."""
 
 
-def build_phase(plan: RunPlan, phase: str, watch: Watch) -> Built:
+def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
     """The rows of a phase's servings, and all that they are made of.
 
     Raises:
         CorpusError: where the corpus leaves no document of a serving; a phase that renormalises shares
             needs one of any of its servings. A dry walk passes.
     """
-    built = build_phases(plan, [phase], watch)
+    built = build_phases(plan, [phase], context)
     if not (plan.store.dry or built.missing):
         resolved = plan.phase(phase)
         served = [variants[0] for variants in wanted_of(resolved)]
@@ -64,7 +63,7 @@ def build_phase(plan: RunPlan, phase: str, watch: Watch) -> Built:
     return built
 
 
-def build_phases(plan: RunPlan, phases: Sequence[str], watch: Watch) -> Built:
+def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Built:
     """The rows of some phases' servings in one pass over the corpus; each phase's are the same alone."""
     wanted = [each for phase in phases for each in _data_sets(plan.phase(phase))]
     return build(
@@ -75,8 +74,12 @@ def build_phases(plan: RunPlan, phases: Sequence[str], watch: Watch) -> Built:
         tokenizing=tokenizing_of(plan.diet),
         configure=plan.config.build.configure,
         workers=workers_of(plan),
-        spread=spread_of(plan.config),
-        watch=watch,
+        spread=Spread(
+            ray=context.resources.ray,
+            at_once=plan.config.corpus.workers,
+            shard=Shard.parse(plan.config.shard) if plan.config.shard else None,
+        ),
+        watch=context.watch,
     )
 
 
@@ -89,7 +92,7 @@ def tokenizing_of(diet: Diet) -> Tokenizing:
     )
 
 
-def sample_phase(plan: RunPlan, phase: str, number: int, watch: Watch) -> tuple[Artefact, ...]:
+def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tuple[Artefact, ...]:
     """Some documents of each family that a phase serves, to look at before anything is packed."""
     made = sample(
         plan.store,
@@ -98,14 +101,14 @@ def sample_phase(plan: RunPlan, phase: str, number: int, watch: Watch) -> tuple[
         number=number,
         configure=plan.config.build.configure,
         workers=workers_of(plan),
-        watch=watch,
+        watch=context.watch,
     )
     if not plan.store.dry:
         mark(plan.store, f"sample-{plan.corpus.name}-{phase}", made)
     return made
 
 
-def mix_phase(plan: RunPlan, phase: str, built: Built, watch: Watch) -> Artefact:
+def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Artefact:
     """The plan of a phase: which rows its specialist sees, in which order."""
     resolved = plan.phase(phase)
     previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
@@ -121,7 +124,7 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, watch: Watch) -> Artefact
         documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
     )
     plan.keep("mixtures", resolved, mixture)
-    watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
+    context.watch(Progress(stage="mix", item=phase, done=1, total=1, unit="tasks"))
     return mixture
 
 
@@ -147,33 +150,30 @@ def train_phase(
     built: Built,
     mixture: Artefact,
     *,
-    new_attempt: bool,
-    watch: Watch,
-    tell: Callable[[str], None] = unheard,
+    retrain: bool,
+    context: Context,
 ) -> Artefact:
     """The closed run of a phase, from the end of the phase before; its directory holds report.json.
 
-    `tell` hears the lines of its log.
-
     Raises:
-        JobError: where the phase before has no run yet, training failed, or it was told to stop.
+        JobError: where the phase before has no run yet, training failed, or it was stopped.
     """
     resolved = plan.phase(phase)
     previous = None if plan.goes_on_in(resolved) else _previous(plan, resolved)
     if plan.store.dry and (mixture.planned or (previous and previous.planned)):
         return _planned_run(plan, resolved, mixture, previous)
-    say = warn if tell is unheard else tell
-    launch = _launch(plan, watch, tell, telling.stalled(plan, phase, say))
-    with telling.training(plan, phase, say):
-        run = _train(plan, resolved, built, mixture, previous, again=new_attempt, launch=launch)
+    with notifications.training(plan, phase, context):
+        run = _train(plan, resolved, built, mixture, previous, retrain=retrain, context=context)
     plan.keep("runs", resolved, run)
     return run
 
 
-def trained(plan: RunPlan, phase: str, built: Built, mixture: Artefact) -> Artefact | None:
+def trained(
+    plan: RunPlan, phase: str, built: Built, mixture: Artefact, context: Context
+) -> Artefact | None:
     """The closed run of a phase of which nothing is left to train on this machine, if there is one."""
     dry = replace(plan, store=Store(plan.store.root, dry=True), planned={})
-    run = train_phase(dry, phase, built, mixture, new_attempt=False, watch=unwatched)
+    run = train_phase(dry, phase, built, mixture, retrain=False, context=context)
     if run.planned:
         return None
     plan.keep("runs", plan.phase(phase), run)
@@ -187,8 +187,8 @@ def _train(
     mixture: Artefact,
     previous: Artefact | None,
     *,
-    again: bool,
-    launch: Launch,
+    retrain: bool,
+    context: Context,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
     from curriculum.train.machine import Machine
@@ -196,16 +196,20 @@ def _train(
     from curriculum.train.run import train
 
     processes, recompute = plan.config.train.processes, plan.config.train.recompute
-    if (options := settings.sbatch_options()) is not None:
-        machine = Machine.in_slurm(options, processes, recompute=recompute)
+    resources = context.resources
+    if resources.sbatch is not None:
+        machine = Machine.in_slurm(resources.sbatch, processes, recompute=recompute)
     else:
-        machine = Machine.here(processes, recompute=recompute, slots=settings.gpu_slots())
-    store, job = plan.store, job_of(plan, resolved, built, mixture, previous, machine)
+        machine = Machine.here(processes, recompute=recompute, slots=resources.gpu_slots)
+    store = plan.store
+    job = job_of(plan, resolved, built, mixture, previous, machine, gpu_price=resources.gpu_price)
     if store.dry:
-        there = None if again or goes_on(store, job) else finished(store, job)
+        there = None if retrain or goes_on(store, job) else finished(store, job)
         return there or _planned(plan, resolved, run_recipe(job))
-    launch.watch(Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps"))
-    run = train(store, job, again=again, launch=launch)
+    context.watch(
+        Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
+    )
+    run = train(store, job, again=retrain, launch=_launch(plan, resolved.name, context))
     if run.artefact is None:
         raise JobError(
             f"phase {resolved.name}",
@@ -213,7 +217,7 @@ def _train(
             cause=run.report.reason,
             cure="The same command goes on from its last checkpoint",
         )
-    launch.watch(
+    context.watch(
         Progress(
             stage="train", item=resolved.name, done=run.report.steps, total=job.steps, unit="steps"
         )
@@ -228,6 +232,8 @@ def job_of(
     mixture: Artefact,
     previous: Artefact | None,
     machine: "Machine",
+    *,
+    gpu_price: float | None = None,
 ) -> Job:
     """The job of a phase, from the end of the `previous` run or the middle of the one it goes on in.
 
@@ -259,22 +265,19 @@ def job_of(
         evaluations=_evaluations(plan, resolved, built),
         machine=machine,
         overrides=dict(plan.overrides),
-    ).model_copy(
-        update={"writers": chosen(plan.config.train.log), "gpu_price": settings.gpu_price()}
-    )
+    ).model_copy(update={"writers": chosen(plan.config.train.log), "gpu_price": gpu_price})
 
 
-def _launch(
-    plan: RunPlan, watch: Watch, tell: Callable[[str], None], stalled: Callable[[str], None]
-) -> Launch:
-    """Where a job of this machine trains, and who hears of it."""
+def _launch(plan: RunPlan, phase: str, context: Context) -> Launch:
+    """The slots in which a job of this machine trains, and the receivers of its progress and log."""
+    resources = context.resources
     return Launch(
-        slots=Slots(settings.slots_folder(plan.store.root), settings.gpu_slots()),
-        watch=watch,
-        tell=tell,
-        stalled=stalled,
-        sbatch=settings.sbatch_options(),
-        trainer=None if plan.store.dry else trust.permitted(plan),
+        slots=Slots(resources.slots_of(plan.store.root), resources.gpu_slots),
+        watch=context.watch,
+        tell=context.log,
+        stalled=notifications.stalled(plan, phase, context),
+        sbatch=resources.sbatch,
+        trainer=context.permit(plan),
     )
 
 

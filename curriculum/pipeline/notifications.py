@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from curriculum.diets.load import load_diet
 from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.notifiers import Whose
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import REPORT
-from flows.notify import Say, Whose, notify
-from flows.show import warn
 from schemas import regular_files
 from schemas.errors import (
     CurriculumError,
@@ -41,41 +41,44 @@ _KINDS: dict[type[JobError], EventKind] = {
 }
 
 
-def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, say: Say = warn) -> None:
+def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> None:
     """Tell of a gate that waits for somebody, or that wasn't met; of each run once."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
-        _once(plan, run, kinds[gate.kind], gate.why, say)
+        _once(plan, run, kinds[gate.kind], gate.why, context)
 
 
-def at_end(plan: RunPlan, runs: Sequence[Artefact], say: Say = warn) -> None:
+def at_end(plan: RunPlan, runs: Sequence[Artefact], context: Context) -> None:
     """Tell that a curriculum is done: its last phase is trained and its gate is open; once."""
     if not runs or (last := report_of(runs[-1])).phase != plan.phases[-1].name:
         return
     if verdict(plan, last.phase, runs[-1]).is_open:
-        _once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", say)
+        _once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", context)
 
 
-def _once(plan: RunPlan, run: Artefact, kind: EventKind, text: str, say: Say) -> None:
+def _once(plan: RunPlan, run: Artefact, kind: EventKind, text: str, context: Context) -> None:
     """Tell of a run what wasn't told yet: who walks through the phases again comes by again."""
     report = report_of(run)
     mark = plan.store.root / TOLD / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
     if mark.exists():
         return
-    if notify(plan, kind, text, phase=report.phase, run=run.path, say=say):
-        _remember(mark, say)
+    sent = context.notifier.notify(
+        plan, kind, text, phase=report.phase, run=run.path, warn=context.warn
+    )
+    if sent:
+        _remember(mark, context)
 
 
-def _remember(mark: Path, say: Say) -> None:
+def _remember(mark: Path, context: Context) -> None:
     try:
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
     except OSError as full:
-        say(f"That {mark.name} was told can't be kept ({full}); it may be told again.")
+        context.warn(f"That {mark.name} was told can't be kept ({full}); it may be told again.")
 
 
 @contextlib.contextmanager
-def training(plan: RunPlan, phase: str, say: Say = warn) -> Iterator[None]:
+def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
     """Tell how a job ended that is trained within the block, where it ended badly; the error goes on."""
     try:
         yield
@@ -85,21 +88,24 @@ def training(plan: RunPlan, phase: str, say: Say = warn) -> Iterator[None]:
             lines = [line for line in failed.cause.splitlines() if line.strip()]
             last = f" Its log ends: {lines[-1].strip()}." if lines else ""
             text = f"{phase} of {_title(plan)} ended with {failed.value}.{last} {failed.cure}."
-            notify(plan, kind, text, phase=phase, run=Path(failed.name), say=say)
+            context.notifier.notify(
+                plan, kind, text, phase=phase, run=Path(failed.name), warn=context.warn
+            )
         raise
 
 
-def stalled(plan: RunPlan, phase: str, say: Say = warn) -> Callable[[str], None]:
+def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None]:
     """What hears that a job makes no steps, and tells it."""
 
     def tell(words: str) -> None:
-        say(words)
-        notify(plan, "stalled", f"{phase} of {_title(plan)}: {words}", phase=phase, say=say)
+        context.warn(words)
+        text = f"{phase} of {_title(plan)}: {words}"
+        context.notifier.notify(plan, "stalled", text, phase=phase, warn=context.warn)
 
     return tell
 
 
-def broken_down(whose: Whose, title: str, words: str, *, mark: str, say: Say = warn) -> bool:
+def broken_down(whose: Whose, title: str, words: str, *, mark: str, context: Context) -> bool:
     """Tell that a flow run broke down, in the words of its state; whether that is told, now or earlier.
 
     `mark` tells this end of it from others: its own process tells of it, and `serve` where that is gone.
@@ -107,9 +113,10 @@ def broken_down(whose: Whose, title: str, words: str, *, mark: str, say: Say = w
     file = whose.home / TOLD / mark
     if file.exists():
         return True
-    arrived = notify(whose, "crashed", f"{title} broke down: {words}", say=say)
+    text = f"{title} broke down: {words}"
+    arrived = context.notifier.notify(whose, "crashed", text, warn=context.warn)
     if arrived:
-        _remember(file, say)
+        _remember(file, context)
     return arrived
 
 

@@ -6,6 +6,7 @@ again finds what it started: training that still goes on is waited for, training
 
 import time
 from collections.abc import Callable
+from typing import TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -22,17 +23,16 @@ from prefect.client.schemas.sorting import FlowRunSort
 from prefect.deployments import run_deployment
 from prefect.states import Cancelling
 
-from curriculum.build import Built
-from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.execute import Perform, Step, TrainStep
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
-from flows import doors, settings, tracking
-from flows.lines import figure_lines
+from flows import settings, tasks
 from flows.parameters import Changes
-from flows.starting import worth_another_try
 from flows.tracking import Log
 from schemas.errors import JobError, JobKilledError
+from schemas.progress import unwatched
 
+Result = TypeVar("Result")
 TRAIN, RUN = "train", "run"
 POLL_S = 1.0
 
@@ -51,19 +51,29 @@ def leave(plan: RunPlan, run: Artefact) -> None:
         client.update_flow_run_labels(_me(), {RUN: path})
 
 
-@task(name="train", task_run_name="train {phase}", retries=2, retry_delay_seconds=10,
-      retry_condition_fn=worth_another_try)  # fmt: skip
-def train_phase(
-    plan: RunPlan, phase: str, built: Built, mixture: Artefact, changes: Changes, *, again: bool
-) -> Artefact:
-    """The closed run of a phase, trained in the gpu pool; if that breaks down it is asked for again.
+def perform_or_dispatch(changes: Changes) -> Perform:
+    """Return the Perform of a curriculum, which trains in the gpu pool where there is one."""
+    if not here():
+        return tasks.perform
 
-    What is trained already waits for no slot.
+    def perform(step: Step[Result], /) -> Result:
+        if isinstance(step, TrainStep):
+            return cast("Result", dispatch_task(step.phase, step, changes))
+        return tasks.perform(step)
+
+    return perform
+
+
+@task(name="train", task_run_name="train {phase}", **tasks.RETRIED)
+def dispatch_task(phase: str, step: TrainStep, changes: Changes) -> Artefact:
+    """Train a phase as a flow run of the gpu pool; a run that crashes there is started again.
+
+    A phase that is trained already waits for no slot.
     """
-    there = None if again else doors.trained(plan, phase, built, mixture)
-    run = there or _trained_there(plan, phase, changes, again=again)
-    report = report_of(run)
-    tracking.show(plan.mark_of("val-bpb", phase), run_words(report), figure_lines(report))
+    run = step.finished(tasks.flow_context(unwatched))
+    if run is None:
+        run = _trained_there(step.plan, phase, changes, again=step.retrain)
+    tasks.show_run(step, run)
     return run
 
 

@@ -1,19 +1,18 @@
 """The course that runs were ordered with, from what their jobs recorded: to hold them against today."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
 from curriculum.pipeline.config import ResumeConfig, RunConfig
+from curriculum.pipeline.config_snapshots import last_snapshot, read_plan
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import Begun, begun_in
 from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import leaving_out
 from curriculum.store import Artefact, Store
-from flows import trust
-from flows.orders import last_frozen, thaw
 from schemas.errors import DietError
 
 Way = tuple[str, str | None]
@@ -32,9 +31,9 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> RunPlan:
     mine = sorted(begun, key=lambda each: (each.job.begun, each.job.attempt))
     config = config_of(store, way, mine)
     if not _is_diet(store.root, config.specialist):
-        frozen = last_frozen(store, way)
+        frozen = last_snapshot(store, way)
         if frozen is not None:
-            return thaw(store, frozen)
+            return read_plan(store, frozen)
     whole = _from_the_start(config) if mine else config
     plan = replace(resolve_plan(whole, dry=True), store=store, config=config)
     recorded = mine[-1].job.overrides if mine else {}
@@ -57,9 +56,9 @@ def config_of(store: Store, way: Way, begun: Sequence[Begun]) -> RunConfig:
     Raises:
         DietError: where there is no such diet any more.
     """
-    frozen = None if begun else last_frozen(store, way)
+    frozen = None if begun else last_snapshot(store, way)
     if frozen is not None:
-        return thaw(store, frozen).config
+        return read_plan(store, frozen).config
     recorded = begun[-1].job.overrides if begun else {}
     if "diet" in recorded:
         return _config(store.root, recorded["diet"], recorded)
@@ -82,11 +81,14 @@ def _from_the_start(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"resume": ResumeConfig()})
 
 
-def resolved(config: RunConfig) -> RunConfig:
+def resolved(
+    config: RunConfig, *, is_trusted: bool, refuse: Callable[[RunConfig, str], DietError]
+) -> RunConfig:
     """Return the config whose specialist is the name of a diet or its file.
 
     A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
-    config that it was made by, with the changes of this one.
+    config that it was made by, with the changes of this one. In a workspace that isn't trusted it neither
+    runs cmake nor another trainer's command, for which `refuse` makes the error.
     """
     if _is_diet(config.workspace, config.specialist) or not config.workspace.is_dir():
         return config
@@ -98,23 +100,15 @@ def resolved(config: RunConfig) -> RunConfig:
         return config
     made = config_of(store, way, [each for each in begun if each.way == way])
     changed = dict(config.changes())
-    if not trust.is_trusted(config.workspace):
-        _require_no_command(made)
+    if not is_trusted:
+        trainer = load_diet(made.specialist, home=made.workspace).trainer
+        if trainer is not None:
+            # The user named no file of that command.
+            raise refuse(made, trainer.command)
         # The repositories' own code runs where this user says so, not where a record does.
         changed = {"configure": False, **changed}
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
     return own.changed(**changed)
-
-
-def _require_no_command(made: RunConfig) -> None:
-    """Let a diet pass that a received run names, whose trainer is ours.
-
-    Raises:
-        DietError: for another trainer's command: the user named no file of it.
-    """
-    trainer = load_diet(made.specialist, home=made.workspace).trainer
-    if trainer is not None:
-        raise trust.refused(made.workspace, made.specialist, trainer.command)
 
 
 def names_of(way: Way) -> tuple[str, str]:

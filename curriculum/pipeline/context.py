@@ -1,0 +1,66 @@
+"""Context: the resources that steps use, and the receivers of their progress, log lines and notifications."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from curriculum.pipeline.notifiers import Notifier
+from curriculum.pipeline.plan import RunPlan
+from schemas.errors import DietError
+from schemas.progress import Watch, unwatched
+
+
+def ignore(_: str) -> None:
+    """Drop a line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """Resources of this machine, as its environment names them."""
+
+    gpu_slots: int = 1
+    """Jobs that may train on this machine at once."""
+    slots_folder: Path | None = None
+    """The folder of the slots; None for the workspace's own."""
+    sbatch: str | None = None
+    """Options of sbatch; with them jobs are handed to Slurm."""
+    gpu_price: float | None = None
+    """Price of an hour of one GPU."""
+    ray: str | None = None
+    """Address of the Ray cluster whose workers build."""
+
+    def slots_of(self, workspace: Path) -> Path:
+        """Return the folder of the slots that a workspace's jobs take."""
+        return self.slots_folder or workspace / "slots"
+
+
+def refuse_commands(plan: RunPlan) -> str | None:
+    """Return None for a diet without a trainer of its own.
+
+    Raises:
+        DietError: for a diet that names a command: somebody must have allowed it.
+    """
+    if plan.diet.trainer is None:
+        return None
+    raise DietError(
+        plan.config.specialist,
+        f"trainer.command = {plan.diet.trainer.command!r}",
+        cause="it would run as you, and nobody has allowed it",
+        cure="Read it; then give a Context whose `permit` returns it",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Context:
+    """How steps are carried out: resources, and where progress, lines and notifications go."""
+
+    resources: Resources = field(default_factory=Resources)
+    watch: Watch = unwatched
+    log: Callable[[str], None] = ignore
+    """Receives the lines of a training job's log."""
+    warn: Callable[[str], None] = ignore
+    """Receives lines that a person should not miss."""
+    notifier: Notifier = field(default_factory=Notifier)
+    permit: Callable[[RunPlan], str | None] = refuse_commands
+    """Returns the trainer's command of a plan's diet that may run, or None where it names none; raises
+    DietError for one that may not."""

@@ -1,0 +1,92 @@
+"""Steps as Prefect tasks: retries, progress and tables on the run's page."""
+
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar, cast
+
+from prefect import task
+
+from curriculum.build import Built
+from curriculum.inspection.losses import loss_lines, loss_words
+from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
+from curriculum.store import Artefact
+from flows import tracking
+from flows.contexts import context_of
+from flows.lines import figure_lines, mixture_lines, mixture_words, yield_lines, yield_words
+from flows.tracking import Log
+from schemas.errors import CurriculumError, JobKilledError
+from schemas.progress import Watch
+
+Result = TypeVar("Result")
+
+
+def is_retryable(task: Any, run: Any, state: Any) -> bool:
+    """Return True for a failure that may pass by itself: a killed process does, a user's mistake doesn't."""
+    failure = state.result(raise_on_failure=False)
+    return isinstance(failure, JobKilledError) or not isinstance(failure, CurriculumError)
+
+
+class Retried(TypedDict):
+    """Arguments of a task's decorator that say when it is tried again."""
+
+    retries: int
+    retry_delay_seconds: float
+    retry_condition_fn: Callable[[Any, Any, Any], bool]
+
+
+RETRIED = Retried(retries=2, retry_delay_seconds=10, retry_condition_fn=is_retryable)
+
+
+def flow_context(watch: Watch) -> Context:
+    """Return the context of steps in a flow run: its log gets the lines of training and the warnings."""
+    log = Log()
+    return context_of(watch, log=log.info, warn=log.warning)
+
+
+@task(name="build", task_run_name="build {phase}", **RETRIED)
+def build_task(phase: str, step: BuildStep) -> Built:
+    """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
+    with tracking.tracked() as watch:
+        built = step.run(flow_context(watch))
+    tracking.show(step.plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
+    tracking.show(step.plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
+    return built
+
+
+@task(name="mix", task_run_name="mix {phase}", **RETRIED)
+def mix_task(phase: str, step: MixStep) -> Artefact:
+    """Make the mixture of a phase; its page shows the shares, planned and realised."""
+    with tracking.tracked() as watch:
+        mixture = step.run(flow_context(watch))
+    name = step.plan.mark_of("mixture", phase)
+    tracking.show(name, mixture_words(mixture), mixture_lines(mixture))
+    return mixture
+
+
+@task(name="train", task_run_name="train {phase}", **RETRIED)
+def train_task(phase: str, step: TrainStep) -> Artefact:
+    """Train a phase; a second try resumes from its last checkpoint."""
+    with tracking.tracked() as watch:
+        run = step.run(flow_context(watch))
+    show_run(step, run)
+    return run
+
+
+def show_run(step: TrainStep, run: Artefact) -> None:
+    """Show the figures of a run on the page of its flow run."""
+    report = report_of(run)
+    name = step.plan.mark_of("val-bpb", step.phase)
+    tracking.show(name, run_words(report), figure_lines(report))
+
+
+def perform(step: Step[Result], /) -> Result:
+    """Carry out a step as a task of this flow run."""
+    match step:
+        case BuildStep():
+            return cast("Result", build_task(step.phase, step))
+        case MixStep():
+            return cast("Result", mix_task(step.phase, step))
+        case TrainStep():
+            return cast("Result", train_task(step.phase, step))
+    raise AssertionError(step)
