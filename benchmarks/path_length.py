@@ -61,14 +61,10 @@ phases:
 
 def walk(diet: Path, home: Path) -> int:
     """Build, mix and train the diet's phase; the steps that were done."""
-    from flows.course import Order, course
-    from flows.doors import build_phase, mix_phase, train_phase
-    from schemas.progress import unwatched
+    from curriculum.pipeline import Pipeline
+    from curriculum.pipeline.config import CorpusConfig
 
-    plan = course(Order(specialist=str(diet), home=home, workers=1))
-    built = build_phase(plan, PHASE, unwatched)
-    mixture = mix_phase(plan, PHASE, built, unwatched)
-    run = train_phase(plan, PHASE, built, mixture, new_attempt=False, watch=unwatched)
+    (run,) = Pipeline(home).train(str(diet), phase=PHASE, corpus=CorpusConfig(workers=1))
     return int(json.loads((run.path / "report.json").read_text())["steps"])
 
 

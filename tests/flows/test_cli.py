@@ -146,7 +146,7 @@ def test_an_unknown_phase_names_those_there_are(tmp_path: Path) -> None:
 
 def test_a_wrong_budget_names_the_option(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    answer = curriculum("build", "templates.demo", "--token-budget", "lots", home=home)
+    answer = curriculum("mix", "templates.demo", "--token-budget", "lots", home=home)
     assert "--token-budget" in _is_a_mistake(answer, home)
 
 

@@ -1,0 +1,86 @@
+"""The one module that carries out phases, the one that calls stages, and the flows that need Prefect."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("curriculum", "flows", "dashboards")
+STEPS = {"SampleStep", "BuildStep", "MixStep", "TrainStep"}
+PHASE_FUNCTIONS = {"sample_phase", "build_phase", "mix_phase", "train_phase"}
+STAGE_FUNCTIONS = {
+    ("curriculum.build", "build"),
+    ("curriculum.build", "sample"),
+    ("curriculum.mix", "mix"),
+    ("curriculum.train.run", "train"),
+}
+WITHOUT_PREFECT = {
+    *("__init__", "parameters", "settings"),
+    # Of the command line, of servers and of tables; they move to packages of their own.
+    *("approving", "choices", "cli", "compare", "context_lines", "contexts", "contrast"),
+    *("conversation_lines", "dashboard", "data_export", "data_import", "demo", "diet", "diff"),
+    *("domain_lines", "eaten", "export", "forecast", "graph_lines", "init", "leakcheck"),
+    *("lineage", "lineage_lines", "lines", "options", "prefect_settings", "query", "readings"),
+    *("report", "reporting", "sample", "serve", "shell", "show", "spread", "status", "supply"),
+    *("template", "trust", "trusting", "work"),
+}
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            name = file.relative_to(ROOT).as_posix()
+            yield name, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _called(tree: ast.Module) -> set[str]:
+    """The names that a module calls, of methods and attributes the last part."""
+    calls = (each.func for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return {
+        each.id if isinstance(each, ast.Name) else each.attr
+        for each in calls
+        if isinstance(each, ast.Name | ast.Attribute)
+    }
+
+
+def _imported(tree: ast.Module) -> set[tuple[str, str]]:
+    return {
+        (each.module, alias.name)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ImportFrom) and each.module
+        for alias in each.names
+    }
+
+
+def test_only_execute_makes_the_steps_of_a_phase() -> None:
+    assert {name for name, tree in _modules() if STEPS & _called(tree)} == {
+        "curriculum/pipeline/execute.py"
+    }
+
+
+def test_only_execute_calls_what_carries_out_a_step() -> None:
+    callers = {name for name, tree in _modules() if PHASE_FUNCTIONS & _called(tree)}
+    assert callers - {"curriculum/pipeline/steps.py"} == {"curriculum/pipeline/execute.py"}
+
+
+def test_only_steps_calls_the_stages() -> None:
+    assert {name for name, tree in _modules() if STAGE_FUNCTIONS & _imported(tree)} == {
+        "curriculum/pipeline/steps.py"
+    }
+
+
+def test_a_flow_module_imports_prefect_or_is_listed() -> None:
+    plain = set()
+    for name, tree in _modules():
+        folder, _, file = name.rpartition("/")
+        if folder != "flows":
+            continue
+        modules = {module for module, _ in _imported(tree)} | {
+            alias.name
+            for each in ast.walk(tree)
+            if isinstance(each, ast.Import)
+            for alias in each.names
+        }
+        if not any(each.partition(".")[0] == "prefect" for each in modules):
+            plain.add(file.removesuffix(".py"))
+    assert plain == WITHOUT_PREFECT
