@@ -12,6 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from curriculum.pipeline.config import GROUPS, USED_GROUPS, option
+
 COMMANDS = (
     "build",
     "mix",
@@ -39,7 +41,6 @@ COMMANDS = (
 )
 HELD = Path(__file__).parents[1] / "curriculum" / "train" / "held"
 """Holds processes where they say something."""
-ORDERING = ("build", "mix", "train", "run", "tokenizer train", "diet check")
 
 
 def curriculum(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
@@ -64,15 +65,16 @@ def test_every_command_explains_itself(tmp_path: Path, command: str) -> None:
     assert all(words for _, words in listed), "an option without a word of help"
 
 
-@pytest.mark.parametrize("command", ORDERING)
-def test_orders_take_the_same_words_everywhere(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", [*USED_GROUPS])
+def test_a_command_offers_the_settings_of_the_groups_that_it_uses(
+    tmp_path: Path, command: str
+) -> None:
     answer = curriculum(*command.split(), "--help", home=tmp_path)
-    for option in (
-        *("--home", "--phases", "--corpus", "--repo", "--model", "--tokenizer", "--token-budget"),
-        *("--max-repetition", "--seed", "--max-commits", "--versions-per-path", "--workers"),
-        *("--processes", "--recompute", "--log"),
-    ):
-        assert option in answer.stdout, option
+    for group, kind in GROUPS:
+        for field in kind.model_fields:
+            listed = re.search(rf"{option(field)}\b(?!-)", answer.stdout) is not None
+            # `--phase` and `--from-phase` are the commands' own.
+            assert listed == (group in USED_GROUPS[command]), field
 
 
 def test_help_imports_nothing_slow() -> None:
@@ -111,7 +113,7 @@ def _is_a_mistake(answer: subprocess.CompletedProcess[str], home: Path) -> str:
     return answer.stderr
 
 
-@pytest.mark.parametrize("command", ORDERING)
+@pytest.mark.parametrize("command", [*USED_GROUPS])
 def test_a_fault_in_a_diet_names_file_line_and_field(tmp_path: Path, command: str) -> None:
     diet = tmp_path / "mine.yaml"
     diet.write_text(
