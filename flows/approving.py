@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from curriculum.inspection.runs import change, report_of
-from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline import approvals
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.gates import APPROVAL, verdict
+from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.store.recipe import KEY_DIGITS
 from flows import prefect_settings, settings
@@ -33,7 +33,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
     said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
     report = report_of(run)
     if report.stopped != "failed":
-        closed_gates.note(plan, run, verdict(plan, phase, run))
+        record_gate(plan, run, verdict(plan, phase, run))
     out.print(
         f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
         f"{said.attempt}, val_bpb {change(report, 'phase')}",

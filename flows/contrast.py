@@ -9,8 +9,7 @@ from curriculum.inspection.formats import percent
 from curriculum.inspection.runs import TOO_FEW
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.branch_names import named
-from curriculum.pipeline.references import Begun, Succession, begun_in, run_of
+from curriculum.pipeline.references import Begun, Succession, begun_in, named, run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.directory import read_report

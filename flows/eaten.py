@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.mix import PLAN_NAME
 from curriculum.mix import STAGE as MIXTURES
-from curriculum.pipeline.branch_names import current, named, way_of
+from curriculum.pipeline.references import current, named, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows.look.find import inputs, store_of

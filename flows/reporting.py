@@ -8,8 +8,8 @@ from rich.text import Text
 
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import Way, course_of, names_of, way_of
-from curriculum.pipeline.references import Begun, begun_in
+from curriculum.pipeline.recorded_config import course_of, names_of
+from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.store import Store
 from flows import settings
 from flows.page.write import write

@@ -19,7 +19,7 @@ WITHOUT_PREFECT = {
     # Of the command line, of servers and of tables; they move to packages of their own.
     *("approving", "choices", "cli", "compare", "context_lines", "contexts", "contrast"),
     *("conversation_lines", "dashboard", "data_export", "data_import", "demo", "diet", "diff"),
-    *("domain_lines", "eaten", "export", "forecast", "graph_lines", "init", "leakcheck"),
+    *("domain_lines", "eaten", "export", "forecast_table", "graph_lines", "init", "leakcheck"),
     *("lineage", "lineage_lines", "lines", "options", "prefect_settings", "query", "readings"),
     *("report", "reporting", "sample", "serve", "shell", "show", "spread", "status", "supply"),
     *("template", "trust", "trusting", "work"),

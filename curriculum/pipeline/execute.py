@@ -13,7 +13,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from curriculum.build import Built
 from curriculum.diets.resolve import ResolvedPhase, missing
-from curriculum.pipeline import closed_gates, notifications, steps
+from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import (
     Event,
@@ -23,7 +23,7 @@ from curriculum.pipeline.events import (
     PhaseSkipped,
     PhaseTrained,
 )
-from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from schemas.errors import DietError
@@ -199,7 +199,7 @@ def _gate(plan: RunPlan, name: str, run: Artefact, context: Context) -> Verdict:
     """Read the gate behind a run; one that is closed is recorded, and whoever asked for it notified."""
     gate = verdict(plan, name, run)
     if not plan.store.dry:
-        closed_gates.note(plan, run, gate)
+        record_gate(plan, run, gate)
         notifications.at_gate(plan, run, gate, context)
     return gate
 

@@ -1,20 +1,25 @@
-"""The gates between phases: what lies behind one may begin, or somebody must do something first."""
+"""Gates between phases, and records of those that are closed: gates/<run key12>-<attempt>.json."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.inspection.runs import report_of
+from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import approvals
-from curriculum.pipeline.command_text import approve_command
+from curriculum.pipeline.command_text import approve_command, command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.disk import write_text
 from curriculum.train.gate import gate_bits
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
+from schemas.gate import ClosedGate
 from schemas.job import Report
 
 APPROVAL = "approval"
+FOLDER = "gates"
+_LOOSEN = "Raise token_budget, loosen advance_when, or let on_budget be advance"
 Kind = Literal["open", "holds", "waits", "cancelled"]
 
 
@@ -81,3 +86,32 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
     if rule is not None and rule.min_tokens and report.tokens.valid < rule.min_tokens:
         return f"{report.tokens.valid:,} tokens of the {rule.min_tokens:,} that it asks for"
     return ""
+
+
+def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
+    """Record that the gate behind a run is closed, or remove the record where it is open by now."""
+    file = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
+    if gate.kind == "holds" or gate.kind == "waits":
+        file.parent.mkdir(exist_ok=True)
+        write_text(file, _closed(plan, run, gate.kind).model_dump_json(indent=1))
+    else:
+        file.unlink(missing_ok=True)
+
+
+def _closed(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
+    report = report_of(run)
+    if kind == "holds":
+        why = f"{held_words(plan.phase(report.phase), report)}. {_LOOSEN}."
+        cure = command("run", plan.config)
+    else:
+        why, cure = f"trained {run_words(report)}", approve_command(plan, report.phase)
+    return ClosedGate(
+        kind=kind,
+        run=run.path.relative_to(plan.store.root).as_posix(),
+        content=run.content,
+        specialist=plan.diet.specialist,
+        branch=plan.diet.branch,
+        phase=report.phase,
+        why=why,
+        cure=cure,
+    )

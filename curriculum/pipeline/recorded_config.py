@@ -9,14 +9,12 @@ from curriculum.diets.load import diet_names, load_diet
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.config_snapshots import last_snapshot, read_plan
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.references import Begun, begun_in
+from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import leaving_out
-from curriculum.store import Artefact, Store
+from curriculum.store import Store
 from schemas.errors import DietError
 
-Way = tuple[str, str | None]
-"""A specialist and its branch, if it has one."""
 _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 
 
@@ -119,11 +117,6 @@ def names_of(way: Way) -> tuple[str, str]:
 
 def _is_diet(home: Path, name: str) -> bool:
     return name in diet_names(home) or Path(name).is_file()
-
-
-def way_of(run: Artefact) -> Way:
-    """The specialist and branch of a run or a mixture."""
-    return run.manifest.labels["specialist"], run.manifest.labels.get("branch")
 
 
 def _way_of(home: Path, name: str) -> Way | None:

@@ -18,8 +18,8 @@ from curriculum.pipeline.execute import BuildStep, Perform, Scope, Step, execute
 from curriculum.pipeline.explain import why
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.recorded_config import Way, course_of, way_of
-from curriculum.pipeline.references import Begun, begun_in
+from curriculum.pipeline.recorded_config import course_of
+from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.store import Artefact, Store
 from curriculum.train.machine import Machine

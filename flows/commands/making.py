@@ -44,11 +44,11 @@ def build(
     shard: Shard = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    from flows import forecast, work
+    from flows import forecast_table, work
 
     config = config.model_copy(update={"shard": shard})
     if dry_run:
-        forecast.forecasted(config, phase, until="build")
+        forecast_table.forecasted(config, phase, until="build")
     if dry_run and not explain:
         return
     if sample is None:
@@ -63,10 +63,10 @@ def mix(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    from flows import forecast, work
+    from flows import forecast_table, work
 
     if dry_run:
-        forecast.forecasted(config, phase, until="mix")
+        forecast_table.forecasted(config, phase, until="mix")
     if explain or not dry_run:
         work.mix(config, phase, dry=explain)
 
@@ -80,10 +80,10 @@ def train(
 
     Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
     """
-    from flows import forecast, work
+    from flows import forecast_table, work
 
     if dry_run:
-        forecast.forecasted(config, phase, until="train")
+        forecast_table.forecasted(config, phase, until="train")
     if explain:
         work.train(config, phase, dry=True)
     elif not dry_run and not work.train(config, phase, dry=False):
@@ -106,7 +106,7 @@ def run(
     weights. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
     isn't open, or where somebody's approval is asked for.
     """
-    from flows import forecast, work
+    from flows import forecast_table, work
 
     if phase is not None and from_phase is not None:
         raise DietError(
@@ -114,7 +114,7 @@ def run(
         )
     named, onwards = from_phase or phase, from_phase is not None
     if dry_run:
-        forecast.forecasted(config, named, until="train", anew=named, onwards=onwards)
+        forecast_table.forecasted(config, named, until="train", anew=named, onwards=onwards)
     if explain:
         work.explain_run(config, named, onwards=onwards)
     elif not dry_run and not work.run(config, named, onwards=onwards):

@@ -8,8 +8,17 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.pipeline.branch_names import current, named, way_of
-from curriculum.pipeline.references import CHECKPOINTS, JOB, STEP, Begun, begun_in, run_of
+from curriculum.pipeline.references import (
+    CHECKPOINTS,
+    JOB,
+    STEP,
+    Begun,
+    begun_in,
+    current,
+    named,
+    run_of,
+    way_of,
+)
 from curriculum.store import Artefact, Store
 from flows.look.wish import Wish
 from schemas.errors import StoreError

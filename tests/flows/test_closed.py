@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.pipeline import approvals, closed_gates
+from curriculum.pipeline import approvals, gates
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import held_words, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -24,7 +24,7 @@ def plan(tmp_path: Path) -> RunPlan:
 
 
 def _noted(home: Path) -> list[ClosedGate]:
-    files = (home / closed_gates.FOLDER).glob("*")
+    files = (home / gates.FOLDER).glob("*")
     return [ClosedGate.model_validate_json(file.read_text()) for file in files]
 
 
@@ -33,7 +33,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(
 ) -> None:
     run = finished(plan.store, report())
     for _ in range(2):
-        closed_gates.note(plan, run, verdict(plan, "syntax", run))
+        gates.record_gate(plan, run, verdict(plan, "syntax", run))
     (said,) = _noted(tmp_path)
     assert (said.kind, said.specialist, said.branch, said.phase) == (
         *("waits", "templates", "demo", "syntax"),
@@ -43,7 +43,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(
     assert tmp_path / said.run == run.path
     assert said.content == run.content
     approvals.write(plan.store, run, who="ada")
-    closed_gates.note(plan, run, verdict(plan, "syntax", run))
+    gates.record_gate(plan, run, verdict(plan, "syntax", run))
     assert _noted(tmp_path) == []
 
 
@@ -54,7 +54,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
     first = replace(plan.phases[0], require=(), advance_when=rule, on_budget="hold")
     strict = replace(plan, phases=(first, *plan.phases[1:]))
     run = finished(plan.store, report())
-    closed_gates.note(strict, run, verdict(strict, "syntax", run))
+    gates.record_gate(strict, run, verdict(strict, "syntax", run))
     (said,) = _noted(tmp_path)
     assert (said.kind, said.cure) == ("holds", "curriculum run templates.demo")
     assert said.why == (
@@ -62,7 +62,7 @@ def test_a_gate_that_holds_says_what_it_lacks_until_it_is_loosened(
         "Raise token_budget, loosen advance_when, or let on_budget be advance."
     )
     loose = replace(plan, phases=(replace(first, on_budget="advance"), *plan.phases[1:]))
-    closed_gates.note(loose, run, verdict(loose, "syntax", run))
+    gates.record_gate(loose, run, verdict(loose, "syntax", run))
     assert _noted(tmp_path) == []
 
 

@@ -18,6 +18,7 @@ from curriculum.pipeline import approvals
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.references import JOB
 from curriculum.pipeline.status import Standing, _machine, standings
@@ -28,7 +29,6 @@ from curriculum.train.directory import HEARTBEAT, REPORT, STATE, read_report
 from curriculum.train.recipe import run_recipe
 from curriculum.train.slots import Slots
 from flows import work
-from flows.forecast import forecast
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.manifest import MANIFEST_NAME
@@ -496,7 +496,7 @@ def test_what_is_said_of_a_situation_is_so(
         with pytest.raises(DietError, match="much"):
             assert place.plan
         return
-    ahead = forecast(place.plan, Scope(gates=False))
+    ahead = forecast(place.plan, Scope(gates=False), Context())
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
     monkeypatch.setattr(work, "out", said)

@@ -1,4 +1,4 @@
-"""`--dry-run`: what a command would do, on how many tokens, how long it takes and what that costs."""
+"""Forecast of a plan: artefacts to make, tokens, steps, time and cost, phase by phase."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,25 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.text import Text
-
-from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase
-from curriculum.inspection.formats import Line, count
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseSkipped, PhaseTrained
 from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.gates import verdict
-from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.references import checkpoints
-from curriculum.pipeline.speed import Speed, duration, expected, last_speed, money
+from curriculum.pipeline.speed import Speed, last_speed
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.store import Artefact
 from curriculum.train.recipe import attempts
-from flows import settings
-from flows.contexts import context_of
-from flows.show import MUTED, out, table, warn
 from schemas.manifest import MANIFEST_NAME
 
 Until = Literal["build", "mix", "train"]
@@ -75,61 +68,24 @@ class Forecast:
         return self.speed.cost(self.tokens, self.price) if self.speed else None
 
 
-def forecasted(
-    config: RunConfig,
-    phase: str | None,
-    *,
-    until: Until,
-    anew: str | None = None,
-    onwards: bool = False,
-) -> None:
-    """Print what a command would ask for.
-
-    Raises:
-        CurriculumError: for a mistake in the order, as the command itself would.
-    """
-    plan = resolve_plan(config, dry=True)
-    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=anew is not None, gates=False)
-    with resolved_once(clones="aside"):
-        found = forecast(plan, scope)
-    show(found, until=until)
-
-
-def forecast(plan: RunPlan, scope: Scope) -> Forecast:
+def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     """Forecast a part of a dry plan.
 
     Raises:
-        SettingError: for a price that is none.
         JobError: for a phase whose run before isn't there.
     """
     return Forecast(
-        phases=tuple(_ahead(plan, scope)),
+        phases=tuple(_ahead(plan, scope, context)),
         model=plan.diet.model,
         speed=last_speed(plan.store, plan.diet.model),
-        price=settings.gpu_price(),
+        price=context.resources.gpu_price,
     )
 
 
-def show(found: Forecast, *, until: Until) -> None:
-    """Print a forecast: a line a phase, then what they come to."""
-    out.print(table(_lines(found, until=until)))
-    if until != "train":
-        out.print(Text("how long building takes isn't measured", MUTED))
-        return
-    if not found.tokens:
-        out.print("Nothing to train: every run is there.")
-        return
-    out.print(expected(found.tokens, found.model, found.speed), soft_wrap=True)
-    if found.price is None:
-        out.print(Text("$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost", MUTED))
-    elif found.cost is not None:
-        out.print(f"{money(found.cost)} at {found.price:g} for a GPU hour")
-
-
-def _ahead(plan: RunPlan, scope: Scope) -> Iterator[Ahead]:
+def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[Ahead]:
     seen: set[Path] = set()
     held, anew = "", scope.phase if scope.retrain else None
-    for name, made in _made(plan, scope):
+    for name, made in _made(plan, scope, context):
         phase = plan.phase(name)
         fresh = [each for each in made if each.planned and each.path not in seen]
         seen |= {each.path for each in fresh}
@@ -147,13 +103,13 @@ def _ahead(plan: RunPlan, scope: Scope) -> Iterator[Ahead]:
             held = held or f"not before {name} is let pass"
 
 
-def _made(plan: RunPlan, scope: Scope) -> Iterator[tuple[str, list[Artefact]]]:
+def _made(plan: RunPlan, scope: Scope, context: Context) -> Iterator[tuple[str, list[Artefact]]]:
     """The artefacts of each phase, the one of the last step at the end."""
-    context, made = context_of(), list[Artefact]()
+    made = list[Artefact]()
     for event in execute(plan, here(context), scope, context):
         match event:
             case PhaseSkipped():
-                warn(f"{event.phase} is skipped: {event.why}")
+                context.warn(f"{event.phase} is skipped: {event.why}")
                 continue
             case PhaseBuilt():
                 made = [*event.built.artefacts()]
@@ -211,28 +167,3 @@ def _gate(plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, *, anew: st
         "somebody must approve it" if "approval" in phase.require else "",
     ]
     return "; ".join(filter(None, said))
-
-
-def _lines(found: Forecast, *, until: Until) -> Iterator[Line]:
-    for each in found.phases:
-        line = {"phase": each.phase, "to make": _stages(each.to_make)}
-        if until == "train":
-            seconds = found.speed.seconds(each.tokens) if found.speed and each.tokens else None
-            cost = found.speed.cost(each.tokens, found.price) if found.speed else None
-            line |= {
-                "tokens": count(each.tokens) if each.tokens else "",
-                "steps": f"{each.steps:,}" if each.steps else "",
-                "time": "" if seconds is None else duration(seconds),
-                "cost": money(cost) if each.tokens else "",
-                "note": each.note,
-            }
-        yield line
-
-
-def _stages(to_make: Mapping[str, int]) -> str:
-    """How many artefacts of each stage.
-
-    >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
-    ('rows 2, mixtures 1', 'nothing')
-    """
-    return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
