@@ -41,7 +41,7 @@ def test_a_manifest_of_a_newer_minor_version_with_more_fields_is_read(tmp_path: 
     content["files"][0]["colour"] = "blue"
     manifest.write_text(sealed(content))
     read = Store(tmp_path).load(manifest.parent)
-    assert read.report_of("documents") == 17
+    assert read.manifest.report["documents"] == 17
 
 
 def test_the_state_of_a_run_of_a_newer_minor_version_is_read() -> None:
