@@ -118,9 +118,7 @@ def end_to_end(tokenizer: Tokenizer, texts: list[str]) -> float:
         begin = time.process_time()
         report = tokenise_documents([path], tokenizer, Path(folder))
         seconds = time.process_time() - begin
-    size = report["num_bytes"]
-    assert isinstance(size, int)
-    return size / seconds / 1e6
+    return report.num_bytes / seconds / 1e6
 
 
 def headers() -> Path:

@@ -81,7 +81,7 @@ def mix(
         report = report.model_copy(update={"continued": continued})
         if documents is not None:
             report = _with_sources(report, store, diet, rows, seen, documents())
-        draft.report.update(report.model_dump(mode="json"))
+        draft.record(report)
 
     (mixture,) = store.produce([made_of], write)
     return mixture

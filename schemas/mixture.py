@@ -1,6 +1,7 @@
 """The mixture plan: the rows that a diet selects, in training order."""
 
 import pyarrow as pa
+from pydantic import JsonValue
 
 from schemas.arrow import required
 from schemas.document import SCHEMA_VERSION
@@ -192,3 +193,7 @@ class MixtureReport(Strict):
     left_out: LeftOut | None = None
     sources: SourceRepetition | None = None
     warnings: tuple[str, ...] = ()
+
+    def dump(self) -> dict[str, JsonValue]:
+        """Return the JSON of all fields."""
+        return self.model_dump(mode="json")

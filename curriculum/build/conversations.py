@@ -30,6 +30,7 @@ from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.document import CHAT_FAMILY
 from schemas.errors import CorpusError
 from schemas.progress import Progress
+from schemas.reports import DocumentsReport
 
 
 def conversations_of(
@@ -78,7 +79,7 @@ def conversation_selection_of(
             DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
             for each in documents
         ]
-        drafts[0].report.update(select_conversations(listed, corpus, drafts[0].path).report())
+        drafts[0].record(select_conversations(listed, corpus, drafts[0].path).report())
 
     artefact = team.store.produce([recipe], fill)[0]
     team.watch(Progress(stage="selection", item=CHAT_FAMILY, done=1, total=1, unit="tasks"))
@@ -115,6 +116,6 @@ def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
                 if sheaf.is_full:
                     break
         refuse_losses(found, task.corpus, skips)
-        sheaf.report({"lines": skips.report()})
+        sheaf.report(DocumentsReport(lines=skips.report()))
 
     return tuple(store.produce([recipe], fill))

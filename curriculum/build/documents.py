@@ -4,7 +4,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from pydantic import JsonValue
 
@@ -19,6 +19,7 @@ from curriculum.families.write import DocumentWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import CorpusSpec
 from schemas.document import FILE_FAMILIES, Document
+from schemas.reports import DocumentsReport
 
 SAMPLE_BYTES = 8_000_000
 """Of a family and repository: whoever looks at documents reads no more, and it takes seconds to make."""
@@ -77,7 +78,7 @@ def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
             if sheaf.is_full:
                 break
     repository.refuse_losses(skips)
-    sheaf.report({"changes": skips.report()})
+    sheaf.report(DocumentsReport(changes=skips.report()))
 
 
 class Sheaf:
@@ -121,22 +122,20 @@ class Sheaf:
 
     def report(
         self,
-        more: Mapping[str, JsonValue],
-        by_family: Mapping[str, Mapping[str, JsonValue]] | None = None,
+        more: DocumentsReport,
+        by_family: Mapping[str, DocumentsReport] = MappingProxyType({}),
     ) -> None:
         """Put the counts into the manifests; the files are closed by then."""
         for family, draft in self._drafts.items():
             writer = self._writers[family]
-            draft.report.update(
-                {
-                    "documents": writer.count,
-                    "num_bytes": writer.num_bytes,
-                    "left_out": dict(sorted(self._left_out[family].items())),
-                    **self._context[family].report(),
-                    **more,
-                    **(by_family or {}).get(family, {}),
-                }
+            counted = DocumentsReport(
+                documents=writer.count,
+                num_bytes=writer.num_bytes,
+                left_out=dict(sorted(self._left_out[family].items())),
             )
+            own = by_family.get(family, DocumentsReport())
+            for report in (counted, self._context[family].report(), more, own):
+                draft.record(report)
 
     def __enter__(self) -> "Sheaf":
         return self
@@ -169,13 +168,13 @@ class _Context:
             self.forms[chunk.form] += 1
             self.hops[chunk.hop] += 1
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> DocumentsReport:
         """The counts, if there are any; hop 0 is the target."""
         if not self.forms:
-            return {}
-        return {
-            "edges": dict(sorted(self.edges.items())),
-            "edge_kinds": dict(sorted(self.kinds.items())),
-            "chunks": dict(sorted(self.forms.items())),
-            "hops": {str(hop): number for hop, number in sorted(self.hops.items())},
-        }
+            return DocumentsReport()
+        return DocumentsReport(
+            edges=dict(sorted(self.edges.items())),
+            edge_kinds=dict(sorted(self.kinds.items())),
+            chunks=dict(sorted(self.forms.items())),
+            hops={str(hop): number for hop, number in sorted(self.hops.items())},
+        )

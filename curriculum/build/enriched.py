@@ -10,6 +10,7 @@ from curriculum.families.render import tools
 from curriculum.families.write import EnrichedWriter, documents_in
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import ENRICHED_FAMILY
+from schemas.reports import DocumentsReport
 
 
 def enriched_of(team: Team, bases: Sequence[Artefact]) -> tuple[Artefact, ...]:
@@ -42,6 +43,6 @@ def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
         with EnrichedWriter(drafts[0].path) as writer:
             for document in documents_in(task.base.path):
                 writer.append(document, v6_enriched.enrich(document))
-        drafts[0].report.update({"documents": writer.count, "num_bytes": writer.num_bytes})
+        drafts[0].record(DocumentsReport(documents=writer.count, num_bytes=writer.num_bytes))
 
     return tuple(store.produce([recipe], fill))

@@ -21,6 +21,7 @@ from curriculum.graph.names import num_crowded
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.change import CommitChange, TreeDelta
 from schemas.corpus import CorpusSpec
+from schemas.reports import CoverageReport, DocumentsReport
 
 REVISIONS: Mapping[str, int] = {
     "v4_context_graph": v4_context_graph.REVISION,
@@ -106,11 +107,11 @@ def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
             if sheaf.is_full:
                 break
     repository.refuse_losses(skips)
-    more: dict[str, JsonValue] = {
-        "changes": skips.report(),
-        "without_syntax_tree": [*sorted(graphs.incomplete)],
-        "crowded_names": dict(sorted(graphs.crowded.items())),
-    }
+    more = DocumentsReport(
+        changes=skips.report(),
+        without_syntax_tree=tuple(sorted(graphs.incomplete)),
+        crowded_names=dict(sorted(graphs.crowded.items())),
+    )
     sheaf.report(more, {family: graphs.report(family, task.index) for family in families})
 
 
@@ -150,11 +151,12 @@ class Graphs:
         if self.resolved is not None:
             yield v5_clang_graph.documents(commit, self.resolved)
 
-    def report(self, family: str, index: Index | None) -> dict[str, JsonValue]:
+    def report(self, family: str, index: Index | None) -> DocumentsReport:
         """What an index covers of the newest tree, or what there is none for."""
         if family != v5_clang_graph.FAMILY:
-            return {}
+            return DocumentsReport()
         if self.resolved is None:
             assert index is not None
-            return {"lacks": index.lacks}
-        return {"coverage": asdict(self.resolved.coverage())}
+            return DocumentsReport(lacks=index.lacks)
+        coverage = CoverageReport(**asdict(self.resolved.coverage()))
+        return DocumentsReport(coverage=coverage)

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pydantic_core import to_jsonable_python
-
 from curriculum.build.repositories import Repository, clones, repositories
 from curriculum.build.workers import Team
 from curriculum.corpus import directory, git
@@ -19,6 +17,7 @@ from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError
 from schemas.progress import Progress
+from schemas.reports import IndexReport
 
 INDEXED_FAMILY = "v5_clang_graph"
 """The family that reads indexes."""
@@ -117,7 +116,7 @@ def _produce(team: Team, repository: Repository, source: Source, database: Path 
                 workers=team.workers,
                 watch=lambda seen: team.watch(replace(seen, item=repository.name)),
             )
-        drafts[0].report.update(to_jsonable_python(asdict(report)))
+        drafts[0].record(IndexReport.model_validate(asdict(report)))
 
     return team.store.produce([recipe], fill)[0]
 

@@ -28,6 +28,7 @@ from curriculum.tokens.store import TokenStore
 from schemas.document import ENRICHED_FAMILY
 from schemas.packed_row import RowFormat
 from schemas.progress import Progress
+from schemas.reports import ContextReport, DomainRows, RowsReport
 
 REVISION = 2
 PACK_SEED = 17
@@ -98,12 +99,12 @@ def _produce(
         spool.mkdir()
         lacking = {_split_of(draft) for draft in drafts}
         spooled = _spool(sources, wanted, tokenizer, spool, lacking)
-        for draft in drafts:
-            _write(draft, spooled, sources, wanted, tokenizer)
+        filled = [
+            draft for draft in drafts if _write(draft, spooled, sources, wanted, tokenizer).domains
+        ]
         shutil.rmtree(spool)
-        for draft in drafts:
-            if draft.report["domains"]:
-                check(draft.path).raise_first()
+        for draft in filled:
+            check(draft.path).raise_first()
 
     return tuple(store.produce(recipes, fill))
 
@@ -258,7 +259,8 @@ def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
 
 def _write(
     draft: Draft, spooled: _Spooled, sources: RowSources, wanted: Wanted, tokenizer: Tokenizer
-) -> None:
+) -> RowsReport:
+    """Pack and write the rows of a draft; returns the report on them."""
     split = _split_of(draft)
     row_format = RowFormat(
         row_length=wanted.row_length,
@@ -276,35 +278,34 @@ def _write(
         structured=wanted.family == ENRICHED_FAMILY,
     )
     counts = spooled.counts[split]
-    draft.report.update({"encode": counts.report(), **_unscored(spooled, split)})
+    draft.record(_encoded(counts, spooled, split))
     writer = RowWriter(
         draft.path,
         row_format=row_format,
         labels=labels,
         store_targets=sources.corpus.store_targets,
     )
-    domains: dict[str, JsonValue] = {}
+    domains: dict[str, DomainRows] = {}
     context = _Context()
     with writer:
         for domain, plan in _plans(spooled, split, wanted.row_length):
             written = writer.write(spooled.documents, plan.order, plan.row_starts, domain=domain)
             packed = pack.report(plan, spooled.documents.lengths)
             context.add(written)
-            domains[domain] = {
+            domains[domain] = DomainRows(
                 **asdict(packed),
-                "context_histogram": list(packed.context_histogram),
-                "scored_tokens": written.scored_tokens,
-                "yield": packed.pack_yield,
-                "padded_yield": packed.padded_yield,
-            }
+                scored_tokens=written.scored_tokens,
+                pack_yield=packed.pack_yield,
+                padded_yield=packed.padded_yield,
+            )
     lengths = spooled.documents.lengths[_ours(spooled, split)]
-    draft.report.update(
-        {
-            "domains": domains,
-            "rows_if_mixed": pack.rows_needed(lengths, wanted.row_length),
-            "context": context.report(),
-        }
+    report = RowsReport(
+        domains=domains,
+        rows_if_mixed=pack.rows_needed(lengths, wanted.row_length),
+        context=context.report(),
     )
+    draft.record(report)
+    return report
 
 
 @dataclass(kw_only=True, slots=True)
@@ -321,12 +322,12 @@ class _Context:
         self.scored += written.scored_tokens
         self.far += written.context_histogram[-1]
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> ContextReport:
         """The mean over scored tokens, and the share of them past 16k of context."""
-        return {
-            "mean": round(self.total / max(1, self.scored), 1),
-            "past_16k": round(self.far / max(1, self.scored), 6),
-        }
+        return ContextReport(
+            mean=round(self.total / max(1, self.scored), 1),
+            past_16k=round(self.far / max(1, self.scored), 6),
+        )
 
 
 def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[str, pack.PackPlan]]:
@@ -346,8 +347,8 @@ def _ours(spooled: _Spooled, split: Split) -> npt.NDArray[np.int64]:
     return ours
 
 
-def _unscored(spooled: _Spooled, split: Split) -> dict[str, JsonValue]:
-    """Encodings without a token to learn from, and the bytes of text in them; rows leave them out."""
+def _encoded(counts: encode.Counts, spooled: _Spooled, split: Split) -> RowsReport:
+    """Counts of the encodings, with those that rows leave out for want of a token to learn from."""
     ours = spooled.split == SPLITS.index(split)
     ours[spooled.documents.with_targets()] = False
     unscored = np.flatnonzero(ours)
@@ -355,7 +356,7 @@ def _unscored(spooled: _Spooled, split: Split) -> dict[str, JsonValue]:
     for first in range(0, len(unscored), COUNTED_AT_A_TIME):
         pieces = spooled.documents.pieces.take(unscored[first : first + COUNTED_AT_A_TIME])
         num_bytes += int((pieces[:, BYTE_END] - pieces[:, BYTE_START]).sum(dtype=np.int64))
-    return {"unscored": len(unscored), "unscored_bytes": num_bytes}
+    return RowsReport(encode=counts.report(), unscored=len(unscored), unscored_bytes=num_bytes)
 
 
 def _split_of(draft: Draft) -> Split:

@@ -31,6 +31,7 @@ from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
 from schemas.errors import StoreError
 from schemas.progress import Progress
+from schemas.reports import SelectionReport
 
 
 def kept_of(
@@ -59,7 +60,7 @@ def kept_of(
     def fill(drafts: Sequence[Draft]) -> None:
         sides = known.path / SIDES_NAME if known else None
         summary = select(_folders(documents), corpus, drafts[0].path, known=sides)
-        drafts[0].report.update(summary.report())
+        drafts[0].record(summary.report())
 
     return team.store.produce([recipe], fill)[0]
 
@@ -87,7 +88,8 @@ def selection_of(
 
     def fill(drafts: Sequence[Draft]) -> None:
         decided = decide.decide(_folders(documents), kept.path, spec, drafts[0].path)
-        drafts[0].report.update({**kept.manifest.report, **decided.report()})
+        drafts[0].record(kept.reported(SelectionReport))
+        drafts[0].record(decided.report())
 
     artefact = team.store.produce([recipe], fill)[0]
     item = dict(labels).get("family", corpus.name)

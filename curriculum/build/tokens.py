@@ -47,7 +47,7 @@ def tokenizer_of(
 
     def fill(drafts: Sequence[Draft]) -> None:
         tokenizer = given or _train(tokenizing, texts, kept)
-        drafts[0].report.update(train.write_tokenizer(tokenizer, drafts[0].path))
+        drafts[0].record(train.write_tokenizer(tokenizer, drafts[0].path))
 
     artefact = team.store.produce([recipe], fill)[0]
     name = tokenizing.file.name if tokenizing.file else "trained on the corpus"
@@ -68,7 +68,7 @@ def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -
             return store.load(each.path)
 
     def fill(drafts: Sequence[Draft]) -> None:
-        drafts[0].report.update(train.write_tokenizer(given, drafts[0].path))
+        drafts[0].record(train.write_tokenizer(given, drafts[0].path))
 
     return store.produce([_given(given)], fill)[0]
 
@@ -111,7 +111,7 @@ def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
     def fill(drafts: Sequence[Draft]) -> None:
         tokenizer = load_tokenizer(task.tokenizer)
         report = token_store.tokenise_documents(task.documents.files(), tokenizer, drafts[0].path)
-        drafts[0].report.update(report)
+        drafts[0].record(report)
 
     return tuple(store.produce([recipe], fill))
 

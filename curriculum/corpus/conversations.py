@@ -23,6 +23,7 @@ from curriculum.corpus.paths import CONTROL, is_plain
 from schemas.conversation import Conversation, Role, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
+from schemas.reports import SkipsReport
 
 REVISION = 1
 """Raised when the same lines give other conversations."""
@@ -95,14 +96,14 @@ class SkippedLines:
         skipped = self.counts.total()
         return skipped / max(1, self.read + skipped)
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> SkipsReport:
         """The counts and examples as a manifest carries them, sorted by reason."""
-        return {
-            "read": self.read,
-            "lost": self.lost,
-            "skipped": {reason: self.counts[reason] for reason in sorted(self.counts)},
-            "examples": {reason: [*self.examples[reason]] for reason in sorted(self.examples)},
-        }
+        return SkipsReport(
+            read=self.read,
+            lost=self.lost,
+            skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
+            examples={reason: tuple(self.examples[reason]) for reason in sorted(self.examples)},
+        )
 
 
 def conversation_paths(spec: ConversationsSpec) -> tuple[Path, list[str]]:

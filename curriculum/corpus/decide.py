@@ -12,13 +12,13 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
-from pydantic import JsonValue
 
 from curriculum import frames
 from curriculum.corpus.domains import CODE, condition, feature_columns
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from schemas.document import SELECTION_SCHEMA
 from schemas.domains import GENERAL, DomainsSpec
+from schemas.reports import DomainSize, RuleCount, SelectionReport
 
 REVISION = 2
 """Raised when the same documents and rules give other domains."""
@@ -51,25 +51,25 @@ class Decided:
     rules: pl.DataFrame
     """rule, domain, holds, decides; in the order of the rules."""
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> SelectionReport:
         """As a manifest carries it."""
         domains = self.sizes.group_by("domain").agg(pl.col(pl.Int64).sum()).sort("domain")
         whole = max(1, int(domains["bytes"].sum()))
-        return {
-            "domains": {
-                line["domain"]: {**_measures(line), "share": round(line["bytes"] / whole, 6)}
+        return SelectionReport(
+            domains={
+                line["domain"]: _size(line, share=round(line["bytes"] / whole, 6))
                 for line in domains.iter_rows(named=True)
             },
-            "repositories": {
+            repositories={
                 name: {
-                    line["domain"]: _measures(line)
+                    line["domain"]: _size(line)
                     for line in self.sizes.filter(repository=name).iter_rows(named=True)
                 }
                 for name in self.sizes["repository"].unique().sort()
             },
-            "rules": [dict(line) for line in self.rules.iter_rows(named=True)],
-            "warnings": list(self.warnings()),
-        }
+            rules=tuple(RuleCount(**line) for line in self.rules.iter_rows(named=True)),
+            warnings=tuple(self.warnings()),
+        )
 
     def warnings(self) -> Iterator[str]:
         """Rules that tell no document from another, with counts; a sentence a kind."""
@@ -226,13 +226,13 @@ def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> Decided:
     return Decided(sizes=sizes, rules=rules)
 
 
-def _measures(line: dict[str, int]) -> dict[str, JsonValue]:
-    """Documents, bytes, and the share of comments in the bytes of code."""
-    return {
-        "documents": line["documents"],
-        "val": line["val"],
-        "bytes": line["bytes"],
-        "code_bytes": line["code_bytes"],
-        "comment_bytes": line["comment_bytes"],
-        "comment_share": round(line["comment_bytes"] / max(1, line["code_bytes"]), 6),
-    }
+def _size(line: dict[str, int], **share: float) -> DomainSize:
+    return DomainSize(
+        documents=line["documents"],
+        val=line["val"],
+        bytes=line["bytes"],
+        code_bytes=line["code_bytes"],
+        comment_bytes=line["comment_bytes"],
+        comment_share=round(line["comment_bytes"] / max(1, line["code_bytes"]), 6),
+        **share,
+    )

@@ -29,6 +29,7 @@ from curriculum.corpus.split import (
 from curriculum.corpus.touched import touched_files
 from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
+from schemas.reports import SelectionReport
 
 REVISION = 3
 """Raised when the same documents are kept or split otherwise."""
@@ -70,17 +71,17 @@ class Summary:
     joined: tuple[tuple[str, str], ...]
     families_without_val: tuple[str, ...]
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> SelectionReport:
         """As a manifest carries it."""
-        return {
-            "documents": self.documents,
-            "repeated": self.repeated,
-            "kept": self.kept,
-            "val": self.val,
-            "rejected": dict(self.rejected),
-            "joined_val": [f"{family}: {unit}" for family, unit in self.joined],
-            "families_without_val": list(self.families_without_val),
-        }
+        return SelectionReport(
+            documents=self.documents,
+            repeated=self.repeated,
+            kept=self.kept,
+            val=self.val,
+            rejected=dict(self.rejected),
+            joined_val=tuple(f"{family}: {unit}" for family, unit in self.joined),
+            families_without_val=self.families_without_val,
+        )
 
 
 def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:

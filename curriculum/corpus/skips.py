@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from pydantic import JsonValue
+from schemas.reports import SkipsReport
 
 Unreadable = Literal["binary", "corrupt", "encoding", "missing", "path", "unreadable"]
 """Lost data: NUL bytes in a source file, a damaged object, text that isn't UTF-8, an object that isn't
@@ -64,16 +64,16 @@ class Skips:
         unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
         return unreadable / max(1, self.read + unreadable)
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> SkipsReport:
         """The counts and examples as a manifest carries them, sorted by reason."""
-        return {
-            "read": self.read,
-            "lost": self.lost,
-            "renames": "exact" if self.exact_renames else "similar",
-            "skipped": {reason: self.counts[reason] for reason in sorted(self.counts)},
-            "examples": {
-                reason: [f"{example.commit}:{example.path}" for example in self.examples[reason]]
+        return SkipsReport(
+            read=self.read,
+            lost=self.lost,
+            renames="exact" if self.exact_renames else "similar",
+            skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
+            examples={
+                reason: tuple(f"{each.commit}:{each.path}" for each in self.examples[reason])
                 for reason in sorted(self.examples)
             },
-            "trees": {reason: self.trees[reason] for reason in sorted(self.trees)},
-        }
+            trees={reason: self.trees[reason] for reason in sorted(self.trees)},
+        )

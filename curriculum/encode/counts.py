@@ -3,10 +3,10 @@
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-
-from pydantic import JsonValue
+from typing import Any
 
 from curriculum.encode.documents import Fitted, Outcome
+from schemas.reports import EncodeReport, LengthBucket
 
 LENGTHS = {
     "to 1k": 1 << 10,
@@ -77,21 +77,24 @@ class Counts:
     def _bucket(self, tokens: int) -> _Bucket:
         return self.lengths[_NAMES[bisect_left(_LAST, tokens)]]
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> EncodeReport:
         """All counts: by outcome where they have one, and by length, before and after."""
-        report: dict[str, JsonValue] = {
-            "documents": dict(sorted(self.documents.items())),
-            "num_bytes": dict(sorted(self.num_bytes.items())),
-            "encodings": self.encodings,
-            "tokens": self.tokens,
-            "elided_bytes": self.elided_bytes,
-            "lengths": {name: asdict(bucket) for name, bucket in self.lengths.items()},
-        }
+        found: dict[str, Any] = {}
         if self.chunks or self.documents["straddles"]:
-            report["context_chunks"] = dict(self.chunks)
-            report["other_side_bytes"] = self.other_side_bytes
+            found |= {
+                "context_chunks": dict(self.chunks),
+                "other_side_bytes": self.other_side_bytes,
+            }
         if self.taught:
-            report["objective"] = dict(sorted(self.taught.items()))
+            found["objective"] = dict(sorted(self.taught.items()))
         if self.structure:
-            report["structure"] = dict(self.structure)
-        return report
+            found["structure"] = dict(self.structure)
+        return EncodeReport(
+            documents=dict(sorted(self.documents.items())),
+            num_bytes=dict(sorted(self.num_bytes.items())),
+            encodings=self.encodings,
+            tokens=self.tokens,
+            elided_bytes=self.elided_bytes,
+            lengths={name: LengthBucket(**asdict(each)) for name, each in self.lengths.items()},
+            **found,
+        )

@@ -22,6 +22,7 @@ from schemas.arrow import list_of
 from schemas.errors import SchemaError
 from schemas.exchange import TokenFormat
 from schemas.packed_row import RowFormat
+from schemas.reports import ImportReport
 
 BATCH_TOKENS = 1 << 18
 SEED = 17
@@ -66,12 +67,12 @@ def packed_rows(
         shards=_Packing(tokens, cuts, row_format).shards(),
         completion=Completion(row_format=row_format, facts=facts, stored=tuple(_PACKED.names)),
         settings={"pack_seed": SEED},
-        notes={
-            "divided": cuts.divided,
-            "added_bos": cuts.added,
-            "empty": tokens.empty,
-            "unscored": int((cuts.lengths < 2).sum()),
-        },
+        notes=ImportReport(
+            divided=cuts.divided,
+            added_bos=cuts.added,
+            empty=tokens.empty,
+            unscored=int((cuts.lengths < 2).sum()),
+        ),
     )
 
 

@@ -30,6 +30,7 @@ from curriculum.rows.columns import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat
+from schemas.reports import ImportReport
 
 BATCH_TOKENS = 1 << 18
 
@@ -73,7 +74,7 @@ def parquet_rows(path: Path, said: RowFacts, tokenizer: Tokenizer) -> Imported:
         files=tuple(files),
         shards=[_shard(file, stored) for file in files],
         completion=Completion(row_format=row_format, facts=facts, stored=stored),
-        notes={"columns_left_behind": [*others], "read_as": [*read]},
+        notes=ImportReport(columns_left_behind=tuple(others), read_as=tuple(read)),
     )
 
 

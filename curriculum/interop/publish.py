@@ -16,6 +16,7 @@ from curriculum.rows.faults import Faults, Place
 from curriculum.rows.write import ShardWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.reports import ImportedDomain, ImportReport
 
 REVISION = 1
 ImportFormat = Literal["parquet", "megatron", "flat"]
@@ -41,8 +42,8 @@ class Imported:
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
     """What else changes the rows."""
-    notes: dict[str, JsonValue] = field(default_factory=dict)
-    """What the report is to say beside the counts."""
+    notes: ImportReport = field(default_factory=ImportReport)
+    """The part of the report that is known before the rows are written."""
 
 
 def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
@@ -55,8 +56,9 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
     def fill(drafts: Sequence[Draft]) -> None:
         (draft,) = drafts
         counts = _write(draft, imported)
-        draft.report.update({**imported.notes, "fallbacks": [*imported.completion.fallbacks()]})
-        draft.report["domains"] = counts
+        fallbacks = tuple(imported.completion.fallbacks())
+        draft.record(imported.notes)
+        draft.record(ImportReport(fallbacks=fallbacks, domains=counts))
         names = {
             f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
         }
@@ -91,7 +93,7 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
     )
 
 
-def _write(draft: Draft, imported: Imported) -> dict[str, JsonValue]:
+def _write(draft: Draft, imported: Imported) -> dict[str, ImportedDomain]:
     completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
     row = 0
     with ShardWriter(
@@ -133,14 +135,14 @@ class _Counts:
             ):
                 sums[ours] = sums.get(ours, 0) + line[theirs]
 
-    def report(self) -> dict[str, JsonValue]:
+    def report(self) -> dict[str, ImportedDomain]:
         """By domain, with the yield."""
         return {
-            domain: {
+            domain: ImportedDomain(
                 **sums,
-                "row_length": self._row_length,
-                "yield": sums["tokens"] / (sums["rows"] * self._row_length),
-            }
+                row_length=self._row_length,
+                pack_yield=sums["tokens"] / (sums["rows"] * self._row_length),
+            )
             for domain, sums in sorted(self._sums.items())
         }
 

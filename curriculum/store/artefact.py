@@ -24,6 +24,8 @@ from schemas.manifest import (
     Manifest,
     read_manifest,
 )
+from schemas.mixture import MixtureReport
+from schemas.reports import StageReport
 
 Model = TypeVar("Model", bound=BaseModel)
 _DRAFT = ".draft"
@@ -94,11 +96,16 @@ class Artefact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """An artefact in the making: write files under `path`, and what you count into `report`."""
+    """An artefact in the making: its files go under `path`, its report into `record`."""
 
     recipe: Recipe
     path: Path
     report: dict[str, JsonValue] = field(default_factory=dict)
+    """The JSON for the manifest."""
+
+    def record(self, report: StageReport | MixtureReport) -> None:
+        """Add the fields of a report that are filled in, after those that were recorded before."""
+        self.report.update(report.dump())
 
 
 def published(path: Path) -> Artefact:

@@ -30,6 +30,7 @@ from curriculum.graph.index import facts_of
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.change import CommitChange, FileChange
 from schemas.document import FILE_FAMILIES
+from schemas.reports import SurveyReport
 
 FEWEST = 192
 """Commits of a repository whose files are read at least."""
@@ -123,7 +124,7 @@ def _make_files(store: Store, task: FilesTask) -> tuple[Artefact, ...]:
                 sheaf.add(render(change, sheaf.families))
                 touched.append((change.commit, change.lineage, _touched_bytes(change)))
         write_frame(found.changes, drafts[0].path / SURVEY_NAME)
-        drafts[0].report["tree_bytes"] = found.tree_bytes
+        drafts[0].record(SurveyReport(tree_bytes=found.tree_bytes))
         write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
 
     return tuple(store.produce(recipes, fill))

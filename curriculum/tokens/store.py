@@ -17,12 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import JsonValue
 
 from curriculum import parquet
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import TOKEN_PARTS_SCHEMA
 from schemas.errors import SchemaError, TokenizerError
+from schemas.reports import TokensReport
 
 REVISION = 1
 BATCH_DOCUMENTS = 128
@@ -30,9 +30,7 @@ GROUP_ROWS = 65_536
 Int64s = npt.NDArray[np.int64]
 
 
-def tokenise_documents(
-    files: Sequence[Path], tokenizer: Tokenizer, folder: Path
-) -> dict[str, JsonValue]:
+def tokenise_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path) -> TokensReport:
     """Write tokens.bin, offsets.bin and parts.parquet; returns the manifest's report.
 
     Each part is encoded on its own, so no token crosses a border of parts.
@@ -57,17 +55,17 @@ def tokenise_documents(
             documents += batch.num_rows
             position += len(made.ids)
             num_bytes += made.num_bytes
-    return {
-        "documents": documents,
-        "tokens": position,
-        "num_bytes": num_bytes,
-        "vocab_size": tokenizer.vocab_size,
-        "bos_id": tokenizer.bos_id,
-        "eos_id": tokenizer.eos_id,
-        "pad_id": tokenizer.pad_id,
-        "engine": tokenizer.engine,
-        "engine_reason": tokenizer.engine_reason,
-    }
+    return TokensReport(
+        documents=documents,
+        tokens=position,
+        num_bytes=num_bytes,
+        vocab_size=tokenizer.vocab_size,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+        pad_id=tokenizer.pad_id,
+        engine=tokenizer.engine,
+        engine_reason=tokenizer.engine_reason,
+    )
 
 
 def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.RecordBatch]:

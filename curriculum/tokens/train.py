@@ -19,6 +19,7 @@ from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from curriculum.tokens.controls import NAMES
 from schemas.arrow import required
 from schemas.errors import TokenizerError
+from schemas.reports import TokenizerReport
 
 REVISION = 1
 TOOLS = {"tokenizers": tokenizers.__version__}
@@ -118,7 +119,7 @@ def _cutoff(files: Sequence[Path], sample_bytes: int, keep: Collection[str] | No
     return ranks[order[int(fits.sum()) - 1]] if fits.any() else -1
 
 
-def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> dict[str, JsonValue]:
+def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> TokenizerReport:
     """Write tokenizer.json and token_bytes.parquet; returns the manifest's report."""
     (folder / "tokenizer.json").write_bytes(tokenizer.json.encode())
     table = pa.table(
@@ -130,12 +131,12 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> dict[str, JsonValue]:
         schema=TOKEN_BYTES_SCHEMA,
     )
     pq.write_table(table, folder / "token_bytes.parquet")
-    return {
-        "vocab_size": tokenizer.vocab_size,
-        "bos_id": tokenizer.bos_id,
-        "eos_id": tokenizer.eos_id,
-        "pad_id": tokenizer.pad_id,
-        "document_tokens": tokenizer.document_tokens,
-        "engine": tokenizer.engine,
-        "engine_reason": tokenizer.engine_reason,
-    }
+    return TokenizerReport(
+        vocab_size=tokenizer.vocab_size,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+        pad_id=tokenizer.pad_id,
+        document_tokens=tokenizer.document_tokens,
+        engine=tokenizer.engine,
+        engine_reason=tokenizer.engine_reason,
+    )

@@ -131,7 +131,7 @@ def test_a_line_that_is_no_conversation_is_skipped_and_named(
     listed, skips = read(written(tmp_path, GOOD, line, GOOD))
     assert [each.line for each in listed] == [1, 3]
     assert skips.counts == {reason: 1}
-    assert skips.report() == {
+    assert skips.report().dump() == {
         "read": 2,
         "lost": pytest.approx(1 / 3),
         "skipped": {reason: 1},

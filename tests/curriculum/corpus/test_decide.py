@@ -251,15 +251,12 @@ def test_the_report_has_sizes_by_domain_and_repository(tmp_path):
     documents = [file(LOOP * 5), file("// c\n" * 5, path="b.cc"), file(PLAIN, path="c.cc")]
     _, counted = decided(tmp_path, *documents)
     report = counted.report()
-    domains = report["domains"]
-    assert isinstance(domains, dict)
-    assert {name: line["documents"] for name, line in domains.items()} == {"busy": 1, "general": 2}  # type: ignore[index,call-overload]
-    assert sum(line["share"] for line in domains.values()) == pytest.approx(1, abs=1e-5)  # type: ignore[index,call-overload,misc]
-    assert report["repositories"] == {
-        "r": {
-            name: {field: value for field, value in line.items() if field != "share"}  # type: ignore[union-attr]
-            for name, line in domains.items()
-        }
+    domains = report.domains
+    assert {name: size.documents for name, size in domains.items()} == {"busy": 1, "general": 2}
+    assert sum(size.share for size in domains.values()) == pytest.approx(1, abs=1e-5)
+    assert {name: size.dump() for name, size in report.repositories["r"].items()} == {
+        name: {field: value for field, value in size.dump().items() if field != "share"}
+        for name, size in domains.items()
     }
 
 

@@ -110,7 +110,7 @@ def test_a_chain_of_renames_is_one_lineage_and_a_new_file_at_the_old_path_joins_
     changes, skips = read(repo.path)
     assert {each.lineage for each in changes} == {"repo:a.cc"}
     assert [each.path for each in changes] == ["a.cc", "b.cc", "c.cc", "a.cc"]
-    assert skips.report()["renames"] == "similar"
+    assert skips.report().renames == "similar"
 
 
 def test_the_window_does_not_change_a_lineage(build, read):

@@ -106,7 +106,7 @@ def test_what_is_no_utf8_text_is_counted_as_lost(build, read, content, reason):
     assert [each.path for each in changes] == ["b.cc"]
     assert skips.counts == {reason: 1}
     assert skips.lost == 0.5
-    assert skips.report()["examples"] == {reason: [f"{repo.ids[0]}:a.cc"]}
+    assert skips.report().examples == {reason: (f"{repo.ids[0]}:a.cc",)}
 
 
 def test_line_ends_and_byte_order_marks_are_dropped(build, read):
@@ -153,7 +153,7 @@ def test_a_missing_blob_is_counted_and_the_rest_is_read(build, read):
     changes, skips = read(repo.path)
     assert len([each for each in changes if each.path == "b.cc"]) == 4
     assert skips.counts["missing"] == 1
-    assert skips.report()["renames"] == "exact"
+    assert skips.report().renames == "exact"
 
 
 @pytest.mark.parametrize(("share", "reason"), [(0, "missing"), (0.5, "corrupt"), (0.9, "corrupt")])

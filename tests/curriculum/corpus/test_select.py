@@ -105,7 +105,7 @@ def test_a_selection_has_its_schema_and_order(tmp_path):
     assert frame.equals(frame.sort("family", "repository", "document_id"))
     assert (summary.documents, summary.kept, summary.joined) == (40, 40, ())
     assert 0 < summary.val < 40
-    assert summary.report()["val"] == summary.val
+    assert summary.report().val == summary.val
 
 
 def test_a_selection_is_the_same_whatever_the_order_of_its_input(tmp_path):

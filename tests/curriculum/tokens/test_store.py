@@ -59,8 +59,8 @@ def test_each_part_is_encoded_on_its_own_and_framed(
         [write(folder / "part-00000.parquet", documents)], tokenizer, folder
     )
     store = TokenStore.open(folder)
-    assert len(store) == len(documents) == report["documents"]
-    assert int(store.offsets[-1]) == len(store.ids) == report["tokens"]
+    assert len(store) == len(documents) == report.documents
+    assert int(store.offsets[-1]) == len(store.ids) == report.tokens
     lengths = store.part_lengths()
     for row, parts in enumerate(documents):
         expected = [tokenizer.encode(part).tolist() for part in parts]

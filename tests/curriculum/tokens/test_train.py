@@ -102,8 +102,8 @@ def test_the_artefact_says_what_a_trainer_needs(trained: Tokenizer, tmp_path: Pa
     assert table.column("id").to_pylist() == list(range(trained.vocab_size))
     assert table.column("num_bytes").to_pylist() == trained.token_bytes.tolist()
     assert table.column("special").to_pylist() == trained.special.tolist()
-    assert report["vocab_size"] == trained.vocab_size
-    assert (report["bos_id"], report["eos_id"], report["pad_id"]) == (0, 1, 2)
+    assert report.vocab_size == trained.vocab_size
+    assert (report.bos_id, report.eos_id, report.pad_id) == (0, 1, 2)
 
 
 def test_a_given_tokenizer_is_another_if_its_roles_are(trained: Tokenizer) -> None:
