@@ -2,45 +2,14 @@
 
 from collections.abc import Iterator
 
-from pydantic import BaseModel
-
 from curriculum.build import Built
 from curriculum.inspection.formats import Line, count, percent
+from schemas.reports import LengthBucket, RowsReport
 
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""
 LEAST_FAR = 0.2
 """Of the scored tokens of such rows; with less, long context is theatre."""
-
-
-class _Bucket(BaseModel):
-    """Documents of one range of lengths, before they are fitted."""
-
-    documents: int
-    tokens: int
-
-
-class _Encoded(BaseModel):
-    """What fitting left of the documents."""
-
-    lengths: dict[str, _Bucket]
-    tokens: int
-    elided_bytes: int
-    context_chunks: dict[str, int] = {}
-
-
-class _Context(BaseModel):
-    """What rows say of their scored tokens' context."""
-
-    mean: float = 0
-    past_16k: float = 0
-
-
-class _Rows(BaseModel):
-    """The part of a rows artefact's report that is shown."""
-
-    encode: _Encoded
-    context: _Context = _Context()
 
 
 def length_lines(built: Built) -> Iterator[Line]:
@@ -51,7 +20,7 @@ def length_lines(built: Built) -> Iterator[Line]:
     for each in built.rows:
         if each.wanted.imported is not None:
             continue
-        report = _Rows.model_validate(each.train.manifest.report)
+        report = each.train.reported(RowsReport)
         yield {
             "documents (tokens)": each.wanted.title,
             **{name: _bucket(bucket) for name, bucket in report.encode.lengths.items()},
@@ -66,8 +35,8 @@ def context_lines(built: Built) -> Iterator[Line]:
     for each in built.rows:
         if each.wanted.imported is not None or each.val is None:
             continue
-        report = _Rows.model_validate(each.train.manifest.report)
-        held_out = _Rows.model_validate(each.val.manifest.report)
+        report = each.train.reported(RowsReport)
+        held_out = each.val.reported(RowsReport)
         chunks = report.encode.context_chunks
         yield {
             "context": each.wanted.title,
@@ -87,7 +56,7 @@ def context_warnings(built: Built) -> Iterator[str]:
     for rows in built.rows:
         if rows.wanted.row_length <= FAR or rows.wanted.imported is not None:
             continue
-        context = _Rows.model_validate(rows.train.manifest.report).context
+        context = rows.train.reported(RowsReport).context
         if context.mean and context.past_16k < LEAST_FAR:
             yield (
                 f"only {percent(context.past_16k)} of the scored tokens of {rows.wanted.family} at "
@@ -96,5 +65,5 @@ def context_warnings(built: Built) -> Iterator[str]:
             )
 
 
-def _bucket(bucket: _Bucket) -> str:
+def _bucket(bucket: LengthBucket) -> str:
     return f"{bucket.documents:,} ({count(bucket.tokens)})" if bucket.documents else "0"

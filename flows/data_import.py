@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from pydantic import JsonValue
 from rich.text import Text
 
 from curriculum.build.tokens import given_tokenizer, load_tokenizer
@@ -24,6 +23,7 @@ from flows import trust
 from flows.show import MUTED, out
 from schemas.errors import SchemaError
 from schemas.exchange import TokenFormat
+from schemas.reports import ImportReport
 from schemas.text import nearest
 
 if TYPE_CHECKING:
@@ -139,25 +139,26 @@ def _tokenizer_for(store: Store, wish: Import) -> Artefact:
 
 
 def _tell(store: Store, rows: Artefact) -> None:
-    report = rows.manifest.report
-    sums = dict.fromkeys(("rows", "documents", "tokens"), 0)
-    for counted in _fields(report["domains"]).values():
-        for name in sums:
-            sums[name] += int(str(_fields(counted)[name]))
+    report = rows.reported(ImportReport)
+    domains = report.domains.values()
+    sums = {
+        "rows": sum(each.rows for each in domains),
+        "documents": sum(each.documents for each in domains),
+        "tokens": sum(each.tokens for each in domains),
+    }
     state = "" if rows.made else "  was there already"
     where = rows.path.relative_to(store.root)
     out.print(Text(str(where)), Text(state, MUTED), soft_wrap=True)
     out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
-    for name in ("divided", "added_bos", "empty", "unscored"):
-        if number := report.get(name):
-            out.print(Text(f"{name.replace('_', ' ')}: {number}"))
-    for name in ("fallbacks", "read_as", "columns_left_behind"):
-        listed = report.get(name)
-        for line in listed if isinstance(listed, list) else ():
-            said = f"{line} is left behind" if name == "columns_left_behind" else str(line)
-            out.print(Text(said, MUTED), soft_wrap=True)
-
-
-def _fields(value: JsonValue) -> dict[str, JsonValue]:
-    assert isinstance(value, dict), "the report of an import"
-    return value
+    cut = {
+        "divided": report.divided,
+        "added bos": report.added_bos,
+        "empty": report.empty,
+        "unscored": report.unscored,
+    }
+    for name, number in cut.items():
+        if number:
+            out.print(Text(f"{name}: {number}"))
+    left_behind = (f"{name} is left behind" for name in report.columns_left_behind)
+    for line in (*report.fallbacks, *report.read_as, *left_behind):
+        out.print(Text(line, MUTED), soft_wrap=True)

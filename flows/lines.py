@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from pydantic import BaseModel
-
 from curriculum import mix
 from curriculum.build import Built
 from curriculum.diets.tree import Branch
@@ -16,34 +14,9 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, MaskingCost, Report
+from schemas.reports import RowsReport
 
 REPORT_NAME = "report.json"
-
-
-class _Packed(BaseModel):
-    """What a rows artefact counted in one domain."""
-
-    rows: int
-    tokens: int
-    documents: int = 0
-    """Not counted of imported rows."""
-
-
-class _Encoded(BaseModel):
-    """What became of the documents, by outcome."""
-
-    documents: dict[str, int]
-
-
-class _RowsReport(BaseModel):
-    """The part of a rows artefact's report that is shown."""
-
-    domains: dict[str, _Packed]
-    encode: _Encoded | None = None
-    """None of imported rows, which were packed elsewhere."""
-    rows_if_mixed: int = 0
-    """Rows that the same documents take where domains share them; 0 of imported rows."""
-
 
 YIELD_NOTE = (
     "yield: share of positions that hold a token; if mixed: had domains shared rows, which they never "
@@ -54,7 +27,7 @@ YIELD_NOTE = (
 def yield_lines(built: Built) -> Iterator[Line]:
     """A line a data set of training rows: how full the rows are, and what became of the documents."""
     for each in built.rows:
-        report = _RowsReport.model_validate(each.train.manifest.report)
+        report = each.train.reported(RowsReport)
         rows = sum(domain.rows for domain in report.domains.values())
         tokens = sum(domain.tokens for domain in report.domains.values())
         documents = sum(domain.documents for domain in report.domains.values())
@@ -66,7 +39,9 @@ def yield_lines(built: Built) -> Iterator[Line]:
             "if mixed": _full(tokens, report.rows_if_mixed * each.wanted.row_length),
             "vs padding": f"{documents / rows:.2f}×" if documents else "",
             **{
-                outcome: report.encode.documents.get(outcome, 0) if report.encode else ""
+                outcome: report.encode.documents.get(outcome, 0)
+                if each.wanted.imported is None
+                else ""
                 for outcome in get_args(Outcome)
             },
         }

@@ -53,6 +53,7 @@ from flows.spread import shard_lines
 from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
+from schemas.reports import DocumentsReport
 
 
 def _events(plan: RunPlan, scope: Scope, watch: Watch) -> Iterator[Event]:
@@ -133,7 +134,7 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
                 made |= {each.key: each for each in event.documents}
     require_some(plan.corpus.name, made.values())
     out.print(table(document_lines([*made.values()])))
-    some = next((each for each in made.values() if each.report_of("documents")), None)
+    some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
     if some is not None:
         place = "" if config.workspace == settings.home() else f" --home {config.workspace}"
         out.print(

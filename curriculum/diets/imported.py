@@ -12,6 +12,7 @@ from schemas.diet import Diet, DietPhase, Objective, Serving
 from schemas.document import Family
 from schemas.errors import DietError
 from schemas.plain_path import PlainPath
+from schemas.reports import RowsReport
 from schemas.text import nearest
 
 LABEL = "imported"
@@ -115,7 +116,7 @@ def _said(
 def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
     named = dict(_named(store))
     rows = _at(store, named[name, TRAIN]) if (name, TRAIN) in named else _of_key(store, diet, name)
-    labels, domains = rows.manifest.labels, rows.report_of("domains")
+    labels, domains = rows.manifest.labels, rows.reported(RowsReport).domains
     where = f"diet {diet.specialist}"
     if labels["split"] != TRAIN:
         raise DietError(
@@ -124,7 +125,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
             cause=f"these rows are of split {labels['split']}, which measures and is never trained on",
             cure="Name rows of split train",
         )
-    if not isinstance(domains, dict) or not domains:
+    if not domains:
         raise DietError(
             where,
             f"imported = {name!r}",
@@ -145,7 +146,7 @@ def _rows(store: Store, diet: Diet, name: str) -> ImportedRows:
 
 def _measured_by(store: Store, path: str | None, rows: Artefact) -> str | None:
     """Rows of split val, if they are there and hold something."""
-    if path is None or not _at(store, path).report_of("domains"):
+    if path is None or not _at(store, path).reported(RowsReport).domains:
         return None
     return path
 

@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from pydantic import BaseModel
-
 from curriculum import parquet
 from curriculum.build import Built, Wanted
 from curriculum.corpus.select import SELECTION_NAME
 from curriculum.inspection.formats import Line, number
 from curriculum.store import Artefact
 from schemas.errors import CorpusError
+from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 HELD_OUT = "held_out"
 """Kept documents that all are on the val side."""
@@ -26,45 +25,6 @@ _CURES: Mapping[str, str] = {
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
 }
 """By reason; for every other there is another corpus."""
-
-
-class _Changes(BaseModel):
-    """What of a history was read."""
-
-    read: int = 0
-    skipped: dict[str, int] = {}
-
-
-class _Documents(BaseModel):
-    """The part of a documents artefact's report that tells losses."""
-
-    documents: int = 0
-    left_out: dict[str, int] = {}
-    changes: _Changes = _Changes()
-    lines: _Changes = _Changes()
-    """Of conversations."""
-    lacks: str = ""
-    """The need of a compiler's index; without one v5 has no document."""
-
-
-class _Fitted(BaseModel):
-    """Documents on their way into rows, counted by outcome."""
-
-    documents: dict[str, int]
-
-
-class _Rows(BaseModel):
-    """The part of a rows artefact's report that tells whether it was made of any document."""
-
-    encode: _Fitted
-
-
-class _Selection(BaseModel):
-    """The part of a selection's report that tells losses."""
-
-    documents: int = 0
-    kept: int = 0
-    rejected: dict[str, int] = {}
 
 
 def loss_lines(built: Built) -> Iterator[Line]:
@@ -114,7 +74,7 @@ def _is_empty(built: Built, wanted: Wanted) -> bool:
     train = built.rows_of(wanted).train
     if wanted.imported is not None or train.planned:
         return False
-    return not any(_Rows.model_validate(train.manifest.report).encode.documents.values())
+    return not any(train.reported(RowsReport).encode.documents.values())
 
 
 def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
@@ -123,9 +83,9 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
     Raises:
         CorpusError: otherwise, with the reason that left out most.
     """
-    reports: dict[str, _Documents] = {}
+    reports: dict[str, DocumentsReport] = {}
     for each in documents:
-        report = _Documents.model_validate(each.manifest.report)
+        report = each.reported(DocumentsReport)
         if report.documents:
             return
         # The families of a repository share one reading, whose losses count once.
@@ -135,7 +95,7 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
 
 def _without_documents(built: Built, wanted: Wanted) -> CorpusError:
     reports = [
-        _Documents.model_validate(each.manifest.report)
+        each.reported(DocumentsReport)
         for each in built.documents
         if each.manifest.labels["family"] == wanted.flat_family
         and _is_of(wanted, each.manifest.labels["repository"])
@@ -166,7 +126,7 @@ def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: s
     )
 
 
-def _lost(reports: Sequence[_Documents]) -> tuple[Counter[str], str]:
+def _lost(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
     """Counts of what gave no document, by reason; and what lacks where they are made of an index."""
     lost: Counter[str] = Counter()
     for each in reports:
@@ -194,26 +154,26 @@ def _is_of(wanted: Wanted, repository: str) -> bool:
     return not wanted.repositories or repository in wanted.repositories
 
 
-def _histories(built: Built) -> dict[str, _Changes]:
+def _histories(built: Built) -> dict[str, SkipsReport]:
     """What was read of each repository; all families share one reading, and some tell nothing of it."""
-    found: dict[str, _Changes] = {}
+    found: dict[str, SkipsReport] = {}
     for each in built.documents:
-        changes = _Documents.model_validate(each.manifest.report).changes
+        changes = each.reported(DocumentsReport).changes
         name = each.manifest.labels.get("repository", "")
         if changes.read or changes.skipped:
             found.setdefault(name, changes)
     return found
 
 
-def _documents(built: Built) -> Iterator[tuple[str, _Documents]]:
+def _documents(built: Built) -> Iterator[tuple[str, DocumentsReport]]:
     for each in built.documents:
-        yield each.manifest.labels["family"], _Documents.model_validate(each.manifest.report)
+        yield each.manifest.labels["family"], each.reported(DocumentsReport)
 
 
-def _selections(built: Built) -> Iterator[tuple[str, _Selection]]:
-    yield "files", _Selection.model_validate(built.selection.manifest.report)
+def _selections(built: Built) -> Iterator[tuple[str, SelectionReport]]:
+    yield "files", built.selection.reported(SelectionReport)
     for family, each in built.selections.items():
-        yield family, _Selection.model_validate(each.manifest.report)
+        yield family, each.reported(SelectionReport)
 
 
 def _lines(what: str, where: str, counted: Mapping[str, int]) -> Iterable[Line]:

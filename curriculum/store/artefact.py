@@ -67,10 +67,6 @@ class Artefact:
         """True where it is planned, and made of something that is only planned itself."""
         return self.planned and any(each.content == PLANNED for each in self.manifest.inputs)
 
-    def report_of(self, name: str) -> JsonValue:
-        """Return what its producer counted under a name; a KeyError where it counted no such thing."""
-        return self.manifest.report[name]
-
     def reported(self, model: type[Model]) -> Model:
         """Return what its producer counted, as a model; fields of a newer minor version are left out."""
         return of_version(model, self.manifest.report, self.manifest.schema_version)

@@ -29,6 +29,7 @@ from curriculum.supply.touched import commits_to_walk, domains_of, sizes_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
+from schemas.reports import SurveyReport
 
 SYNTACTIC_FAMILY = "v4_context_graph"
 VERSIONS_FAMILY = "v2_simple"
@@ -166,8 +167,7 @@ def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
 
 def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
     """The commits whose graphs are walked, oldest first."""
-    tree_bytes = survey.manifest.report["tree_bytes"]
-    assert isinstance(tree_bytes, int)
+    tree_bytes = survey.reported(SurveyReport).tree_bytes
     chosen = frozenset(commits_to_walk(sizes, share, tree_bytes=tree_bytes))
     commits = read_survey(survey)["commit"].unique(maintain_order=True)
     return [each for each in commits if each in chosen]

@@ -2,9 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
-from pydantic import BaseModel
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -14,36 +12,15 @@ from flows.look.drawn import bar
 from flows.look.read import wished
 from flows.look.wish import Wish
 from flows.show import MUTED, plain_table, table
+from schemas.reports import SelectionReport
 from schemas.visible import one_line
 
 LINES = 12
 
 
-class _Domain(BaseModel):
-    documents: int
-    val: int = 0
-    bytes: int = 0
-    share: float = 0.0
-    comment_share: float = 0.0
-
-
-class _Report(BaseModel):
-    """What a selection counted, as far as it is shown."""
-
-    documents: int
-    kept: int
-    val: int = 0
-    repeated: int = 0
-    rejected: dict[str, int] = {}
-    domains: dict[str, _Domain] = {}
-    repositories: dict[str, dict[str, Any]] = {}
-    families_without_val: list[str] = []
-    warnings: list[str] = []
-
-
 def selection(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
     """A selection: domains, losses by reason, and the documents that are asked for."""
-    report = _Report.model_validate(artefact.manifest.report)
+    report = artefact.reported(SelectionReport)
     yield Text(
         f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
         "validate" + (f" · {report.repeated:,} repeated" if report.repeated else "")
@@ -60,7 +37,7 @@ def selection(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Renderab
     yield from _lines(store, artefact, wish)
 
 
-def _domains(report: _Report) -> RenderableType:
+def _domains(report: SelectionReport) -> RenderableType:
     drawn = plain_table("domain", "documents", "val", "bytes", "share", "", "comments")
     for at in (1, 2, 3, 4, 6):
         drawn.columns[at].justify = "right"
@@ -77,7 +54,7 @@ def _domains(report: _Report) -> RenderableType:
     return drawn
 
 
-def _rejected(report: _Report) -> Iterator[Line]:
+def _rejected(report: SelectionReport) -> Iterator[Line]:
     for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1]):
         yield {"not kept": reason.replace("_", " "), "documents": some}
 

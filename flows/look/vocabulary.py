@@ -22,6 +22,7 @@ from flows.look.read import seen, wished
 from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, plain_table
 from schemas.errors import StoreError
+from schemas.reports import TokensReport
 from schemas.visible import one_line, visible
 
 SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 1 << 30))
@@ -142,7 +143,7 @@ def _tokenizer_of(store: Store, tokens: Artefact) -> Tokenizer:
 
 def _lengths(lengths: np.ndarray[tuple[int], np.dtype[np.int64]], artefact: Artefact) -> Table:
     """Documents by their tokens, by powers of four."""
-    num_bytes = artefact.manifest.report.get("num_bytes")
+    num_bytes = artefact.reported(TokensReport).num_bytes
     whole = int(lengths.sum())
     drawn = plain_table("tokens", "documents", "", "of all tokens")
     for at in (1, 3):

@@ -26,36 +26,9 @@ from schemas import regular_files
 from schemas.approval import Approval
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
+from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 TOKENIZERS = "tokenizers"
-
-
-class _Packed(BaseModel):
-    rows: int
-    tokens: int
-
-
-class _Fitted(BaseModel):
-    documents: dict[str, int]
-    elided_bytes: int = 0
-
-
-class _RowsReport(BaseModel):
-    domains: dict[str, _Packed]
-    encode: _Fitted = _Fitted(documents={})
-    """Nothing of imported rows, which were packed elsewhere."""
-
-
-class _Changes(BaseModel):
-    read: int = 0
-    skipped: dict[str, int] = {}
-
-
-class _DocumentsReport(BaseModel):
-    documents: int
-    num_bytes: int = 0
-    left_out: dict[str, int] = {}
-    changes: _Changes = _Changes()
 
 
 class _Frozen(BaseModel):
@@ -63,13 +36,6 @@ class _Frozen(BaseModel):
 
     begun: str = ""
     gpu_price: float | None = None
-
-
-class _SelectionReport(BaseModel):
-    documents: int
-    kept: int
-    val: int = 0
-    rejected: dict[str, int] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -302,7 +268,7 @@ def _beat(run: Path) -> Heartbeat | None:
 
 
 def _packed(rows: Artefact, example: Example | None) -> Packed:
-    labels, report = rows.manifest.labels, _RowsReport.model_validate(rows.manifest.report)
+    labels, report = rows.manifest.labels, rows.reported(RowsReport)
     of = f" of {labels['base']}" if "base" in labels else ""
     imported = ", imported" if "imported" in labels else ""
     variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
@@ -334,12 +300,12 @@ def _built(plan: RunPlan) -> Iterator[Artefact]:
 
 
 def _sources(built: Sequence[Artefact]) -> Iterator[Source]:
-    documents: dict[str, list[_DocumentsReport]] = {}
+    documents: dict[str, list[DocumentsReport]] = {}
     for each in built:
         if each.manifest.stage == "documents":
             labels = each.manifest.labels
             of = f" of {labels['base']}" if "base" in labels else ""
-            report = _DocumentsReport.model_validate(each.manifest.report)
+            report = each.reported(DocumentsReport)
             documents.setdefault(labels["family"] + of, []).append(report)
     for family, reports in sorted(documents.items()):
         yield Source(
@@ -356,11 +322,11 @@ def _selections(built: Sequence[Artefact]) -> list[Artefact]:
 
 
 def _losses(built: Sequence[Artefact]) -> Losses:
-    changes: dict[str, _Changes] = {}
+    changes: dict[str, SkipsReport] = {}
     left_out: Counter[str] = Counter()
     for each in built:
         if each.manifest.stage == "documents":
-            report = _DocumentsReport.model_validate(each.manifest.report)
+            report = each.reported(DocumentsReport)
             left_out.update(report.left_out)
             # All families of a repository read the same history.
             changes.setdefault(each.manifest.labels.get("repository", ""), report.changes)
@@ -368,9 +334,7 @@ def _losses(built: Sequence[Artefact]) -> Losses:
     for read_ in changes.values():
         skipped.update(read_.skipped)
     rejected: Counter[str] = Counter()
-    selected = [
-        _SelectionReport.model_validate(each.manifest.report) for each in _selections(built)
-    ]
+    selected = [each.reported(SelectionReport) for each in _selections(built)]
     for selection in selected:
         rejected.update(selection.rejected)
     unreadable = get_args(Unreadable)

@@ -17,7 +17,11 @@ def size(documents: int, num_bytes: int, comments: int = 0) -> dict[str, int]:
 
 def selection(**repositories: dict[str, dict[str, int]]) -> Any:
     report = {"repositories": repositories, "warnings": ["a rule holds for none"]}
-    return SimpleNamespace(manifest=SimpleNamespace(report=report), path=Path())
+    return _artefact(report)
+
+
+def _artefact(report: dict[str, Any]) -> Any:
+    return SimpleNamespace(reported=lambda model: model.model_validate(report), path=Path())
 
 
 BUILT: Any = SimpleNamespace(
@@ -66,6 +70,6 @@ def test_warnings_are_those_of_files() -> None:
 
 
 def test_a_selection_without_domains_has_no_lines() -> None:
-    empty = SimpleNamespace(manifest=SimpleNamespace(report={"documents": 3}))
+    empty = _artefact({"documents": 3})
     bare: Any = SimpleNamespace(selection=empty, selections={})
     assert not [*domain_lines(bare), *comment_lines(bare), *domain_warnings(bare)]

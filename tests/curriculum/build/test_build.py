@@ -112,7 +112,7 @@ def test_a_packer_that_loses_or_doubles_a_document_publishes_nothing(
 def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
     for each in built.rows:
         for artefact in each.sides:
-            said: Any = artefact.report_of("encode")
+            said: Any = artefact.manifest.report["encode"]
             sizes = said["num_bytes"]
             in_rows = sum(
                 piece["byte_end"] - piece["byte_start"]
@@ -122,9 +122,9 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
             )
             total = sum(size for outcome, size in sizes.items() if outcome != "dropped")
             masked = said.get("objective", {}).get("masked_bytes", 0)
-            unscored: Any = artefact.report_of("unscored_bytes")
+            unscored: Any = artefact.manifest.report["unscored_bytes"]
             is_of_comments = artefact.manifest.labels["objective"] in ("doc_to_code", "code_to_doc")
-            assert bool(artefact.report_of("unscored")) == (unscored > 0) == is_of_comments
+            assert bool(artefact.manifest.report["unscored"]) == (unscored > 0) == is_of_comments
             assert in_rows + said["elided_bytes"] + masked + unscored == total > 0
 
 
@@ -132,7 +132,7 @@ def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
     fim = next(each for each in built.rows if each.wanted.objective == "fim")
     plain = next(each for each in built.rows if each.wanted == fim.wanted.held_out)
     assert fim.sides[1].key == plain.sides[1].key
-    said: Any = fim.train.report_of("encode")
+    said: Any = fim.train.manifest.report["encode"]
     counts = said["objective"]
     split = counts["psm"] + counts["spm"]
     assert (
@@ -155,7 +155,7 @@ def test_rows_of_documentation_hold_what_is_documented_and_nothing_that_is_copie
     rows = next(each for each in built.rows if each.wanted.objective == objective)
     plain = next(each for each in built.rows if each.wanted == rows.wanted.held_out)
     assert rows.sides[1].key == plain.sides[1].key
-    said: Any = rows.train.report_of("encode")
+    said: Any = rows.train.manifest.report["encode"]
     assert said["objective"][used] > 50
     assert 0 < check(rows.train.path).scored_tokens < 0.5 * check(rows.train.path).valid_tokens
     assert check(rows.train.path).repeated_tokens == 0

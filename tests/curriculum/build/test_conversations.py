@@ -85,7 +85,7 @@ def test_every_conversation_is_a_sound_document_of_its_source(built: Built) -> N
         check_document(each)
         assert re.fullmatch(r"conversations\.jsonl:\d+", each.provenance[0].path)
     (artefact,) = talks(built)
-    assert artefact.report_of("lines") == {
+    assert artefact.manifest.report["lines"] == {
         "read": 30,
         "lost": 0.0,
         "skipped": {},
@@ -126,7 +126,7 @@ def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:
                 assert tokenizer.decode_bytes(scored.tolist()) == own
                 assert (row["domain"], row["objective"]) == ("chat", "chat")
                 whole += int(tokenizer.token_bytes[scored].sum())
-            encoded: Any = side.report_of("encode")
+            encoded: Any = side.manifest.report["encode"]
             assert whole == encoded["objective"]["assistant_bytes"] > 0
             assert encoded["objective"]["turns_with_role_tokens"] > 0
 
@@ -150,9 +150,9 @@ def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> No
                     size = each["byte_end"] - each["byte_start"]
                     seen[name] = seen.get(name, 0) + size
             assert set(seen) <= there
-            encoded: Any = side.report_of("encode")
+            encoded: Any = side.manifest.report["encode"]
             divided += encoded["documents"].get("divided", 0)
-            if not side.report_of("unscored"):
+            if not side.manifest.report["unscored"]:
                 sizes = documents(built)
                 assert seen == {name: len(sizes[name].text.encode()) for name in there}
     assert divided > 0
@@ -227,5 +227,5 @@ def test_a_corpus_without_conversations_says_so_before_anything_is_read(tmp_path
 
 def test_a_sample_shows_a_few_of_each_source(tmp_path: Path) -> None:
     (one,) = sample(Store(tmp_path), corpus(), CHAT, number=3)
-    assert one.report_of("documents") == 3
+    assert one.manifest.report["documents"] == 3
     assert one.manifest.labels["family"] == CHAT_FAMILY

@@ -141,7 +141,7 @@ def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
             for side in each.sides:
                 held_out = val_lineages(built.selections[V4])
                 assert check_sides(side, of(built, V4), held_out) > 10
-    counted: Any = built.rows_of(WANTED[1]).train.report_of("encode")
+    counted: Any = built.rows_of(WANTED[1]).train.manifest.report["encode"]
     assert counted["context_chunks"]["other_side"] > 0
 
 
@@ -176,7 +176,7 @@ def test_a_manifest_says_what_graphs_hold(built: Built) -> None:
         assert isinstance(report["hops"], dict)
         assert {"0", "1"} <= set(report["hops"])
         assert report["without_syntax_tree"] == []
-    context: Any = built.rows_of(WANTED[1]).train.report_of("context")
+    context: Any = built.rows_of(WANTED[1]).train.manifest.report["context"]
     assert context["mean"] > 100
     assert context["past_16k"] == 0
 
@@ -186,7 +186,7 @@ def test_a_sample_is_some_documents_of_each_family_and_nothing_else(tmp_path: Pa
     made = sample(store, corpus("arena"), WANTED, number=3)
     assert {each.manifest.stage for each in store.artefacts()} == {"documents"}
     assert {each.manifest.labels["family"] for each in made} == {"v2_simple", V4, V6}
-    assert {each.report_of("documents") for each in made} == {3}
+    assert {each.manifest.report["documents"] for each in made} == {3}
 
 
 def test_a_sample_of_long_documents_is_cut_by_bytes(
@@ -209,8 +209,8 @@ class TestFrontend:
         bare = corpus("arena").repositories[0].model_copy(update={"compile_commands": None})
         alone = corpus("arena").model_copy(update={"repositories": (bare,)})
         made = sample(Store(tmp_path), alone, (Wanted(family=V5, row_length=1024),), number=2)
-        assert [each.report_of("documents") for each in made] == [0]
-        assert "compile_commands" in str(made[0].report_of("lacks"))
+        assert [each.manifest.report["documents"] for each in made] == [0]
+        assert "compile_commands" in str(made[0].manifest.report["lacks"])
 
     def test_a_database_that_is_named_and_absent_is_an_error(self, tmp_path: Path) -> None:
         named = (
@@ -230,7 +230,7 @@ class TestFrontend:
         counts = {
             (
                 each.manifest.labels["family"],
-                each.report_of("documents"),
+                each.manifest.report["documents"],
                 each.manifest.report.get("lacks"),
             )
             for each in made
@@ -248,7 +248,7 @@ class TestFrontend:
         made = graphs(tmp_path, wanted, names=("arena",), workers=2)
         labels: set[str] = set()
         for artefact in of(made, V5):
-            coverage: Any = artefact.report_of("coverage")
+            coverage: Any = artefact.manifest.report["coverage"]
             assert coverage["covered"] > 0.8 * coverage["functions"]
             labels |= set(artefact.manifest.report["edges"])  # type: ignore[arg-type]
         assert labels == {"resolved", "overridden", "dependent", "syntactic"}

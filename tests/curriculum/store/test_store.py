@@ -50,7 +50,7 @@ def test_same_key_is_made_once(tmp_path: Path) -> None:
     assert first.made
     assert not again.made
     assert again.content == first.content
-    assert again.report_of("documents") == 1
+    assert again.manifest.report["documents"] == 1
 
 
 def test_one_pass_makes_only_what_is_missing(tmp_path: Path) -> None:
