@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import importlib
 import os
 import shutil
 import subprocess
@@ -28,12 +29,18 @@ settings.load_profile("repeatable")
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Hundreds of processes import the same modules: they are compiled once.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" not in os.environ:
     # No test writes into the home of whoever runs it; all processes of a run share one folder.
     os.environ["CURRICULUM_STATE"] = tempfile.mkdtemp(prefix="curriculum-state-")
     atexit.register(shutil.rmtree, os.environ["CURRICULUM_STATE"], ignore_errors=True)
 # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # It searches all loaded modules for each operator that it registers: fast while there are few.
+    importlib.import_module("torch.nn.attention.varlen")
 
 TESTS = Path(__file__).parent
 TOGETHER = ("tests/dashboards/",)

@@ -16,7 +16,11 @@ from curriculum.interop.order import PLAN_NAME, Ordered
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import DOCUMENT_SCHEMA
 
-datasets = pytest.importorskip("datasets")
+
+@pytest.fixture
+def datasets() -> Any:
+    """The library, which takes seconds to import."""
+    return pytest.importorskip("datasets")
 
 
 def table(artefact: Artefact) -> pa.Table:
@@ -49,7 +53,9 @@ def documents_of(store: Store, licence: list[str | None], repository: str) -> Ar
     return store.produce([recipe], fill)[0]
 
 
-def test_datasets_loads_the_rows_of_a_workspace_by_their_name(world: Any, tmp_path: Path) -> None:
+def test_datasets_loads_the_rows_of_a_workspace_by_their_name(
+    datasets: Any, world: Any, tmp_path: Path
+) -> None:
     world.store.mark("build-x", [world.flat, world.structured])
     file = write_card(world.store)
     assert file == world.store.root / "README.md"
@@ -66,7 +72,9 @@ def test_datasets_loads_the_rows_of_a_workspace_by_their_name(world: Any, tmp_pa
             assert read[column].to_pylist() == table(rows)[column].to_pylist(), column
 
 
-def test_datasets_loads_a_mixture_in_training_order(world: Any, tmp_path: Path) -> None:
+def test_datasets_loads_a_mixture_in_training_order(
+    datasets: Any, world: Any, tmp_path: Path
+) -> None:
     with whole_folder(tmp_path / "out") as folder:
         export_parquet(Ordered.of(world.store, world.mixture), world.codec, folder, ())
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
