@@ -224,8 +224,7 @@ def _within_supply(phase: ResolvedPhase, strata: list[Stratum]) -> tuple[Stratum
 def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) -> list[float]:
     """Shares cut to what there is, the others raised alike in their place.
 
-    >>> _renormalised(phase, [0.5, 0.25, 0.25], [0.2, 1.0, 1.0])
-    [0.2, 0.4, 0.4]
+    _renormalised(phase, [0.5, 0.25, 0.25], [0.2, 1.0, 1.0]) -> [0.2, 0.4, 0.4]
     """
     if math.fsum(most) < 1:
         there = int(math.fsum(most) * phase.tokens)

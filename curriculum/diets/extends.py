@@ -16,7 +16,7 @@ def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any
 
     >>> parent = {"seed": 3, "phases": [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5}]}
     >>> merged({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
-    {"seed": 3, "phases": [{"phase": "b", "portion": 1.0}]}
+    {'seed': 3, 'phases': [{'phase': 'b', 'portion': 1.0}]}
     """
     phases = {phase["phase"]: phase for phase in parent["phases"]}
     content = {**parent, **child}

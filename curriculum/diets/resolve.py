@@ -56,8 +56,7 @@ class ResolvedServing:
     def title(self) -> str:
         """Family, objective and row length in words; of imported rows their name before.
 
-        >>> serving.title
-        'v3_simple causal at 4096'
+        For example 'v3_simple causal at 4096'.
         """
         if self.imported is not None:
             return f"{self.imported.name}: {self.family} {self.objective} at {self.row_length}"

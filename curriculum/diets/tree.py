@@ -72,7 +72,6 @@ def explain_plan(report: MixtureReport, *, title: str, key: str) -> Branch:
 def lines(branch: Branch) -> Iterator[str]:
     """The tree as text, a line a branch.
 
-    >>> for line in lines(tree): print(line)
     syntax                      100.0K
     ├─ v3_simple causal at 512   60.0K   60.0 % → 60.1 %   seen 1.5 times
     └─ v2_simple causal at 512   40.0K   40.0 % → 39.9 %   seen 0.7 times

@@ -63,7 +63,7 @@ def opaque(data: bytes) -> list[Range]:
     A block comment or raw string that isn't closed goes to the file's end, another string to its line's.
 
     >>> [tuple(each) for each in opaque(b'f("/*", 1); /* "\n */ // a')]
-    [(2, 6), (12, 19), (20, 24)]
+    [(2, 6), (12, 20), (21, 25)]
     """
     found: list[Range] = []
     place = 0

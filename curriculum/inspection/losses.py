@@ -43,7 +43,7 @@ def loss_lines(built: Built) -> Iterator[Line]:
 def loss_words(built: Built) -> str:
     """How much was read and kept, in a sentence.
 
-    >>> loss_words(built)
+    loss_words(built) ->
     '171 changes read in 3 repositories; 976 of 976 documents kept'
     """
     histories = _histories(built)

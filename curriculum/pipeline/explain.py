@@ -15,7 +15,7 @@ RUNS = "runs"
 def why(store: Store, recipe: Recipe) -> str:
     """What it begins with, in a few words; with how much more there is.
 
-    >>> why(store, recipe)
+    why(store, recipe) ->
     'mixtures of syntax: servings.0.share: 0.6 → 0.5 (and 1 more)'
     """
     listed = list(dict.fromkeys(map(_root, explain(store, recipe).roots)))

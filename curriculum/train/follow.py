@@ -66,7 +66,7 @@ class Tail:
     def lines(self) -> list[str]:
         r"""Whole lines that are new; of what overwrites itself, its last state. At most 200 a call.
 
-        >>> b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
+        b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
         """
         if not self.file.exists():
             return []

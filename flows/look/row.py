@@ -54,8 +54,7 @@ class Row:
     def spans(self) -> list[tuple[int, int]]:
         """Half-open token ranges of the documents.
 
-        >>> Row(..., doc_starts=[0, 3], valid=5).spans
-        [(0, 3), (3, 5)]
+        Row(..., doc_starts=[0, 3], valid=5).spans -> [(0, 3), (3, 5)]
         """
         return list(itertools.pairwise([*self.doc_starts[: len(self.document_ids)], self.valid]))
 

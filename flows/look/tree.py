@@ -32,8 +32,7 @@ class Branch:
     def word(self) -> str:
         """What the chunk above has to do with this one; empty at a root.
 
-        >>> Branch(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word
-        'called by'
+        Branch(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
         """
         if self.edge is None:
             return ""
@@ -75,8 +74,7 @@ def nearest(tree: list[Branch], most: int | None) -> list[Branch]:
 def guides(tree: list[Branch]) -> list[str]:
     """The lines that lead to each branch.
 
-    >>> guides(tree)  # depths 0, 1, 2, 1
-    ['', '├ ', '│ └ ', '└ ']
+    At depths 0, 1, 2, 1: ['', '├ ', '│ └ ', '└ ']
     """
     drawn: list[str] = []
     open_depths: set[int] = set()
@@ -92,7 +90,7 @@ def guides(tree: list[Branch]) -> list[str]:
 def edge_words(edges: tuple[Edge, ...]) -> str:
     """Edges by kind, and how they are known.
 
-    >>> edge_words(edges)
+    edge_words(edges) ->
     'calls 12 (resolved 8, syntactic 4) · inherits 3 (resolved)'
     """
     found = Counter((edge.kind, edge.label) for edge in edges)

@@ -77,8 +77,7 @@ def tensors(checkpoint: Path) -> list[Tensor]:
 def groups(listed: Sequence[Tensor]) -> list[Group]:
     """Tensors by the block that they are of, else by the first part of their name.
 
-    >>> [each.name for each in groups(tensors_of("blocks.0.norm", "blocks.0.mlp.up", "embedding.weight"))]
-    ['blocks.0', 'embedding']
+    blocks.0.norm, blocks.0.mlp.up, embedding.weight -> blocks.0, embedding
     """
     by_name: dict[str, list[Tensor]] = {}
     for each in listed:

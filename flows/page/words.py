@@ -52,7 +52,7 @@ def difference(by: float) -> str:
 def rule(gate: AdvanceWhen | None) -> str:
     """When a gate opens, in words; empty where there is none.
 
-    >>> rule(gate)
+    rule(gate) ->
     'val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens'
     """
     if gate is None or (gate.val_bpb is None and gate.min_tokens is None):

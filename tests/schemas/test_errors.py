@@ -1,6 +1,5 @@
 """An error says what, why and how to mend it, wherever it is raised."""
 
-import doctest
 import pickle
 
 import pytest
@@ -37,9 +36,3 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
     assert schemas.errors.__doc__
     assert len(KINDS) > 5
     assert [kind.__name__ for kind in KINDS if kind.__name__ not in schemas.errors.__doc__] == []
-
-
-def test_the_docstring_s_example_holds() -> None:
-    outcome = doctest.testmod(schemas.errors)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0

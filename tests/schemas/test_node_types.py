@@ -1,4 +1,3 @@
-import doctest
 import hashlib
 from collections import Counter
 from pathlib import Path
@@ -64,9 +63,3 @@ def test_kinds_are_told_apart_by_what_they_are() -> None:
     assert node_type("ERROR", is_named=True) == NO_NODE
     assert node_type("a kind of next year", is_named=True) == OTHER
     assert node_type("\n", is_named=False) == TOKEN_TYPES["\n"]
-
-
-def test_examples_are_true() -> None:
-    done = doctest.testmod(node_types)
-    assert done.attempted
-    assert done.failed == 0

@@ -1,13 +1,12 @@
 """JSON from elsewhere: what parsers disagree on, what is deep, huge or no file, is refused in one line."""
 
-import doctest
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from schemas import parsing, regular_files
+from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json
 from schemas.parsing import DEEPEST, parse_json
@@ -24,12 +23,6 @@ class Held(Strict):
     """A file without a seal."""
 
     values: dict[str, object]
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(parsing)
-    assert done.attempted
-    assert not done.failed
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,13 @@
 """Shares that give way to what there is."""
 
-import doctest
 import math
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from schemas import shares
 from schemas.shares import cut_to
 
 PARTS = st.lists(st.tuples(st.integers(1, 100), st.floats(0.01, 2.0)), min_size=1, max_size=8)
-
-
-def test_examples_hold() -> None:
-    done = doctest.testmod(shares)
-    assert (done.failed, done.attempted > 0) == (0, True)
 
 
 @given(PARTS)
