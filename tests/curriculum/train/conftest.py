@@ -1,7 +1,8 @@
 """A small workspace made by hand: a toy language whose documents repeat, packed, planned, tokenised."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,12 @@ import torch
 
 from curriculum import boundaries
 from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.train import run
+from curriculum.train.directory import LOG
+from curriculum.train.distributed import Place
+from curriculum.train.launch import Launch
 from curriculum.train.recipe import run_recipe
+from curriculum.train.session import run_job
 from schemas.arrow import required
 from schemas.job import (
     Evaluation,
@@ -22,6 +28,7 @@ from schemas.job import (
     Job,
     ModelSpec,
     OptimizerSpec,
+    Report,
     RowsSource,
     TokenizerRef,
 )
@@ -37,6 +44,20 @@ HELD = Path(__file__).parent / "held"
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the jobs of `train` in this process, which has imported torch; their lines go to their logs."""
+
+    def launched(_: Store, job: Path, __: Launch) -> Report:
+        with (job.parent / LOG).open("a") as log, redirect_stdout(log):
+            return run_job(job, lambda: False, Place())
+
+    monkeypatch.setattr(run, "launched", launched)
+    before = torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture
@@ -286,7 +307,7 @@ def planned_row(rows: Artefact, count: int, *, slot: int, at: int) -> dict[str, 
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_world() -> Callable[..., World]:
     """A maker of workspaces; `lengths` are the plan's row lengths, with structure those in `enriched`.
 

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from curriculum.store import Store, collect, garbage
 from curriculum.train.directory import claimed
 from curriculum.train.recipe import run_recipe
@@ -12,6 +14,7 @@ from curriculum.train.run import train
 from schemas.job import Job
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> None:
     job = world.job(steps=1)
     train(world.store, job)
@@ -29,6 +32,7 @@ def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> No
     assert (third.directory / "train.log").is_file()
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_open_attempt_goes_on_under_its_own_number_when_earlier_ones_are_gone(
     world: Any,
 ) -> None:

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.timeout(900)
 MARK = "KILLED_AT_RANDOM"
 WITHIN_S = 400.0
 """Of a run that takes a few seconds, on a machine where ten others work."""
-SPINNING = 8
 LAUNCH = """
 import sys
 from pathlib import Path
@@ -99,11 +98,11 @@ def waits(pid: int) -> str:
 
 
 @pytest.fixture
-def busy() -> Iterator[None]:
+def busy(spinning: int) -> Iterator[None]:
     """Other work on the machine, which gives way to none of ours and takes all that is left."""
     endless = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
     spin = [sys.executable, "-c", endless]
-    started = [subprocess.Popen(["nice", "-n", "19", *spin]) for _ in range(SPINNING)]
+    started = [subprocess.Popen(["nice", "-n", "19", *spin]) for _ in range(spinning)]
     yield
     for process in started:
         process.kill()
@@ -137,13 +136,18 @@ def kill_somebody(runs: Runs, launcher: int, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed",
-    [each if each < 3 else pytest.param(each, marks=pytest.mark.slow) for each in range(50)],
+    ("seed", "spinning", "latest_s"),
+    [
+        *((seed, 2, 8.0) for seed in range(3)),
+        *(pytest.param(seed, 8, 20.0, marks=pytest.mark.slow) for seed in range(3, 50)),
+    ],
 )
-def test_a_run_killed_at_any_moment_and_begun_again_ends(busy: None, runs: Runs, seed: int) -> None:
+def test_a_run_killed_at_any_moment_and_begun_again_ends(
+    busy: None, runs: Runs, seed: int, latest_s: float
+) -> None:
     dice = random.Random(seed)
     process = runs.start()
-    time.sleep(dice.uniform(0.5, 20.0))
+    time.sleep(dice.uniform(0.5, latest_s))
     kill_somebody(runs, process.pid, dice)
     runs.require_end(process)
     assert runs.require_end(runs.start()) == 0, runs.said.read_text()

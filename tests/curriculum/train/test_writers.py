@@ -184,6 +184,7 @@ def test_writers_are_no_part_of_what_a_run_is(world: Any) -> None:
 
 @needs("tensorboard")
 @needs("wandb")
+@pytest.mark.usefixtures("in_this_process")
 def test_a_published_run_holds_what_its_writers_wrote(world: Any) -> None:
     job = world.job(writers=("tensorboard", "wandb"), steps=2, evaluations=())
     run = train(world.store, job)
