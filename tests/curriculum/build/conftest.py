@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from curriculum.build import Built, Spread, Tokenizing, Wanted, build
 from curriculum.corpus.load import load_corpus
@@ -110,10 +111,19 @@ def tiny_build(store: Store, *, workers: int = 1, spread: Spread = ALONE) -> Bui
     )
 
 
+def built_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], Built]) -> Built:
+    """A build in a workspace that all test processes look at: the first makes it, the others find it."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with FileLock(shared / f"{name}.lock"):
+        return make(Store(shared / name))
+
+
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A tiny build by one process."""
-    return tiny_build(Store(tmp_path_factory.mktemp("tiny")))
+    return built_once(tmp_path_factory, "tiny", tiny_build)
 
 
 @pytest.fixture(scope="session")
@@ -130,7 +140,7 @@ def make_tiny() -> Callable[..., Built]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return small_build(Store(tmp_path_factory.mktemp("built")))
+    return built_once(tmp_path_factory, "built", small_build)
 
 
 @pytest.fixture(scope="session")

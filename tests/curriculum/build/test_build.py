@@ -209,15 +209,15 @@ _BUILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
-from conftest import small_build
+from conftest import tiny_build
 from curriculum.store import Store
-small_build(Store(Path({root!r})))
+tiny_build(Store(Path({root!r})))
 """
 
 
 @pytest.mark.parametrize("moment", [0.2, 0.5, 0.8])
 def test_a_killed_build_goes_on_and_equals_an_uninterrupted_one(
-    tmp_path: Path, make: Make, built: Built, moment: float
+    tmp_path: Path, make_tiny: Make, tiny: Built, moment: float
 ) -> None:
     script = _BUILD.format(folder=str(Path(__file__).parent), root=str(tmp_path))
     stages = ("documents", "tokens", "rows")
@@ -229,8 +229,8 @@ def test_a_killed_build_goes_on_and_equals_an_uninterrupted_one(
         process.send_signal(signal.SIGKILL)
     for artefact in Store(tmp_path).artefacts():
         Store(tmp_path).verify(artefact)
-    finished = make(Store(tmp_path))
-    assert contents(finished.artefacts()) == contents(built.artefacts())
+    finished = make_tiny(Store(tmp_path))
+    assert contents(finished.artefacts()) == contents(tiny.artefacts())
 
 
 def test_plain_duckdb_reads_the_rows(workspace: Path, built: Built) -> None:
