@@ -54,7 +54,7 @@ def _full(tokens: int, positions: int) -> str:
 def yield_words(built: Built) -> str:
     """How full the rows of each data set are, in a sentence.
 
-    >>> yield_words(built)
+    yield_words(built) ->
     'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
     """
     listed = ", ".join(f"{line['rows']}: {line['yield']}" for line in yield_lines(built))
@@ -137,7 +137,7 @@ def machine_line(report: Report) -> Line:
 def _masking(cost: MaskingCost | None) -> str:
     """A masking cost with what it was measured on.
 
-    >>> _masking(cost)
+    _masking(cost) ->
     '1.31 over 328k positions, rows of 16,384'
     """
     if cost is None:

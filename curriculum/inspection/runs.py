@@ -21,7 +21,7 @@ def report_of(run: Artefact) -> Report:
 def run_words(report: Report) -> str:
     """A run in a sentence.
 
-    >>> run_words(report)
+    run_words(report) ->
     'val_bpb 3.622 → 1.770, anchor 3.520 → 2.018, after 198k tokens (budget)'
     """
     figures = (
