@@ -45,6 +45,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 TESTS = Path(__file__).parent
 TOGETHER = ("tests/dashboards/",)
 """Folders whose files share a server and are taken by one process."""
+LONG = ("build", "train")
+"""Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -88,7 +90,10 @@ def _order(items: list[pytest.Item]) -> None:
     def turn(item: pytest.Item) -> int:
         if item.path in waits:
             return 0 if item.path == waits[0] else 2
-        return 3 if "curriculum" in item.path.relative_to(TESTS).parts else 1
+        part, *below = item.path.relative_to(TESTS).parts
+        if part != "curriculum":
+            return 1
+        return 3 if below[0] in LONG else 4
 
     items.sort(key=turn)
 
