@@ -10,7 +10,7 @@ from prefect.testing.utilities import prefect_test_harness
 from schemas.event import Event
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 PATIENCE_MS = 120_000
 """For a browser: by itself it waits for five seconds, or thirty."""
@@ -24,18 +24,26 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def browser_page(chromium: str) -> Iterator["Page"]:
-    """A page that fails the test on any error and on any request but for a file."""
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator["Browser"]:
+    """A browser for the tests of one file; an event loop runs in this process until it is closed."""
     from playwright.sync_api import expect, sync_playwright
 
-    wrong: list[str] = []
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
         )
-        opened = browser.new_page(viewport={"width": 1280, "height": 900})
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser_page(browser: "Browser") -> Iterator["Page"]:
+    """A page in a context of its own that fails the test on any error and on any request but for a file."""
+    wrong: list[str] = []
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        opened = context.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.on("console", lambda message: wrong.append(message.text))
         opened.on("pageerror", lambda error: wrong.append(str(error)))
@@ -45,7 +53,6 @@ def browser_page(chromium: str) -> Iterator["Page"]:
             lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
         )
         yield opened
-        browser.close()
     assert wrong == []
 
 

@@ -358,22 +358,6 @@ def test_no_page_has_an_element_or_attribute_of_a_repository(
         assert shown in written
 
 
-@pytest.mark.browser
-def test_a_page_in_a_browser_shows_the_override_and_runs_nothing(
-    evil: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser_page: Page
-) -> None:
-    """The page of the fixture fails the test on a dialog, an error and any request but for the file."""
-    pages = _pages(evil, tmp_path, monkeypatch)
-    for name in ("documents0", "rows0", "tiny.html"):
-        (tmp_path / "shown.html").write_text(pages[name])
-        browser_page.goto((tmp_path / "shown.html").as_uri())
-        said = browser_page.inner_text("body")
-        assert raw_controls(said) == []
-        if name != "tiny.html":
-            assert r"\u202e" in browser_page.content()
-        assert browser_page.title() != "title"
-
-
 def test_an_error_that_quotes_a_repository_is_escaped(tmp_path: Path) -> None:
     source = repository(tmp_path / "source", hostile=True)
     spec = RepositorySpec(name="theirs", path=str(source), commit="v9\x1b[31m\u202e")
@@ -395,3 +379,19 @@ def test_a_path_that_no_terminal_can_show_is_printed_and_is_json(
     assert json.loads(done.stdout)["home"] == str(home)
     done = CliRunner().invoke(cli.app, ["inspect", "nothing", "--home", str(home)])
     assert (done.exit_code, raw_controls(done.output)) == (2, [])
+
+
+@pytest.mark.browser
+def test_a_page_in_a_browser_shows_the_override_and_runs_nothing(
+    evil: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser_page: Page
+) -> None:
+    """The page of the fixture fails the test on a dialog, an error and any request but for the file."""
+    pages = _pages(evil, tmp_path, monkeypatch)
+    for name in ("documents0", "rows0", "tiny.html"):
+        (tmp_path / "shown.html").write_text(pages[name])
+        browser_page.goto((tmp_path / "shown.html").as_uri())
+        said = browser_page.inner_text("body")
+        assert raw_controls(said) == []
+        if name != "tiny.html":
+            assert r"\u202e" in browser_page.content()
+        assert browser_page.title() != "title"

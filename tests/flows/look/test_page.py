@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
 from curriculum.store import Artefact, Store
@@ -28,7 +28,6 @@ from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
 PATIENCE_MS = 120_000
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 TAGS = {
     *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
     *("output", "ol", "a", "i", "b", "u", "small", "p", "kbd", "main", "article", "h2"),
@@ -307,19 +306,14 @@ def test_structure_in_a_browser(
 
 @pytest.mark.browser
 def test_without_scripts_the_page_is_a_readable_text(
-    looked: Path, context: Document, tmp_path: Path, chromium: str
+    looked: Path, context: Document, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "page.html"
     look.show(looked, context.document_id, look.Wish(), html=file)
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
-        )
-        opened = browser.new_context(java_script_enabled=False).new_page()
+    with browser.new_context(java_script_enabled=False) as plain:
+        opened = plain.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         opened.locator("#tree").get_by_text("main", exact=True).click()
         expect(opened.locator("pre:target")).to_contain_text("int main() {")
         expect(opened.locator("#find")).to_be_hidden()
-        browser.close()

@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from dashboards.palette import FAMILY_COLOURS
 from dashboards.times import duration
@@ -27,7 +27,6 @@ from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 GATE = AdvanceWhen(
     min_tokens=1_000_000_000, val_bpb=StopsImproving(stops_improving_by=0.002, over_evaluations=3)
 )
@@ -293,19 +292,14 @@ def test_a_report_in_a_browser(
 
 @pytest.mark.browser
 def test_without_its_script_and_on_a_phone_a_report_is_whole(
-    facts: Facts, tmp_path: Path, chromium: str
+    facts: Facts, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(facts), encoding="utf-8")
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
-        )
-        context = browser.new_context(
-            java_script_enabled=False, viewport={"width": 390, "height": 844}
-        )
-        opened = context.new_page()
+    with browser.new_context(
+        java_script_enabled=False, viewport={"width": 390, "height": 844}
+    ) as phone:
+        opened = phone.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         expect(opened.locator(".curves polyline")).to_have_count(4)
@@ -313,4 +307,3 @@ def test_without_its_script_and_on_a_phone_a_report_is_whole(
         opened.locator("summary", has_text="3 domains").first.click()
         expect(opened.get_by_text("testing").first).to_be_visible()
         expect(opened.locator("footer")).to_be_hidden()
-        browser.close()

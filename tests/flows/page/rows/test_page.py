@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from flows.page.rows import table
 from flows.page.rows.draw import documents, mask
@@ -21,7 +21,6 @@ from flows.page.rows.table import texts
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
 def _page(made: Any, **wanted: int) -> str:
@@ -337,19 +336,14 @@ def test_structure_of_rows_in_a_browser(
 
 @pytest.mark.browser
 def test_without_its_script_the_page_is_a_readable_text(
-    made: Any, tmp_path: Path, chromium: str
+    made: Any, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "rows.html"
     file.write_text(_page(made), encoding="utf-8")
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=FLAGS, timeout=PATIENCE_MS
-        )
-        context = browser.new_context(
-            java_script_enabled=False, viewport={"width": 390, "height": 844}
-        )
-        opened = context.new_page()
+    with browser.new_context(
+        java_script_enabled=False, viewport={"width": 390, "height": 844}
+    ) as phone:
+        opened = phone.new_page()
         opened.set_default_timeout(PATIENCE_MS)
         opened.goto(file.as_uri())
         expect(opened.locator("article")).to_have_count(3)
@@ -357,4 +351,3 @@ def test_without_its_script_the_page_is_a_readable_text(
         expect(opened.locator("#r1d2 pre")).to_be_in_viewport()
         expect(opened.locator("#r1d2 pre")).to_contain_text("int g() { f(); }")
         expect(opened.locator("#rows")).to_be_hidden()
-        browser.close()
