@@ -1,4 +1,4 @@
-"""How far a stage is: what the doors tell, and the command line and the flows show."""
+"""Progress of a stage, as steps report it and the command line and the flows show it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,4 +20,4 @@ Watch = Callable[[Progress], None]
 
 
 def unwatched(_: Progress) -> None:
-    """Tell nobody."""
+    """Drop an item of progress."""

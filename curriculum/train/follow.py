@@ -109,7 +109,7 @@ def read_heartbeat(directory: Path) -> Heartbeat | None:
 
 
 def progress_of(job: Job, beat: Heartbeat) -> Progress:
-    """A heartbeat as the doors tell it."""
+    """Return a heartbeat as progress."""
     measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
     return Progress(
         stage="train",

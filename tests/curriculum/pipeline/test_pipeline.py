@@ -1,9 +1,11 @@
 """The pipeline as a library: from a notebook, without Prefect, and importing only what a step needs."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from curriculum.pipeline.facade import Groups
 from curriculum.store import Store
 from schemas.errors import DietError
 
+README = Path(__file__).parents[3] / "README.md"
 HEAVY = ("torch", "tree_sitter", "prefect", "duckdb", "polars", "pyarrow", "transformers")
 SMALL = Groups(
     corpus=CorpusConfig(max_commits=2, versions_per_path=1, workers=1),
@@ -70,3 +73,13 @@ def test_a_command_that_nobody_allowed_never_runs(tmp_path: Path) -> None:
     with pytest.raises(DietError, match="nobody has allowed it"):
         Pipeline(tmp_path / "home").train(str(file), phase="syntax")
     assert not Store(tmp_path / "home").root.exists()
+
+
+def test_the_readmes_example_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert {"syntax"} == {*names["built"]}
+    assert names["pipeline"].workspace == tmp_path / "workspace"
+    assert names["built"]["syntax"].rows
