@@ -15,11 +15,6 @@ Layout = tuple[tuple[int, ...], ...]
 EXAMPLE: Layout = ((1, 2, 3, 7, 11), (24,), (21, 1, 1, 1), (4, 3, 17))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
     """Rows of one length, cut into documents of which many are of 1, 2 and 3 tokens."""

@@ -25,11 +25,6 @@ SPEC = model_spec("tiny", 64).model_copy(
 CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 2 + [2] * 3, [0] * 1 + [1] * 11]))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @st.composite
 def cuts(draw: st.DrawFn) -> Boundaries:
     """Two rows of documents of 1, 2, 3 tokens and more."""

@@ -19,11 +19,6 @@ SLOW = [pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float64,
 GATHER = hyper_connections.token_features
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def spec(blocks: str, streams: int) -> ModelSpec:
     small = {"width": 32, "mlp_width": 48, "heads": 2, "kv_heads": 1}
     memory = {"engram": EngramSpec(heads=2, slots=200, slot_width=8)}

@@ -26,11 +26,6 @@ IDS = torch.arange(40).view(2, 20) % 64
 CUT = Boundaries.of(torch.tensor([[0] * 7 + [1] * 13, [0] * 20]))
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def connection(streams: int = 4, gain: float = 1.0) -> HyperConnection:
     spec = SPEC.model_copy(update={"streams": streams})
     found = initialise(Decoder(spec, "math"), 0).blocks[0].connection

@@ -1,6 +1,6 @@
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from unittest import mock
 
 import pytest
@@ -45,14 +45,6 @@ SPEC = model_spec("tiny", 97).model_copy(
 )
 Numbers = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """x_NHP, step_NH, rate_H, b_NE, c_NE"""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def cut(*layouts: Sequence[int]) -> Boundaries:

@@ -147,6 +147,12 @@ class World:
         job = Job.model_validate(values | changes)
         return job.model_copy(update={"run_key": run_recipe(job).key})
 
+    def open_run(self, job: Job) -> Path:
+        """The directory of a job's first attempt, in which the job is frozen."""
+        directory = self.store.root / run_recipe(job).directory / "attempt=1"
+        run.freeze(directory, job)
+        return directory
+
 
 def source(rows: Artefact, root: Path) -> RowsSource:
     """A rows artefact as a job names it."""

@@ -68,12 +68,6 @@ def start_of(run: Any) -> CheckpointRef:
     )
 
 
-def opened(world: Any, job: Any) -> Path:
-    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    return directory
-
-
 def started(directory: Path) -> "subprocess.Popen[bytes]":
     file = directory / "job.json"
     log = (directory / "train.log").open("ab")
@@ -137,7 +131,7 @@ def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
 ) -> None:
     _, uninterrupted = trained
     job = job_of(world, steps=8)
-    directory = opened(world, job)
+    directory = world.open_run(job)
     hold("step 5/8 ")
     process = started(directory)
     wait_for(directory, "step 5/8 ", process)
@@ -187,7 +181,7 @@ def test_stopped_it_leaves_a_checkpoint_and_goes_on(
     world: Any, stop_and_go_on: Callable[[Path], None]
 ) -> None:
     job = job_of(world, steps=14, checkpoint_every=1000)
-    directory = opened(world, job)
+    directory = world.open_run(job)
     stop_and_go_on(directory)
 
 
@@ -197,13 +191,13 @@ def test_under_torchrun_which_hides_its_exit_code_it_is_stopped_and_goes_on(
 ) -> None:
     torchrun = [str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node", "1"]
     command = shlex.join([*torchrun, str(HERE / "foreign_trainer.py"), "{job}"])
-    directory = opened(world, job_of(world, steps=14, checkpoint_every=1000, trainer=command))
+    directory = world.open_run(job_of(world, steps=14, checkpoint_every=1000, trainer=command))
     stop_and_go_on(directory)
 
 
 @pytest.mark.slow
 def test_it_dies_with_the_process_that_watches_it(world: Any, hold: Hold) -> None:
-    directory = opened(world, job_of(world, steps=14, checkpoint_every=1000))
+    directory = world.open_run(job_of(world, steps=14, checkpoint_every=1000))
     hold("step 2/14 ")
     process = started(directory)
     wait_for(directory, "step 2/14 ", process)
@@ -264,7 +258,7 @@ def test_a_program_that_is_not_there_is_named(world: Any) -> None:
 
 def ended(world: Any) -> Path:
     """A run of two steps whose trainer left everything."""
-    directory = opened(world, job_of(world, steps=2, checkpoint_every=1))
+    directory: Path = world.open_run(job_of(world, steps=2, checkpoint_every=1))
     run = open_run(directory / "job.json")
     for batches in run.steps():
         run.record(run.counts(batches), loss=1.0, learning_rate=0.1)
@@ -365,7 +359,7 @@ def test_a_proof_that_the_diet_requires_must_be_in_the_report(
 
 def test_figures_of_its_own_open_the_gate(world: Any) -> None:
     rule = {"val_bpb": {"stops_improving_by": 0.01, "over_evaluations": 1}}
-    directory = opened(world, job_of(world, steps=3, advance_when=rule))
+    directory = world.open_run(job_of(world, steps=3, advance_when=rule))
     run = open_run(directory / "job.json")
     for batches in run.steps():
         run.record(run.counts(batches), loss=1.0, learning_rate=0.1)
@@ -391,7 +385,7 @@ def test_the_command_is_part_of_what_a_run_is(world: Any) -> None:
 
 def test_workers_are_no_part_of_what_a_run_is(world: Any) -> None:
     assert run_recipe(world.job(workers=3)).key == run_recipe(world.job()).key
-    directory = opened(world, world.job())
+    directory = world.open_run(world.job())
     assert freeze(directory, world.job(workers=3)).workers == 3
     assert read_job(directory / "job.json").workers == 3
 
@@ -413,7 +407,7 @@ def test_a_command_that_could_not_work_is_refused_in_the_diet(command: str, said
 def test_a_job_alone_runs_no_command(world: Any, tmp_path: Path, permitted: str | None) -> None:
     fired = tmp_path / "fired"
     job = job_of(world, trainer=shlex.join(["touch", str(fired), "{job}.touched"]))
-    directory = opened(world, job)
+    directory = world.open_run(job)
     with pytest.raises(JobError, match=r"job.json: trainer = .touch"):
         launch.launched(world.store, directory / "job.json", Launch(trainer=permitted))
     given = [] if permitted is None else ["--trainer", permitted]
@@ -430,7 +424,7 @@ def test_a_job_alone_runs_no_command(world: Any, tmp_path: Path, permitted: str 
 def test_an_open_attempt_that_is_another_job_does_not_go_on(world: Any, tmp_path: Path) -> None:
     fired = tmp_path / "fired"
     job = world.job()
-    directory = opened(world, job)
+    directory = world.open_run(job)
     planted = job.model_copy(
         update={"trainer": shlex.join(["touch", str(fired), "{job}"])}
     ).model_dump_json()

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 from curriculum.train.directory import read_report
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -113,9 +111,7 @@ def busy(spinning: int) -> Iterator[None]:
 def runs(make_world: Callable[..., Any], tmp_path: Path, seed: int) -> Iterator[Runs]:
     world = make_world(tmp_path / "workspace", slots=96)
     job = world.job(steps=24, **SHAPES[seed % len(SHAPES)])
-    directory = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    runs = Runs(directory / "job.json")
+    runs = Runs(world.open_run(job) / "job.json")
     yield runs
     runs.end()
 

@@ -18,8 +18,7 @@ from curriculum.train import directory as directory_module
 from curriculum.train import launch as module
 from curriculum.train.launch import Launch, launched
 from curriculum.train.orphans import MARK, end_all, processes_of
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze, train
+from curriculum.train.run import train
 from curriculum.train.slots import Slots
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Heartbeat, Report, TokenCounts
@@ -27,13 +26,6 @@ from schemas.moment import now
 from schemas.progress import Progress
 
 Play = Callable[[str], None]
-
-
-def open_run(world: Any, **changes: Any) -> Path:
-    job = world.job(**changes)
-    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    return directory
 
 
 def report(**changes: Any) -> str:
@@ -128,7 +120,7 @@ def test_lines_and_steps_are_heard_as_they_come_and_the_report_is_read(
         f"echo first; echo '{beat.model_dump_json()}' > heartbeat.json; sleep 0.5; echo last\n"
         f"cp {tmp_path / 'report'} report.json"
     )
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     (directory / "train.log").write_text("of an earlier try\n")
     (directory / "heartbeat.json").write_text(beat.model_copy(update={"step": 9}).model_dump_json())
     heard, steps = list[str](), list[Progress]()
@@ -157,7 +149,7 @@ def test_an_end_is_an_error_of_its_kind_and_stands_in_the_report(
     world: Any, play: Play, body: str, kind: type[JobError], failure: str, said: str
 ) -> None:
     play(body)
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     (directory / "report.json").write_text(report(reason="of an earlier end"))
     with pytest.raises(JobError, match=f"(?s){said}") as raised:
         launched(world.store, directory / "job.json", Launch())
@@ -170,7 +162,7 @@ def test_an_end_is_an_error_of_its_kind_and_stands_in_the_report(
 def test_a_report_that_says_why_is_left_as_it_is(world: Any, play: Play, tmp_path: Path) -> None:
     (tmp_path / "report").write_text(report(stopped="failed", reason="so", failure="memory"))
     play(f"cp {tmp_path / 'report'} report.json; exit 71")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     with pytest.raises(JobMemoryError):
         launched(world.store, directory / "job.json", Launch())
     assert json.loads((directory / "report.json").read_text())["reason"] == "so"
@@ -178,7 +170,7 @@ def test_a_report_that_says_why_is_left_as_it_is(world: Any, play: Play, tmp_pat
 
 def test_a_stop_before_the_first_step_is_a_cancelled_run(world: Any, play: Play) -> None:
     play("exit 75")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     assert launched(world.store, directory / "job.json", Launch()).stopped == "cancelled"
 
 
@@ -204,7 +196,7 @@ def test_an_interrupt_lets_the_job_end_and_ends_what_it_left_in_any_session(
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SECONDS", NEVER)
     play("setsid sleep 6000 & trap 'sleep 0.3; echo ended > ended; exit 75' TERM\necho on\nwait")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     interrupted(world, directory)
     assert (directory / "ended").exists()
     assert processes_of(directory) == []
@@ -215,7 +207,7 @@ def test_a_job_that_does_not_heed_its_stop_is_killed_after_a_while(
 ) -> None:
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.5)
     play("trap '' TERM; echo on; while true; do sleep 60; done")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     assert interrupted(world, directory) >= 0.5
     assert processes_of(directory) == []
 
@@ -226,7 +218,7 @@ def test_a_second_interrupt_kills_at_once(
     monkeypatch.setattr(module, "GRACE_SECONDS", NEVER)
     # It comes when the first has become a stop, which the job doesn't heed.
     play(f"trap 'kill -USR1 {os.getpid()}' TERM; echo on; while true; do sleep 0.05; done")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     try:
         interrupted(world, directory)
@@ -245,7 +237,7 @@ def test_what_a_killed_launcher_left_is_ended_before_the_run_goes_on(
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
     (tmp_path / "report").write_text(report())
     play(f"cp {tmp_path / 'report'} report.json")
-    directory, heard = open_run(world), list[str]()
+    directory, heard = world.open_run(world.job()), list[str]()
     left = subprocess.Popen(["sleep", "6000"], env={**os.environ, MARK: str(directory.resolve())})
     other = subprocess.Popen(["sleep", "6000"], env={**os.environ, MARK: f"{directory}2"})
     until(lambda: processes_of(directory))
@@ -282,8 +274,8 @@ def test_a_run_is_launched_once_at_a_time_even_while_it_waits(
 def test_kill_9_of_the_launcher_ends_both_ranks_and_frees_the_slot(
     long_world: Any, begin: Callable[..., "subprocess.Popen[str]"], hold: Callable[[str], None]
 ) -> None:
-    directory = open_run(
-        long_world, steps=100, processes=2, micro_positions=256, checkpoint_every=100
+    directory = long_world.open_run(
+        long_world.job(steps=100, processes=2, micro_positions=256, checkpoint_every=100)
     )
     hold("step 5/100 ")
     slots = Slots(long_world.store.root / "slots", 1)
@@ -306,8 +298,8 @@ def test_kill_9_of_the_launcher_ends_both_ranks_and_frees_the_slot(
 def test_kill_9_of_the_process_between_ends_both_ranks_and_says_that_it_was_killed(
     long_world: Any,
 ) -> None:
-    directory = open_run(
-        long_world, steps=100, processes=2, micro_positions=256, checkpoint_every=100
+    directory = long_world.open_run(
+        long_world.job(steps=100, processes=2, micro_positions=256, checkpoint_every=100)
     )
 
     def kill(line: str) -> None:
@@ -322,8 +314,8 @@ def test_kill_9_of_the_process_between_ends_both_ranks_and_says_that_it_was_kill
 
 @pytest.mark.slow
 def test_kill_9_of_a_rank_is_a_killed_job(long_world: Any) -> None:
-    directory = open_run(
-        long_world, steps=100, processes=2, micro_positions=256, checkpoint_every=1
+    directory = long_world.open_run(
+        long_world.job(steps=100, processes=2, micro_positions=256, checkpoint_every=1)
     )
 
     def kill(line: str) -> None:
@@ -339,7 +331,7 @@ def test_kill_9_of_a_rank_is_a_killed_job(long_world: Any) -> None:
 def test_a_trainer_that_hangs_does_not_outlive_its_launcher(
     long_world: Any, begin: Callable[..., "subprocess.Popen[str]"]
 ) -> None:
-    directory = open_run(long_world, steps=100, micro_positions=256)
+    directory = long_world.open_run(long_world.job(steps=100, micro_positions=256))
     flow = begin(directory)
     hear("step 5/100", flow)
     (trainer,) = processes_of(directory)
@@ -353,8 +345,8 @@ def test_a_trainer_that_hangs_does_not_outlive_its_launcher(
 
 @pytest.mark.slow
 def test_a_job_that_needs_more_memory_than_it_may_have_ends_with_71(world: Any) -> None:
-    wide = world.job().model.model_copy(update={"mlp_width": 16_000_000})
-    directory = open_run(world, model=wide)
+    wide = world.job().model.model_copy(update={"mlp_width": 1 << 20})
+    directory = world.open_run(world.job(model=wide))
     code = (
         "import resource, runpy, sys, curriculum.train.session\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"

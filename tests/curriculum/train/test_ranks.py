@@ -18,7 +18,7 @@ from curriculum.train.distributed import Ranks
 from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
-from curriculum.train.run import Run, freeze, train
+from curriculum.train.run import Run, train
 from curriculum.train.steps import optimizer_step
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job
@@ -32,12 +32,6 @@ CHANGES: dict[str, Any] = {
     "checkpoint_every": 1,
     "processes": 2,
 }
-
-
-def open_run(world: Any, job: Job) -> Path:
-    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    return directory
 
 
 def begin(directory: Path) -> "subprocess.Popen[bytes]":
@@ -122,7 +116,7 @@ def killed_and_resumed(
 ) -> tuple[Run, Run]:
     whole, broken = make_world(root / "whole"), make_world(root / "broken")
     uninterrupted = train(whole.store, whole.job(**CHANGES))
-    directory = open_run(broken, broken.job(**CHANGES))
+    directory = broken.open_run(broken.job(**CHANGES))
     for step in kills:
         kill(begin_held(step, directory), directory)
         assert not (directory / "report.json").exists()
@@ -156,7 +150,7 @@ def test_one_rank_goes_on_where_two_were_stopped(
 ) -> None:
     """What is read is exactly what two would have read; the weights are theirs but for rounding."""
     world, alone = make_world(tmp_path / "two"), make_world(tmp_path / "one")
-    directory = open_run(world, world.job(**CHANGES))
+    directory = world.open_run(world.job(**CHANGES))
     process = begin_held(3, directory)
     process.terminate()
     assert process.wait() == 75
@@ -237,7 +231,7 @@ def test_a_loss_that_is_no_number_fails_all_ranks_with_one_report(world: Any) ->
 
 @pytest.mark.slow
 def test_a_rank_that_is_killed_ends_the_others(world: Any, begin_held: BeginHeld) -> None:
-    directory = open_run(world, world.job(**CHANGES | {"steps": 14}))
+    directory = world.open_run(world.job(**CHANGES | {"steps": 14}))
     # By then the checkpoint of the first step is whole.
     process = begin_held(3, directory)
     first, second = ranks_of(process)
@@ -252,7 +246,7 @@ def test_a_rank_that_is_killed_ends_the_others(world: Any, begin_held: BeginHeld
 def test_ranks_stop_in_a_checkpoint_when_who_started_them_is_gone(
     world: Any, begin_held: BeginHeld
 ) -> None:
-    directory = open_run(world, world.job(**CHANGES | {"steps": 14, "checkpoint_every": 100}))
+    directory = world.open_run(world.job(**CHANGES | {"steps": 14, "checkpoint_every": 100}))
     process = begin_held(1, directory)
     pids = ranks_of(process)
     process.kill()
@@ -268,7 +262,7 @@ def test_ranks_stop_in_a_checkpoint_when_who_started_them_is_gone(
 @pytest.mark.slow
 def test_a_disk_that_takes_no_more_is_named_by_all_ranks(world: Any) -> None:
     """A limit on the size of files stands in for a full disk."""
-    directory = open_run(world, world.job(**CHANGES))
+    directory = world.open_run(world.job(**CHANGES))
     code = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"

@@ -30,12 +30,6 @@ KillAt = Callable[[int, int, Path, int], int]
 COMMAND = (sys.executable, "-m", "curriculum.train")
 
 
-def open_run(world: Any, job: Any) -> Path:
-    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    return directory
-
-
 @pytest.fixture
 def kill_at(hold: Hold, let_go: Callable[[], None]) -> KillAt:
     """Starts the job, ends it by a signal once it prints that step, and returns its exit code."""
@@ -76,7 +70,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     job = whole.job(**changes)
     assert job == broken.job(**changes)
     uninterrupted = train(whole.store, job)
-    directory = open_run(broken, job)
+    directory = broken.open_run(job)
     for step in sorted(random.Random(11).sample(range(2, 14), 2)):
         assert kill_at(step, 14, directory, signal.SIGKILL) == -signal.SIGKILL
         assert not (directory / "report.json").exists()
@@ -98,7 +92,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
 
 def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any, kill_at: KillAt) -> None:
     job = world.job(checkpoint_every=100, micro_positions=256)
-    directory = open_run(world, job)
+    directory = world.open_run(job)
     assert kill_at(3, 12, directory, signal.SIGTERM) == 75
     assert "cancelled" in (directory / "train.log").read_text()
     assert list((directory / "checkpoints").glob("step=*/manifest.json"))
@@ -150,7 +144,7 @@ def test_a_failed_run_ends_in_an_error_that_quotes_its_log(world: Any) -> None:
 
 
 def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -> None:
-    directory = open_run(world, world.job(steps=14, micro_positions=256, checkpoint_every=100))
+    directory = world.open_run(world.job(steps=14, micro_positions=256, checkpoint_every=100))
     hold("step 2/14 ")
 
     def interrupt(line: str) -> None:
@@ -164,7 +158,7 @@ def test_an_interrupt_ends_the_process_in_a_checkpoint(world: Any, hold: Hold) -
 
 
 def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
-    directory = open_run(world, world.job())
+    directory = world.open_run(world.job())
     done = subprocess.run(
         [*COMMAND, str(directory / "job.json"), "--parent", "1"],
         capture_output=True,
@@ -180,7 +174,7 @@ def test_a_job_ends_when_its_parent_is_gone(world: Any) -> None:
 def test_a_run_has_one_trainer_at_a_time(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_module, "ENDING_SECONDS", 0.1)
     job = world.job()
-    directory = open_run(world, job)
+    directory = world.open_run(job)
     with claimed(world.store, job, directory):
         me = RunState.model_validate_json((directory / "state.json").read_text())
         assert is_alive(me)
@@ -194,7 +188,7 @@ def test_a_trainer_that_was_killed_is_waited_for_until_the_system_lets_go_of_its
     world: Any,
 ) -> None:
     job, held, killed = world.job(), threading.Event(), threading.Event()
-    directory = open_run(world, job)
+    directory = world.open_run(job)
 
     def end_slowly() -> None:
         with claimed(world.store, job, directory):
@@ -238,12 +232,12 @@ def test_neither_names_nor_paths_nor_threads_change_a_runs_key(world: Any) -> No
 
 
 def test_a_frozen_job_is_what_counts(world: Any) -> None:
-    directory = open_run(world, world.job(threads=1))
+    directory = world.open_run(world.job(threads=1))
     assert freeze(directory, world.job(threads=5)).threads == 1
 
 
 def test_a_run_goes_on_by_as_many_processes_as_are_asked_for_now(world: Any) -> None:
-    directory = open_run(world, world.job(processes=4))
+    directory = world.open_run(world.job(processes=4))
     assert freeze(directory, world.job(processes=2, recompute=True)).processes == 2
     again = freeze(directory, world.job(processes=1, threads=9))
     assert (again.processes, again.recompute, again.threads) == (1, True, 1)

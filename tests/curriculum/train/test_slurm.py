@@ -14,8 +14,6 @@ import pytest
 from curriculum.train import launch, slurm
 from curriculum.train.launch import Launch, launched
 from curriculum.train.machine import Machine
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run import freeze
 from curriculum.train.sbatch import Asked, asked
 from curriculum.train.slots import Slots
 from curriculum.train.slurm import hand_in
@@ -138,13 +136,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made
 
 
-def open_run(world: Any, **changes: Any) -> Path:
-    job = world.job(**changes)
-    directory: Path = world.store.root / run_recipe(job).directory / "attempt=1"
-    freeze(directory, job)
-    return directory
-
-
 def until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + 120
     while not holds():
@@ -159,7 +150,7 @@ def run(world: Any, directory: Path, options: str = "--gres=gpu:1", **how: Any) 
 def test_a_job_is_handed_in_followed_and_takes_no_slot(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    directory, heard = open_run(world), list[str]()
+    directory, heard = world.open_run(world.job()), list[str]()
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
 
     def tell(line: str) -> None:
@@ -183,7 +174,7 @@ def test_a_launcher_that_comes_again_follows_the_job_that_runs(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     job = world.job()
     hand_in(job, directory, "", cluster.command(directory))
     assert json.loads((directory / "sbatch.json").read_text())["id"] == "101"
@@ -194,7 +185,7 @@ def test_a_launcher_that_comes_again_follows_the_job_that_runs(
 def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
     hand_in(world.job(), directory, "", cluster.command(directory))
     (directory / "sbatch.json").unlink()
@@ -206,7 +197,7 @@ def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
 def test_a_job_that_ended_while_nobody_looked_is_not_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     handed = hand_in(world.job(), directory, "", cluster.command(directory))
     until(lambda: not handed.is_active())
     assert run(world, directory).stopped == "budget"
@@ -216,7 +207,7 @@ def test_a_job_that_ended_while_nobody_looked_is_not_handed_in_again(
 def test_a_job_that_was_killed_while_nobody_looked_is_handed_in_again(
     world: Any, cluster: Cluster
 ) -> None:
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     hand_in(world.job(), directory, "--hold", cluster.command(directory))
     cluster.state(101, "NODE_FAIL")
     assert run(world, directory).stopped == "budget"
@@ -230,7 +221,7 @@ def test_an_interrupt_cancels_the_job_which_leaves_its_checkpoint(
         f"trap 'touch {tmp_path / 'checkpoint'}; exit 75' TERM; echo on\n"
         "while true; do sleep 0.02; done"
     )
-    directory = open_run(world)
+    directory = world.open_run(world.job())
 
     def interrupt(line: str) -> None:
         if line == "on":
@@ -259,7 +250,7 @@ def test_what_slurm_says_of_an_end_becomes_an_error_of_its_kind(
     world: Any, cluster: Cluster, state: str, body: str, kind: type[JobError]
 ) -> None:
     cluster.play(f"echo {state} > {cluster.jobs / '101.state'}; {body}")
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     with pytest.raises(JobError) as raised:
         run(world, directory)
     assert type(raised.value) is kind
@@ -268,7 +259,7 @@ def test_what_slurm_says_of_an_end_becomes_an_error_of_its_kind(
 
 
 def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: Cluster) -> None:
-    directory, heard = open_run(world), list[Progress]()
+    directory, heard = world.open_run(world.job()), list[Progress]()
 
     def cancel(progress: Progress) -> None:
         heard.append(progress)
@@ -282,7 +273,7 @@ def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: 
 def test_a_slurm_that_does_not_answer_is_waited_for(
     world: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    directory, heard = open_run(world), list[str]()
+    directory, heard = world.open_run(world.job()), list[str]()
     down, up = cluster.jobs / "down", cluster.jobs / "up"
 
     def restart(line: str) -> None:
@@ -303,7 +294,7 @@ def test_a_slurm_that_does_not_answer_is_waited_for(
 def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
     world: Any, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = open_run(world)
+    directory = world.open_run(world.job())
     with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: --account=none; .*Invalid account"):
         run(world, directory, "--account=none")
     shutil.rmtree(cluster.trainer.parent / "programs")
