@@ -1,10 +1,10 @@
 """Commands work in folders whose names are patterns, and touch nothing that the patterns match."""
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.flows.cli_runner import curriculum
 
 NAME, NEIGHBOUR = "w[ab]s* {x,y}?", "was {x,y}z"
 CODE = """\
@@ -38,17 +38,6 @@ phases:
 """
 
 
-def _curriculum(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flows.cli", *words],
-        capture_output=True,
-        text=True,
-        timeout=480,
-        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"},
-        check=False,
-    )
-
-
 def _repository(folder: Path, number: int) -> Path:
     """A repository of so many commits, a file each."""
     folder.mkdir(parents=True)
@@ -76,7 +65,7 @@ def test_a_workspace_whose_name_is_a_pattern_is_built_mixed_asked_and_checked(
         ("check", str(home / "rows"), str(home / "mixtures")),
         ("query", "SELECT count(*) AS n FROM mixture_rows WHERE specialist = 'tiny'", "--json"),
     ):
-        done = _curriculum(home, *words)
+        done = curriculum(*words, home=home, variables={"COLUMNS": "200"})
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         assert words[0] != "check" or f"{home}/rows:" in done.stdout
     assert done.stdout.strip() != '[{"n": 0}]'

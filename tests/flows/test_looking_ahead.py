@@ -13,20 +13,7 @@ from pathlib import Path
 
 import pytest
 
-
-def curriculum(
-    *words: str, home: Path, cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command as a shell would."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "flows.cli", *words],
-        capture_output=True,
-        text=True,
-        timeout=480,
-        env={**os.environ, "CURRICULUM_HOME": str(home), "NO_COLOR": "1"},
-        cwd=cwd,
-        check=False,
-    )
+from tests.flows.cli_runner import curriculum
 
 
 def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
