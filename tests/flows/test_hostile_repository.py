@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from flows import cli
 from schemas.corpus import RepositorySpec
 from schemas.errors import CurriculumError
 from schemas.visible import visible
+from tests.flows.cli_runner import curriculum
 from tests.flows.every_command import COMMANDS
 from tests.flows.hostile_repository import (
     BIDI,
@@ -57,14 +57,7 @@ def _made(folder: Path, *, hostile: bool) -> Made:
     corpus.write_text(CORPUS.format(path=source))
     said = ""
     for words in (("build", str(diet)), ("train", str(diet)), ("report", "tiny")):
-        done = subprocess.run(
-            [sys.executable, "-m", "flows.cli", *words],
-            capture_output=True,
-            text=True,
-            timeout=480,
-            env={**os.environ, "CURRICULUM_HOME": str(folder / "home"), "COLUMNS": "150"},
-            check=False,
-        )
+        done = curriculum(*words, home=folder / "home", variables={"COLUMNS": "150"})
         said += done.stdout + done.stderr
         assert done.returncode == 0, said
     return Made(home=folder / "home", diet=diet, corpus=corpus, said=said)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows import prefect_settings, settings, trust
+from tests.flows.cli_runner import curriculum
 from tests.flows.every_command import COMMANDS
 from tests.flows.hostile_settings import plant_settings
 from tests.flows.hostile_workspace import (
@@ -133,19 +134,28 @@ class Received:
         return settings.environment({"CURRICULUM_HOME": str(self.home)})
 
 
-def _received(folder: Path, *, beside: bool) -> Received:
-    """Make an honest workspace with a trained model, plant all payloads in it, and send it."""
-    made = Received(folder=folder, canary=Canary(file=folder / "canary"))
-    sender = Received(folder=folder / "sender", canary=made.canary)
-    home = sender.home
-    (folder / "out").mkdir()
-    home.mkdir(parents=True)
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a trained model, as its sender made it."""
+    folder = tmp_path_factory.mktemp("honest")
+    home = folder / "home"
+    home.mkdir()
     larder(home)
-    theirs = f"trainer: {{command: 'touch {made.canary.file} {{job}}.touched'}}\n"
-    furnish(home, folder / "samples", plain=diet("templates"), theirs=diet("testing") + theirs)
-    code, said = sender.ended("train", "plain")
-    assert code == OK, said
+    furnish(home, folder / "samples", plain=diet("templates"))
+    done = curriculum("train", "plain", home=home, cwd=home)
+    assert done.returncode == OK, done.stdout + done.stderr
     shutil.rmtree(home / "catalog", ignore_errors=True)
+    return home
+
+
+def _received(folder: Path, honest: Path, *, beside: bool) -> Received:
+    """Plant all payloads in a copy of an honest workspace, and send it."""
+    made = Received(folder=folder, canary=Canary(file=folder / "canary"))
+    home = folder / "sender" / "home"
+    (folder / "out").mkdir()
+    shutil.copytree(honest, home)
+    theirs = f"trainer: {{command: 'touch {made.canary.file} {{job}}.touched'}}\n"
+    (home / "diets" / "theirs.yaml").write_text(diet("testing") + theirs)
     outside = Sentinel.beside(folder / "outside", home)
     secret = outside.folder / "secret.parquet"
     pq.write_table(pa.table({"text": [SECRET], "repository": [SECRET]}), secret)
@@ -166,15 +176,15 @@ def diet(specialist: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def received(tmp_path_factory: pytest.TempPathFactory) -> Received:
+def received(honest: Path, tmp_path_factory: pytest.TempPathFactory) -> Received:
     """A workspace whose payloads lie where something used to read them."""
-    return _received(tmp_path_factory.mktemp("received"), beside=False)
+    return _received(tmp_path_factory.mktemp("received"), honest, beside=False)
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Received:
+def crowded(honest: Path, tmp_path_factory: pytest.TempPathFactory) -> Received:
     """One whose artefacts hold files, pickles among them, that their manifests don't list."""
-    return _received(tmp_path_factory.mktemp("crowded"), beside=True)
+    return _received(tmp_path_factory.mktemp("crowded"), honest, beside=True)
 
 
 @contextlib.contextmanager
@@ -206,8 +216,10 @@ def test_a_command_does_its_work_and_executes_nothing(received: Received, name: 
 def test_what_no_manifest_lists_is_refused_or_left_alone(crowded: Received, name: str) -> None:
     for code, words in CROWDED[name]:
         with unharmed(crowded):
-            ended, said = crowded.ended(name, words)
-        assert ended == code, f"{name} {words}: {said}"
+            _, *ask = crowded.command(name, words)
+            done = curriculum(*ask, home=crowded.home, cwd=crowded.home)
+        said = done.stdout + done.stderr
+        assert done.returncode == code, f"{name} {words}: {said}"
         assert code == OK or "the manifest doesn't list it" in said
         assert "Traceback" not in said
 
