@@ -30,7 +30,7 @@ ENDS = {"holds": "Holds", "waits": "Waits", "cancelled": "Interrupted"}
 
 
 class Approval(RunInput):
-    """What Resume asks for."""
+    """The form of Resume."""
 
     who: str = Field(title="Who", description="Your name: it is kept with the run.", min_length=1)
     comment: str = Field(default="", title="Comment", description="What is to be remembered of it.")
@@ -63,7 +63,7 @@ def _asked(plan: RunPlan, run: Artefact) -> Approval:
 
 
 def ended(runs: Sequence[Artefact], gate: Verdict | None) -> tuple[Artefact, ...]:
-    """How a walk through the phases ends: completed, under a name that says if it came to a closed gate.
+    """Return the final state of a curriculum: completed, under a name that shows a closed gate.
 
     It is a state, of which Prefect hands on what it holds.
     """

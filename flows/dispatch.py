@@ -38,7 +38,7 @@ POLL_S = 1.0
 
 
 def here() -> bool:
-    """Whether this flow run came from a deployment, so that there are pools."""
+    """Return True in a flow run of a deployment, where there are pools."""
     return runtime.deployment.id is not None
 
 
@@ -127,7 +127,7 @@ def _child(plan: RunPlan, phase: str, changes: Changes, *, again: bool) -> FlowR
 
 
 def _is_good(child: FlowRun) -> bool:
-    """Whether a flow run is done or will be."""
+    """Return True for a flow run that is done or goes on."""
     return child.state is None or not child.state.is_final() or child.state.is_completed()
 
 
@@ -163,7 +163,7 @@ def _ended(child: UUID, tell: Callable[[str], None]) -> FlowRun:
 
 
 def _run_of(plan: RunPlan, phase: str, ended: FlowRun) -> Artefact:
-    """What a flow run that has ended left.
+    """Return the run that a flow run left at its end.
 
     Raises:
         JobKilledError: for one that crashed.

@@ -68,7 +68,7 @@ def _lines(found: Forecast, *, until: Until) -> Iterator[Line]:
 
 
 def _stages(to_make: Mapping[str, int]) -> str:
-    """How many artefacts of each stage.
+    """List the artefacts to make of each stage.
 
     >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
     ('rows 2, mixtures 1', 'nothing')

@@ -31,7 +31,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class Form(StrEnum):
-    """How an answer is written."""
+    """Format of an answer."""
 
     TABLE = "table"
     CSV = "csv"

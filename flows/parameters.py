@@ -39,7 +39,7 @@ class _Dropdown:
 
 
 def _said(title: str, description: str) -> Any:
-    """How a form names and explains a flow's parameter, in place of what Prefect would say."""
+    """Title and explanation of a flow's parameter, in place of Prefect's own."""
     return Field(json_schema_extra={"title": title, "description": description})
 
 

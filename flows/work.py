@@ -94,7 +94,7 @@ def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
 
 
 def _tell(phase: str, built: Built) -> None:
-    """How full the rows of a phase are, how long their context is, what there is of each domain."""
+    """Print how full the rows of a phase are, how long their context is, and their domains."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
     for listed in (
@@ -170,7 +170,7 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
 
 
 def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
-    """Where in a run the course goes on, and which rows its plans leave out."""
+    """Print the checkpoint that a plan goes on from, and the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
         out.print(Text(f"goes on from {where}", MUTED), soft_wrap=True)
@@ -266,7 +266,7 @@ def _is_open(gate: Verdict | None) -> bool:
 
 
 def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
-    """What was there and what was made, stage by stage; of a dry walk also why."""
+    """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
     distinct: dict[tuple[str, Path], Artefact] = {}
     for each in made:
         distinct.setdefault((each.manifest.stage, each.path), each)

@@ -188,7 +188,7 @@ class SelectionReport(StageReport):
     families_without_val: tuple[str, ...] = ()
     domains: dict[str, DomainSize] = {}
     repositories: dict[str, dict[str, DomainSize]] = {}
-    """By repository and domain."""
+    """Counts by repository and domain."""
     rules: tuple[RuleCount, ...] = ()
     """In the order of the rules."""
     warnings: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ class EncodeReport(StageReport):
     """Tokens of the encodings."""
     elided_bytes: int = 0
     lengths: dict[str, LengthBucket] = {}
-    """By range of tokens."""
+    """Counts by range of tokens."""
     context_chunks: dict[str, int] = {}
     """Chunks of context: kept, elided, other_side; of graphs."""
     other_side_bytes: int = 0

@@ -1,4 +1,4 @@
-"""What was lost between the repositories and the rows, reason by reason."""
+"""Counts of excluded documents by reason, from repository to row."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _CURES: Mapping[str, str] = {
     "new_file": "Read more history, or serve v2 families, which show new files",
     HELD_OUT: "Lower val_fraction in the corpus file, or read more history",
 }
-"""By reason; for every other there is another corpus."""
+"""Hints by reason; for every other reason: another corpus."""
 
 
 def loss_lines(built: Built) -> Iterator[Line]:
@@ -41,7 +41,7 @@ def loss_lines(built: Built) -> Iterator[Line]:
 
 
 def loss_words(built: Built) -> str:
-    """How much was read and kept, in a sentence.
+    """Sum up in a sentence how much was read and kept.
 
     loss_words(built) ->
     '171 changes read in 3 repositories; 976 of 976 documents kept'
@@ -155,7 +155,7 @@ def _is_of(wanted: Wanted, repository: str) -> bool:
 
 
 def _histories(built: Built) -> dict[str, SkipsReport]:
-    """What was read of each repository; all families share one reading, and some tell nothing of it."""
+    """Changes read of each repository; all families share one reading, and some don't count it."""
     found: dict[str, SkipsReport] = {}
     for each in built.documents:
         changes = each.reported(DocumentsReport).changes

@@ -14,7 +14,7 @@ TOO_FEW = "too few documents to tell"
 
 
 def report_of(run: Artefact) -> Report:
-    """What a closed run left."""
+    """Read the report of a closed run."""
     return read_report(run.path)
 
 
@@ -50,7 +50,7 @@ def change(report: Report, kind: Literal["phase", "anchor"]) -> str:
 
 
 def _is_own(figure: Figure, report: Report) -> bool:
-    """Whether it measures the phase itself: one that serves only imported rows may have nothing to.
+    """Return True for a figure of the phase itself: one that serves only imported rows may have nothing to.
 
     The decay goes on under the name of the last phase.
     """

@@ -1,4 +1,4 @@
-"""What people said of runs that don't pass without a word: approvals/<run key12>-<attempt>.json."""
+"""Approvals of runs whose gates ask for one: approvals/<run key12>-<attempt>.json."""
 
 import datetime
 import os
@@ -66,18 +66,18 @@ def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approv
 
 
 def place_of(store: Store, run: Artefact) -> Path:
-    """Where the approval of a run lies, whether it stands or not."""
+    """Return the file of a run's approval, be it there or not."""
     return store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
 
 
 def ticket(store: Store, run: Artefact) -> str:
-    """What tells a run that waits for approval from every other on a server, also of other workspaces."""
+    """Return an id of a run that waits for approval, unique among all workspaces of a server."""
     attempt = report_of(run).attempt
     return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
 
 
 def me() -> str:
-    """Who gives this command."""
+    """Return the name of the user of this process."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""How an attempt at a run stands that isn't finished: it trains, waits, failed or was interrupted."""
+"""State of an attempt that isn't finished: running, waiting, failed or interrupted."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ GO_ON = "the same command goes on from there"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """How an open attempt stands, and why."""
+    """State of an open attempt, and the reason."""
 
     state: State
     why: str
@@ -30,7 +30,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotQueue:
-    """Who holds this machine's slots, and who waits for one, the first first."""
+    """Holders of this machine's slots, and jobs that wait for one, the first first."""
 
     holders: tuple[SlotState, ...]
     waiting: tuple[SlotState, ...]
@@ -56,7 +56,7 @@ class SlotQueue:
 
 
 def attempt(store: Store, begun: Begun, line: SlotQueue) -> Attempt:
-    """How an open attempt stands now."""
+    """Determine the state of an open attempt."""
     run = begun.path
     if waits := line.words(run):
         return Attempt(state="waiting", why=waits)
@@ -75,13 +75,13 @@ def attempt(store: Store, begun: Begun, line: SlotQueue) -> Attempt:
 
 
 def _owner(store: Store, begun: Begun) -> RunState | None:
-    """Who trains a run, or has begun to launch it."""
+    """Return the process that trains a run, or that launches it."""
     launcher = store.root / ".locks" / f"{begun.job.run_key}.launch.json"
     return inside.read(RunState, begun.path / STATE) or inside.read(RunState, launcher)
 
 
 def _lives(owner: RunState, run: Path) -> bool:
-    """Whether an owner still runs; one of another machine does while its heart beats."""
+    """Return True for a process that is alive; one of another machine is while its heartbeat is fresh."""
     if owner.host == this_process().host:
         return is_alive(owner)
     beat = inside.read(Heartbeat, run / HEARTBEAT)

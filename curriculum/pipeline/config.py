@@ -68,9 +68,9 @@ class MixConfig(Group):
     model: str | None = None
     """Another size of the model; tiny trains on a CPU."""
     max_repetition: float | None = Field(default=None, gt=0)
-    """How often a row may be seen, in every phase."""
+    """Times a row may be seen, in every phase."""
     seed: int | None = None
-    """Of order, shuffling and initial weights."""
+    """Seed of order, shuffling and initial weights."""
 
 
 class ResumeConfig(Group):
@@ -97,7 +97,7 @@ class TrainConfig(Group):
     recompute: bool = Field(default=False, title="Recompute for backward")
     """Keep less in memory for backward and compute it again: the same losses, more slowly."""
     log: str | None = Field(default=None, title="Metrics also to")
-    """Where training also writes its metrics: tensorboard, wandb (offline), or both with a comma."""
+    """Other writers of training's metrics: tensorboard, wandb (offline), or both with a comma."""
 
 
 GROUPS: tuple[tuple[str, type[Group]], ...] = (

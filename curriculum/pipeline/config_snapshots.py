@@ -29,7 +29,7 @@ FOLDER, DOMAINS = "orders", ".domains.yaml"
 
 
 class ConfigSnapshot(Sealed):
-    """What the names of an order stood for."""
+    """A RunConfig with all that its names were resolved to."""
 
     begun: str
     """The moment at which it was laid down, in UTC."""
@@ -39,17 +39,17 @@ class ConfigSnapshot(Sealed):
     """In the order of the curriculum."""
     corpus: CorpusSpec
     checkpoint: PlainPath | None
-    """Where in a run the course goes on, relative to the workspace."""
+    """The checkpoint to go on from, relative to the workspace."""
     without: RowExclusions
     imported: dict[str, ImportedRows] = Field(default_factory=dict)
     """The imported rows that it serves."""
 
 
 def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
-    """The course of an order as its flow run first saw it; the first to ask lays it down.
+    """Return the plan of a config as its flow run first resolved it; the first call writes the snapshot.
 
     Raises:
-        CurriculumError: for a fault in what the names stand for, or a file that was changed by hand.
+        CurriculumError: for a name that can't be resolved, or a snapshot that was changed by hand.
     """
     store = Store(config.workspace)
     file = place_of(store, flow_run)
@@ -59,12 +59,12 @@ def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
 
 
 def place_of(store: Store, flow_run: str) -> Path:
-    """The file of a flow run's order."""
+    """Return the file of a flow run's snapshot."""
     return store.root / FOLDER / f"{flow_run}.json"
 
 
 def write_snapshot(plan: RunPlan, flow_run: str) -> None:
-    """Lay down what a flow run goes by."""
+    """Write the snapshot of a flow run's plan."""
     file = place_of(plan.store, flow_run)
     plan.store.open()
     file.parent.mkdir(exist_ok=True)
@@ -85,12 +85,12 @@ def write_snapshot(plan: RunPlan, flow_run: str) -> None:
 
 
 def write_command_snapshot(plan: RunPlan) -> None:
-    """Lay down the order of a command that mixes, under its specialist and branch: no flow run does it."""
+    """Write the snapshot of a command that mixes, named after its specialist and branch."""
     write_snapshot(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
 
 
 def read_plan(store: Store, flow_run: str) -> RunPlan:
-    """The course of a flow run's order; the workspace may have moved since.
+    """Return the plan of a flow run's snapshot; the workspace may have moved since.
 
     Raises:
         StoreError: for a file that isn't an order of this version.

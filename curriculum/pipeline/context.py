@@ -52,7 +52,7 @@ def refuse_commands(plan: RunPlan) -> str | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """How steps are carried out: resources, and where progress, lines and notifications go."""
+    """Resources of steps, and receivers of their progress, lines and notifications."""
 
     resources: Resources = field(default_factory=Resources)
     watch: Watch = unwatched

@@ -1,4 +1,4 @@
-"""What is in use: the names in current/ by which gc keeps artefacts, and the catalog that lists them."""
+"""Current artefacts: the names in current/ by which gc keeps them, and the catalog that lists them."""
 
 from collections.abc import Sequence
 

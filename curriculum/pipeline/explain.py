@@ -13,7 +13,7 @@ RUNS = "runs"
 
 
 def why(store: Store, recipe: Recipe) -> str:
-    """What it begins with, in a few words; with how much more there is.
+    """Explain in a few words the first difference that an artefact goes back to.
 
     why(store, recipe) ->
     'mixtures of syntax: servings.0.share: 0.6 → 0.5 (and 1 more)'

@@ -31,7 +31,7 @@ _LAST: Mapping[str, type[Event]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ahead:
-    """What one phase would ask for."""
+    """Forecast of one phase."""
 
     phase: str
     to_make: Mapping[str, int]
@@ -44,27 +44,27 @@ class Ahead:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
-    """What a command would ask for, phase by phase."""
+    """Forecast of a command, phase by phase."""
 
     phases: tuple[Ahead, ...]
     model: str
     speed: Speed | None
     price: float | None
-    """Of a GPU hour."""
+    """Price of a GPU hour."""
 
     @property
     def tokens(self) -> int:
-        """Of all phases."""
+        """Tokens of all phases."""
         return sum(each.tokens for each in self.phases)
 
     @property
     def seconds(self) -> float | None:
-        """That training takes by the last measured speed; None where none was measured."""
+        """Seconds of training by the last measured speed; None where none was measured."""
         return self.speed.seconds(self.tokens) if self.speed else None
 
     @property
     def cost(self) -> float | None:
-        """Of the GPU hours of all phases; None where speed or price aren't known."""
+        """Cost of the GPU hours of all phases; None where speed or price aren't known."""
         return self.speed.cost(self.tokens, self.price) if self.speed else None
 
 
@@ -155,7 +155,7 @@ def _done(run: Artefact) -> int:
 
 
 def _gate(plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, *, anew: str | None) -> str:
-    """What may end a phase early, or keep the next one from beginning."""
+    """Describe what may end a phase early, or keep the next one from beginning."""
     if run is None:
         return ""
     if not run.planned:

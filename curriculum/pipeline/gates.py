@@ -25,7 +25,7 @@ Kind = Literal["open", "holds", "waits", "cancelled"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a finished run means for what comes after it."""
+    """State of the gate behind a finished run."""
 
     kind: Kind
     """holds: the gate wasn't met within the budget; waits: for somebody's approval."""
@@ -35,12 +35,12 @@ class Verdict:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next phase may begin, or the curriculum is done."""
+        """True where the next phase may begin, or the curriculum is done."""
         return self.kind == "open"
 
 
 def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
-    """How the gate behind a phase stands; the trainer decided, this reads why it stopped.
+    """Read the gate behind a phase: the trainer decided, its report holds why it stopped.
 
     Raises:
         JobError: for a run that failed.
@@ -67,7 +67,7 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
 
 
 def held_words(phase: ResolvedPhase, report: Report) -> str:
-    """Why a gate holds, with what it lacks: its budget ended before its gate opened (90 steps; …)."""
+    """Explain a gate that wasn't met: its budget ended before its gate opened (90 steps; …)."""
     said = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
     return f"its budget ended before its gate opened ({said})"
 

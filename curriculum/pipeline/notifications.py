@@ -1,4 +1,4 @@
-"""What is told of a run, to whoever is away from the screen, and when; notify.py sends it.
+"""Notification rules: events of a run, and when each is sent; notifiers.py sends them.
 
 gate_waiting, gate_not_met   where a walk through the phases comes to a closed gate
 not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
@@ -95,7 +95,7 @@ def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
 
 
 def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None]:
-    """What hears that a job makes no steps, and tells it."""
+    """Return the receiver of the line that a job makes no steps, which notifies of it."""
 
     def tell(words: str) -> None:
         context.warn(words)
@@ -130,7 +130,7 @@ def whose(home: Path, name: str) -> Whose:
 
 
 def _kind_of(failed: JobError) -> EventKind | None:
-    """What kind of end an error tells of; None where no training ended with it."""
+    """Return the event of an error; None where no training ended with it."""
     for kind, event in _KINDS.items():
         if isinstance(failed, kind):
             return event

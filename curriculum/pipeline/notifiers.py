@@ -28,7 +28,7 @@ from curriculum.store import Store
 from schemas.event import Event, EventKind, is_url
 
 POST_S = 10.0
-"""How long one try at a URL may take, from the name's look-up to the answer."""
+"""Limit of one try at a URL, from the name's look-up to the answer."""
 PAUSES_S = (1.0, 3.0)
 """Between the tries at a URL; so there are three."""
 COMMAND_S = 30.0
@@ -48,11 +48,11 @@ class Whose:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fault:
-    """Why something wasn't sent."""
+    """Reason for which an event wasn't sent."""
 
     why: str
     passes: bool = False
-    """Whether another try may succeed."""
+    """True where another try may succeed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""The course that runs were ordered with, from what their jobs recorded: to hold them against today."""
+"""Configs of earlier runs, from the overrides that their jobs recorded."""
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 
 
 def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> RunPlan:
-    """The course of a specialist as its newest run was ordered, with the diet as it is today.
+    """Resolve the config of a specialist's newest run with the diet as it is today.
 
     Where that diet is gone, it is the one that its last flow run laid down.
 
@@ -157,7 +157,7 @@ def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
 
 
 def _middles(store: Store, begun: Iterable[Begun]) -> Iterator[ResumePoint]:
-    """Where runs began that go on in the middle of their own phase, the first first."""
+    """Yield the checkpoints from which runs resumed their own phase, the first first."""
     for each in begun:
         if each.job.start_from is not None:
             middle = ResumePoint.at(store.root / each.job.start_from.path)

@@ -32,7 +32,7 @@ class Named:
     phase: str | None
 
     def has(self, artefact: Artefact) -> bool:
-        """Whether a run or a mixture is of it."""
+        """Return True for a run or a mixture of these phases."""
         phase = artefact.manifest.labels["phase"]
         return way_of(artefact) == self.way and self.phase in (None, phase)
 
@@ -129,7 +129,7 @@ class Succession:
 
     store: Store
     runs: Mapping[Path, Artefact]
-    """By path."""
+    """Finished runs by path."""
     plans: frozenset[str]
     """The contents of the mixtures."""
 

@@ -108,7 +108,7 @@ def left_out_before(store: Store, middle: ResumePoint) -> tuple[str, ...]:
 
 
 def continued(store: Store, middle: ResumePoint) -> Continued:
-    """What the model has seen at a checkpoint, in this phase and in those before."""
+    """Return the rows and tokens that a model has seen at a checkpoint, in this phase and in those before."""
     seen, tokens = _seen(store, middle)
     return Continued(run=middle.job.run_key, step=middle.step, tokens=tokens, seen=seen)
 

@@ -20,7 +20,7 @@ _DOCUMENT = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowExclusions:
-    """What a person wants to be seen no more."""
+    """Rows, documents and repositories to exclude from a plan."""
 
     packs: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ class RowExclusions:
 
 
 def leaving_out(said: str | None, repositories: Collection[str]) -> RowExclusions:
-    """What an option says: words with commas, or a file with a word a line, `#` begins a comment.
+    """Parse the value of --without-rows: words with commas, or a file with one a line; `#` begins a comment.
 
     Raises:
         DietError: for a word that is no pack_id, no document's id and none of the repositories.

@@ -1,4 +1,4 @@
-"""How fast training went here last, and so how long some tokens take and what they cost."""
+"""Speed of the last training here, and from it the time and cost of tokens."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ MINUTE, HOUR = 60, 3600
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """How fast the newest run of a model went."""
+    """Speed of the newest run of a model."""
 
     run: str
     model: str
@@ -23,24 +23,24 @@ class Speed:
     devices: int
     """GPUs that trained together; 1 for a CPU."""
     seconds_per_token: float
-    """Of one device, for a valid token."""
+    """Seconds of one device for a valid token."""
 
     def device_hours(self, tokens: int) -> float:
-        """Of one device, for so many valid tokens."""
+        """Hours of one device for so many valid tokens."""
         return tokens * self.seconds_per_token / HOUR
 
     def seconds(self, tokens: int) -> float:
-        """That one waits for so many valid tokens, on as many devices as that run had."""
+        """Seconds until so many valid tokens are trained on, with as many devices as that run had."""
         return tokens * self.seconds_per_token / self.devices
 
     def cost(self, tokens: int, price: float | None) -> float | None:
-        """Of so many valid tokens at a price of a GPU hour; a CPU costs nothing."""
+        """Cost of so many valid tokens at a price of a GPU hour; a CPU costs nothing."""
         if price is None:
             return None
         return self.device_hours(tokens) * price if self.device == "cuda" else 0.0
 
     def words(self, tokens: int, model: str) -> str:
-        """How long so many tokens take, and by which run that is known."""
+        """Describe the time of so many tokens, and the run that it is derived from."""
         where = GPU_HOURS if self.device == "cuda" else CPU_HOURS
         other = f", which trained {self.model}, not {model}" if self.model != model else ""
         return (
@@ -50,7 +50,7 @@ class Speed:
 
 
 def last_speed(store: Store, model: str) -> Speed | None:
-    """That of the newest run of a model, else of the newest of any; None where none was measured."""
+    """Return the speed of a model's newest run, else of the newest of any; None where none was measured."""
     runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created, reverse=True)
     speeds = [each for each in map(_speed_of, runs) if each is not None]
     ours = [each for each in speeds if each.model == model]
@@ -58,7 +58,7 @@ def last_speed(store: Store, model: str) -> Speed | None:
 
 
 def expected(tokens: int, model: str, speed: Speed | None) -> str:
-    """How long so many tokens take by the last measured speed, or that none was measured."""
+    """Describe the time of so many tokens by the last measured speed, or that none was measured."""
     if speed is not None:
         return speed.words(tokens, model)
     return f"{count(tokens)} tokens; no run here has measured a speed, so GPU hours are unknown"

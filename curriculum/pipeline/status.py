@@ -1,4 +1,4 @@
-"""How each phase of a specialist stands, held against its diet, its corpus and its gates of today."""
+"""Status of each phase of a specialist, compared with its diet, its corpus and its gates of today."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +46,7 @@ class Standing:
     key: str = ""
     attempt: int | None = None
     report: Report | None = None
-    """Of a finished run."""
+    """The report of a finished run."""
 
 
 def standings(store: Store, resources: Resources) -> Iterator[Standing]:
@@ -92,7 +92,7 @@ def earlier(store: Store) -> Iterator[Standing]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Look:
-    """What there is of one specialist."""
+    """Runs and attempts of one specialist."""
 
     store: Store
     way: Way
@@ -191,12 +191,12 @@ class _Look:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Walk:
-    """What a course would make of its phases now."""
+    """The artefacts to which a plan leads now, without making them."""
 
     plan: RunPlan
     built: Built
     mixtures: Mapping[str, Artefact]
-    """By phase."""
+    """Mixtures by phase."""
 
     @staticmethod
     def through(plan: RunPlan) -> "_Walk":
@@ -211,7 +211,7 @@ class _Walk:
         return _Walk(plan=plan, built=built, mixtures=mixtures)
 
     def stale(self, phase: ResolvedPhase, run: Artefact, before: Sequence[Standing]) -> str | None:
-        """Why the current run of a phase isn't what its course would lead to; None where it is."""
+        """Explain why the current run of a phase isn't the one that the plan leads to; None where it is."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
         last = None if plan.goes_on_in(phase) else next(iter(before[-1:]), None)
@@ -262,7 +262,7 @@ def _finished(way: Way, run: Artefact, state: State, why: str) -> Standing:
 
 
 def _is_open(begun: Begun, current: Mapping[str, Artefact]) -> bool:
-    """Whether an attempt isn't finished, and was begun after the phase's finished run ended."""
+    """Return True for an attempt that isn't finished and began after the phase's finished run had ended."""
     if (begun.path / MANIFEST_NAME).is_file():
         return False
     run = current.get(begun.job.phase)

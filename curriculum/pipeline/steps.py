@@ -282,7 +282,7 @@ def _launch(plan: RunPlan, phase: str, context: Context) -> Launch:
 
 
 def _evaluations(plan: RunPlan, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
-    """What is measured in a phase: the validation rows of its servings that have some, and the anchor."""
+    """List the evaluations of a phase: validation rows of its servings that have some, and the anchor."""
     from curriculum.train.job import Validation, evaluation
 
     store = plan.store
@@ -374,7 +374,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[Wanted]]:
 
 
 def _data_sets(phase: ResolvedPhase) -> list[Wanted]:
-    """Those of all servings, each once."""
+    """Data sets of all servings, each once."""
     return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
 
 
