@@ -16,6 +16,7 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Store
+from tests.flows.cli_runner import PROGRAM, curriculum
 
 
 def walked(order: RunConfig) -> tuple[RunPlan, Counter[tuple[str, str]]]:
@@ -64,15 +65,17 @@ def test_another_tokenizer_remakes_tokens_and_rows_and_not_the_documents(
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_killed_mix_goes_on_and_equals_an_uninterrupted_one(
-    demo_home: Path, tmp_path: Path, curriculum: str, seed: int
+    demo_home: Path, tmp_path: Path, seed: int
 ) -> None:
     homes = [tmp_path / "killed", tmp_path / "whole"]
     for home in homes:
         left_out = shutil.ignore_patterns("runs", "mixtures", "prefect", "current", ".locks")
         shutil.copytree(demo_home, home, ignore=left_out)
-    command = [curriculum, "mix", "templates.demo", "--phase", "syntax", "--seed", str(seed)]
+    words = ["mix", "templates.demo", "--phase", "syntax", "--seed", str(seed)]
     with subprocess.Popen(
-        [*command, "--home", str(homes[0])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [PROGRAM, *words, "--home", str(homes[0])],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         while process.poll() is None and not list(homes[0].glob(".drafts/*")):
             time.sleep(0.001)
@@ -80,7 +83,8 @@ def test_a_killed_mix_goes_on_and_equals_an_uninterrupted_one(
         process.send_signal(signal.SIGKILL)
     contents = []
     for home in homes:
-        subprocess.run([*command, "--home", str(home)], check=True, capture_output=True)
+        done = curriculum(*words, home=home)
+        assert done.returncode == 0, done.stderr
         (mixture,) = Store(home).artefacts("mixtures")
         contents.append((mixture.key, mixture.content))
     assert contents[0] == contents[1]
