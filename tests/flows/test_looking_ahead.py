@@ -15,6 +15,9 @@ import pytest
 
 from tests.flows.cli_runner import curriculum
 
+FEW = ("--max-commits", "4", "--versions-per-path", "1")
+"""What makes the commands that take it quick."""
+
 
 def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
     home = tmp_path / "home"
@@ -97,7 +100,8 @@ def test_supply_ends_at_once_when_it_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) -> None:
-    answer = curriculum("diet", "check", "templates.demo", home=tmp_path / "home")
+    words = ("diet", "check", "templates.demo", "--token-budget", "60K", *FEW)
+    answer = curriculum(*words, home=tmp_path / "home")
     assert answer.returncode == 0, answer.stderr
     assert "estimate" in answer.stdout
     assert re.search(r"source files of +asked +distinct", answer.stdout)
@@ -105,7 +109,7 @@ def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) ->
 
 
 def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> None:
-    words = ("diet", "check", "templates.demo", "--token-budget", "100M", "--json")
+    words = ("diet", "check", "templates.demo", "--token-budget", "100M", "--json", *FEW)
     answer = curriculum(*words, home=tmp_path / "home")
     assert answer.returncode == 2
     found = json.loads(answer.stdout)
@@ -173,7 +177,8 @@ def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
     ]
     assert [words[0] for words in commands] == ["supply", "diet", "build", "run"]
     for words in commands[:3]:
-        done = curriculum(*words, home=home, cwd=tmp_path)
+        few = FEW if words[0] == "build" else ()
+        done = curriculum(*words, *few, home=home, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     again = curriculum("init", "my diet", home=home, cwd=tmp_path)
     assert again.returncode == 2
