@@ -1,7 +1,5 @@
 """The flows: order, gate, skipping and what they show; the doors are stood in for, but for one build."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from flows.run import run
 from flows.train import train
 from schemas.errors import DietError
 from schemas.progress import Progress
+from tests.flows.cli_runner import curriculum
 from tests.flows.stand_ins import Doors, finished, report
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -179,14 +178,8 @@ def test_what_the_flow_builds_is_what_the_command_builds(
         "--workers",
         "1",
     ]
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "flows.cli", "build", "templates.demo", *words),
-            *("--home", str(tmp_path / "command")),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    done = curriculum("build", "templates.demo", *words, home=tmp_path / "command")
+    assert done.returncode == 0, done.stderr
     contents = [
         sorted((each.key, each.content) for each in Store(tmp_path / home).artefacts())
         for home in ("flow", "command")
