@@ -1,7 +1,7 @@
-"""The eight diets on the sample corpus, through every phase they list, in rows as short as the demo's."""
+"""The eight diets on a few commits of the sample, through every phase that they list, in short rows."""
 
-import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,20 +21,23 @@ SHORT = {
     "65536": "2048",
     "16384": "1024",
     "4096": "512",
-    "corpus: sample": "corpus: sample\nphases_file: phases.demo\nvocab_size: 4096",
+    "corpus: sample": "corpus: sample\nphases_file: phases.demo\nvocab_size: 1024",
 }
 
 
 @pytest.fixture(scope="module")
-def home(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with the documents of the sample, for all eight."""
-    copy = tmp_path_factory.mktemp("specialists") / "workspace"
-    shutil.copytree(
-        demo_home,
-        copy,
-        ignore=shutil.ignore_patterns("prefect", "runs", "mixtures", "current", ".locks"),
-    )
-    return copy
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace for all eight: they share documents, graphs and tokens."""
+    return tmp_path_factory.mktemp("specialists") / "workspace"
+
+
+def planned(name: str, home: Path, folder: Path, **more: Any) -> RunPlan:
+    """The plan of a diet on a few commits of each repository."""
+    given: dict[str, Any] = {
+        "token_budget": "60K", "max_commits": 12, "versions_per_path": 1, "workers": 1,
+    }  # fmt: skip
+    specialist = in_short_rows(name, folder)
+    return resolve_plan(RunConfig.of(specialist=specialist, workspace=home, **(given | more)))
 
 
 def in_short_rows(name: str, folder: Path) -> str:
@@ -56,10 +59,7 @@ def mixed(plan: RunPlan, phase: str) -> Artefact:
 def test_a_diet_mixes_through_every_phase_that_it_lists(
     name: str, home: Path, tmp_path: Path
 ) -> None:
-    order = RunConfig.of(
-        specialist=in_short_rows(name, tmp_path), workspace=home, token_budget="300K", workers=1
-    )
-    plan = resolve_plan(order)
+    plan = planned(name, home, tmp_path)
     assert [each.name for each in plan.phases][-2:] == ["fine_tune", "anneal"]
     for phase in plan.phases:
         assert missing(phase) == ()
@@ -76,14 +76,7 @@ def test_a_diet_mixes_through_every_phase_that_it_lists(
 
 @pytest.mark.timeout(900)
 def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_path: Path) -> None:
-    order = RunConfig.of(
-        specialist=in_short_rows("testing", tmp_path),
-        workspace=home,
-        token_budget="30M",
-        max_repetition=1000,
-        workers=1,
-    )
-    plan = resolve_plan(order)
+    plan = planned("testing", home, tmp_path, token_budget="30M", max_repetition=1000.0)
     mixture = mixed(plan, "syntax")
     assert report_of(mixture).slots > 8 * BLOCK_SLOTS
     sql = f"""
@@ -105,13 +98,7 @@ def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_pa
 def test_compilers_takes_its_graphs_from_the_repository_that_it_names(
     home: Path, tmp_path: Path
 ) -> None:
-    order = RunConfig.of(
-        specialist=in_short_rows("compilers", tmp_path),
-        workspace=home,
-        token_budget="300K",
-        workers=1,
-    )
-    plan = resolve_plan(order)
+    plan = planned("compilers", home, tmp_path, token_budget="300K", max_repetition=100.0)
     mixture = mixed(plan, "file_graph")
     sql = f"""
         WITH documents_of AS (
