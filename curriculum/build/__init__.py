@@ -12,8 +12,6 @@
     rows.py        fitted, scored, packed, checked, published
     imported.py    rows that others made, in place of built ones
     workers.py     work cut by repository and by data set; who does it never changes a byte
-    processes.py   … on this machine
-    ray_workers.py … on the machines of a Ray cluster
 
 Each stage takes published artefacts and publishes one; what is there already is not made again. Graphs,
 indexes, structure and conversations are made only where rows of them are wanted.

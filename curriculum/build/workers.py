@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from curriculum.build import processes, ray_workers
 from curriculum.store import Artefact, Recipe, Store
+from curriculum.workers import pool, ray
 from schemas.errors import DietError
 from schemas.progress import Progress, Watch
 
@@ -100,7 +100,7 @@ class Team:
             with closing(self._make(make, [tasks[at] for at in ours], name)) as results:
                 for done, (number, made) in enumerate(results, start=there + 1):
                     at = ours[number]
-                    ray_workers.require_same(planned[at], made)
+                    ray.require_same(planned[at], made)
                     planned[at] = made
                     self._tell(stage, name(tasks[at]), done, len(tasks))
         theirs = sorted({*missing} - {*ours})
@@ -146,11 +146,11 @@ class Team:
         self.store.open()
         if self.spread.ray is not None:
             who = self.store.workspace().uuid
-            work = functools.partial(ray_workers.make_elsewhere, make, self.store.root, who)
+            work = functools.partial(ray.make_elsewhere, make, self.store.root, who)
             size = self.spread.at_once or len(tasks)
-            return ray_workers.each(work, tasks, address=self.spread.ray, size=size, name=name)
+            return ray.each(work, tasks, address=self.spread.ray, size=size, name=name)
         work = functools.partial(_make_in_worker, make, self.store.root)
-        return processes.each(work, tasks, size=self.workers, name=name)
+        return pool.each(work, tasks, size=self.workers, name=name)
 
     def _hands_out(self, tasks: int) -> bool:
         """Return True where other processes than this one make so many tasks."""

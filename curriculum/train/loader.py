@@ -26,10 +26,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.rows.read import GroupCache
-from curriculum.spawn import interrupts_held
 from curriculum.train.batch import Batch, blank, collate
 from curriculum.train.plan import Plan
 from curriculum.train.shards import Row, Shards
+from curriculum.workers.spawn import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
 

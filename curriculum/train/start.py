@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from curriculum.spawn import interrupts_held
 from curriculum.train.exits import CANCELLED, first_of, words_of
+from curriculum.workers.spawn import interrupts_held
 
 GRACE_SECONDS = 10.0
 """For the other ranks when one has failed: they may be at the same error, or waiting for it in vain."""

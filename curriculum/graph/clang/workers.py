@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, Literal, TypeVar
 
-from curriculum.spawn import WAIT_SECONDS, interrupts_held, spawned
+from curriculum.workers.spawn import WAIT_SECONDS, interrupts_held, spawned
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from curriculum.build import Built, Shard, Spread
-from curriculum.build.processes import TRIES
-from curriculum.build.ray_workers import each, make_elsewhere, require_same
 from curriculum.store import Recipe, Store
+from curriculum.workers.pool import TRIES
+from curriculum.workers.ray import each, make_elsewhere, require_same
 from flows import settings
 from flows.contexts import resources
 from schemas.errors import DietError, WorkerError

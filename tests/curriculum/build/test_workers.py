@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from curriculum.build import Built, Shard
-from curriculum.build.processes import TRIES, each
 from curriculum.store import Store
+from curriculum.workers.pool import TRIES, each
 from schemas.errors import DietError, WorkerError
 
 SCRIPT = """

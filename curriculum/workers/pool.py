@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
-from curriculum.spawn import WAIT_SECONDS, interrupts_held, spawned
+from curriculum.workers.spawn import WAIT_SECONDS, interrupts_held, spawned
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")

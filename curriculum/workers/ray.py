@@ -15,9 +15,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curriculum.build.processes import TRIES, Failed, attempt
 from curriculum.store import Artefact, Store
 from curriculum.store.store import WORKSPACE_NAME
+from curriculum.workers.pool import TRIES, Failed, attempt
 from schemas.errors import WorkerError
 
 if TYPE_CHECKING:
