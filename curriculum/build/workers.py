@@ -1,6 +1,7 @@
 """Tasks over workers: processes of this machine, or a Ray cluster's; all of them, or one shard."""
 
 import functools
+import platform
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -9,8 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from curriculum.store import Artefact, Recipe, Store
-from curriculum.workers import pool, ray
-from schemas.errors import DietError
+from curriculum.store.store import WORKSPACE_NAME
+from curriculum.workers import RayPool, WorkerPool
+from schemas.errors import DietError, WorkerError
 from schemas.progress import Progress, Watch
 
 Task = TypeVar("Task")
@@ -100,7 +102,7 @@ class Team:
             with closing(self._make(make, [tasks[at] for at in ours], name)) as results:
                 for done, (number, made) in enumerate(results, start=there + 1):
                     at = ours[number]
-                    ray.require_same(planned[at], made)
+                    require_same(planned[at], made)
                     planned[at] = made
                     self._tell(stage, name(tasks[at]), done, len(tasks))
         theirs = sorted({*missing} - {*ours})
@@ -146,11 +148,11 @@ class Team:
         self.store.open()
         if self.spread.ray is not None:
             who = self.store.workspace().uuid
-            work = functools.partial(ray.make_elsewhere, make, self.store.root, who)
-            size = self.spread.at_once or len(tasks)
-            return ray.each(work, tasks, address=self.spread.ray, size=size, name=name)
+            work = functools.partial(make_elsewhere, make, self.store.root, who)
+            in_flight = self.spread.at_once or len(tasks)
+            return RayPool(address=self.spread.ray, in_flight=in_flight).map(work, tasks, name=name)
         work = functools.partial(_make_in_worker, make, self.store.root)
-        return pool.each(work, tasks, size=self.workers, name=name)
+        return WorkerPool(size=self.workers).map(work, tasks, name=name)
 
     def _hands_out(self, tasks: int) -> bool:
         """Return True where other processes than this one make so many tasks."""
@@ -166,3 +168,48 @@ def _can_be_made(planned: Sequence[Artefact]) -> bool:
 
 def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:
     return make(Store(root, trusts=True), task)
+
+
+def make_elsewhere(
+    make: Callable[[Store, Task], tuple[Artefact, ...]], root: Path, uuid: str, task: Task
+) -> tuple[Artefact, ...]:
+    """Make a task's artefacts on a node, in the workspace that has this uuid.
+
+    Raises:
+        WorkerError: where the node sees another folder under that path.
+    """
+    store = Store(root, trusts=True)
+    if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
+        raise WorkerError(
+            f"node {platform.node()}",
+            str(root),
+            cause="it sees another folder there than the machine that began the build",
+            cure="Keep the workspace on storage that all nodes share, under the same path",
+        )
+    return make(store, task)
+
+
+def require_same(planned: Sequence[Artefact], made: Sequence[Artefact]) -> None:
+    """Pass if a worker made what was planned here: its code and tools are the same as ours.
+
+    Raises:
+        WorkerError: naming what differs.
+    """
+    for ours, theirs in zip(planned, made, strict=True):
+        if ours.key != theirs.key:
+            raise WorkerError(
+                str(theirs.path),
+                _difference(ours, theirs),
+                cause="a worker made something else than this machine planned",
+                cure="Install the same version of curriculum, git and parsers on all nodes",
+            )
+
+
+def _difference(ours: Artefact, theirs: Artefact) -> str:
+    told = ("revision", "config", "tools", "inputs")
+    fields = [
+        name for name in told if getattr(ours.manifest, name) != getattr(theirs.manifest, name)
+    ]
+    here = {name: getattr(ours.manifest, name) for name in fields}
+    there = {name: getattr(theirs.manifest, name) for name in fields}
+    return f"{', '.join(fields)} here {here}, there {there}"

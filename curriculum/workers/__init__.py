@@ -1,6 +1,13 @@
-"""Worker processes: pools that map a function over tasks, on this machine or on a Ray cluster.
+"""Pools that map a function over tasks in worker processes, on this machine or on a Ray cluster.
 
-pool.py    processes of this machine
-ray.py     workers of a Ray cluster
-spawn.py   start of a process while interrupts are held
+pool.py      processes of this machine
+ray.py       workers of a Ray cluster
+outcome.py   outcomes of tasks and the rule after a failure, shared by both
+spawn.py     start of a process while interrupts are held
 """
+
+from curriculum.workers.map import TRIES, Failure
+from curriculum.workers.pool import WorkerPool
+from curriculum.workers.ray import RayPool
+
+__all__ = ["TRIES", "Failure", "RayPool", "WorkerPool"]

@@ -1,213 +1,218 @@
-"""Work over processes of this machine: one that is killed is replaced, and its task is tried again.
+"""Map a function over tasks in worker processes of this machine.
 
-tree-sitter and Python hold the lock that threads would share. A pool of the standard library gives up all
-its tasks when one process is killed, and what is killed is most often the largest task, hours in.
+tree-sitter and Python hold the lock that threads would share, and a thread can't be killed. The standard
+library's pool gives up all tasks when one process is killed. pebble's (5.2.3) leaves workers running after
+the parent's death, and fails as a whole for one error that can't be unpickled or one killed idle worker.
 """
 
 import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import threading
-import traceback
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
 
+from curriculum.workers.map import TRIES, Backlog, Failure, Outcomes, Pool, attempt, pickled
 from curriculum.workers.spawn import WAIT_SECONDS, interrupts_held, spawned
 from schemas.errors import WorkerError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-TRIES = 3
-"""Of a task whose worker is killed. One that fails says why, and is tried once."""
 _READY = None
-"""What a worker says first: it takes seconds to start, and a long task would stop up its pipe."""
+"""First message of a worker: it takes seconds to start, and a long task would fill its pipe."""
+_START_SECONDS = 60.0
+"""Added to the limit of a worker's first task, for the start and for what that task imports."""
+_CURE = "What is finished is kept. Give fewer --workers, or more memory"
 _END_SECONDS = 60.0
-"""For a worker to end by itself: of one that was killed its end says how."""
+"""Time for a worker to exit by itself: the exit status of one that was killed is the reason reported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """A task that raised: the error, and where it was raised."""
+class WorkerPool(Pool):
+    """Spawned processes that answer one task at a time; each has at most one task in flight.
 
-    error: Exception
-    told: str
-
-    def raised(self) -> Exception:
-        """The error as it is raised here, with a note of where it came from."""
-        self.error.add_note(f"in a worker:\n{self.told}")
-        return self.error
-
-
-def attempt(work: Callable[[Task], Result], task: Task) -> Result | Failed:
-    """What the work makes of a task, or the error that it raises."""
-    try:
-        return work(task)
-    except Exception as error:
-        return Failed(error=error, told=traceback.format_exc())
-
-
-def each(
-    work: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    *,
-    size: int,
-    name: Callable[[Task], str],
-) -> Generator[tuple[int, Result], None, None]:
-    """The results of all tasks with their numbers, as they come; `work` is a module's function.
-
-    After a task that fails no more are handed out, those that run are waited for, and its error is
-    raised. The processes end when the iterator does, whatever ends it, and with this one.
-
-    Raises:
-        WorkerError: for a task whose worker was killed at each try.
+    They end when the iterator of `map` does, whatever ends it, and with this process.
     """
-    pool = _Pool(work=work, tasks=tasks, name=name, waiting=deque(range(len(tasks))))
-    try:
-        pool.start(min(size, len(tasks)))
-        yield from pool.results()
-        if pool.failed is not None:
-            raise pool.failed
-    finally:
-        pool.kill()
+
+    size: int
+    """Processes; never more than tasks."""
+    limit_seconds: float | None = None
+    """Wall-clock time for one task; its worker is killed after it, and the task isn't tried again."""
+    tries: int = TRIES
+    """Tries of a task whose worker is killed."""
+    quiet: bool = False
+    """Discard what workers write to stderr, and leave no core dumps."""
+
+    def _outcomes(
+        self, work: Callable[[Task], Result], backlog: Backlog[Task]
+    ) -> Outcomes[Result | Failure]:
+        processes = _Processes(pool=self, work=work, backlog=backlog)
+        try:
+            processes.start(min(self.size, len(backlog.tasks)))
+            yield from processes.outcomes()
+        finally:
+            processes.kill()
 
 
 @dataclass(kw_only=True, slots=True)
-class _Member:
+class _Worker:
     process: BaseProcess
     connection: Connection
+    deadline: float | None
     task: int | None = None
     """None until it is ready."""
 
 
 @dataclass(kw_only=True, slots=True)
-class _Pool(Generic[Task, Result]):
+class _Processes(Generic[Task, Result]):
+    """The processes of one `map`."""
+
+    pool: WorkerPool
     work: Callable[[Task], Result]
-    tasks: Sequence[Task]
-    name: Callable[[Task], str]
-    waiting: deque[int]
-    """Tasks that nobody has."""
-    members: list[_Member] = field(default_factory=list)
-    lost: Counter[int | None] = field(default_factory=Counter)
-    """How often a task's worker was killed; under None those that never got ready."""
-    failed: Exception | None = None
+    backlog: Backlog[Task]
+    workers: list[_Worker] = field(default_factory=list)
+    killed: Counter[int | None] = field(default_factory=Counter)
+    """Killed workers by task; under None those that never got ready."""
 
     def start(self, number: int) -> None:
-        """Start members; each asks for a task once it is ready."""
+        """Start workers; each asks for a task once it is ready."""
         with interrupts_held():
             for _ in range(number):
-                process, connection = spawned(_serve, self.work)
-                self.members.append(_Member(process=process, connection=connection))
+                process, connection = spawned(_serve, (self.work, self.pool.quiet))
+                deadline = self._deadline(_START_SECONDS)
+                worker = _Worker(process=process, connection=connection, deadline=deadline)
+                self.workers.append(worker)
 
-    def results(self) -> Iterator[tuple[int, Result]]:
-        """Results until no member is left."""
-        while self.members:
-            ready = wait([member.connection for member in self.members], timeout=WAIT_SECONDS)
-            for member in [each for each in self.members if each.connection in ready]:
-                yield from self._hear(member)
+    def outcomes(self) -> Outcomes[Result | Failure]:
+        """Yield outcomes until no worker is left."""
+        while self.workers:
+            deadlines = [each.deadline for each in self.workers if each.deadline is not None]
+            left = min(deadlines, default=float("inf")) - time.monotonic()
+            connections = [each.connection for each in self.workers]
+            ready = wait(connections, timeout=min(WAIT_SECONDS, max(0.0, left)))
+            for worker in tuple(self.workers):
+                if worker.connection in ready:
+                    yield from self._receive(worker)
+                elif worker.deadline is not None and time.monotonic() >= worker.deadline:
+                    yield from self._stop(worker)
 
-    def _hear(self, member: _Member) -> Iterator[tuple[int, Result]]:
+    def _receive(self, worker: _Worker) -> Outcomes[Result | Failure]:
         try:
-            answer: Result | Failed | None = member.connection.recv()
+            answer: Result | Failure | None = worker.connection.recv()
         except (EOFError, OSError):
-            self._replace(member)
+            yield from self._replace(worker)
             return
-        if isinstance(answer, Failed):
-            self._give_up(answer.raised())
-        elif member.task is not None:
+        task = worker.task
+        # The next task starts before a result is handled, but not before a failure is: none may follow it.
+        if isinstance(answer, Failure):
+            assert task is not None
+            yield task, answer
+        self._assign(worker)
+        if task is not None and not isinstance(answer, Failure):
             assert answer is not None
-            yield member.task, answer
-        self._hand(member)
+            yield task, answer
 
-    def _hand(self, member: _Member) -> None:
-        """Give a member its next task, or let it go."""
-        if not self.waiting:
-            self._release(member)
+    def _assign(self, worker: _Worker) -> None:
+        """Send a worker its next task, or let it end."""
+        if not self.backlog.waiting:
+            self._release(worker)
             return
-        member.task = self.waiting.popleft()
-        # A dead worker's pipe is broken: what it didn't take is told when its end is read.
+        if worker.task is not None:
+            worker.deadline = self._deadline()
+        worker.task = self.backlog.waiting.popleft()
+        # The pipe of a dead worker is broken: its exit is handled when its end of file is read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            member.connection.send(self.tasks[member.task])
+            worker.connection.send(self.backlog.tasks[worker.task])
 
-    def _replace(self, member: _Member) -> None:
-        """Let another process have the task of one that died."""
-        self._release(member)
-        code = member.process.exitcode
+    def _deadline(self, extra: float = 0.0) -> float | None:
+        limit = self.pool.limit_seconds
+        return None if limit is None else time.monotonic() + limit + extra
+
+    def _stop(self, worker: _Worker) -> Outcomes[Result | Failure]:
+        """Kill a worker that is over its time."""
+        worker.process.kill()
+        self._release(worker)
+        end = f"no end after {self.pool.limit_seconds:g} s"
+        error = self._error(worker, end, "its process was over its time and was killed")
+        yield from self._lose(worker, Failure(outcome="timed out", reason=end, error=error))
+
+    def _replace(self, worker: _Worker) -> Outcomes[Result | Failure]:
+        """Try the task of a worker that died again, or report how its process ended."""
+        self._release(worker)
+        code = worker.process.exitcode
+        assert code is not None
         if code == -signal.SIGINT:
             raise KeyboardInterrupt
-        self.lost[member.task] += 1
-        if self.lost[member.task] == TRIES:
-            self._give_up(self._killed(member.task, _end_of(code)))
-        elif member.task is not None and self.failed is None:
-            self.waiting.appendleft(member.task)
-        if len(self.waiting) > sum(each.task is None for each in self.members):
+        self.killed[worker.task] += 1
+        if self.killed[worker.task] < self.pool.tries:
+            if worker.task is not None:
+                self.backlog.retry(worker.task)
+            self._refill()
+            return
+        end = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        reason = f"the worker was {end}" if code < 0 else f"the worker {end}"
+        when = " while it started" if worker.task is None else "; often memory ran out"
+        error = self._error(worker, end, f"its process ended so {self.pool.tries} times{when}")
+        yield from self._lose(worker, Failure(outcome="crashed", reason=reason, error=error))
+
+    def _error(self, worker: _Worker, end: str, cause: str) -> WorkerError:
+        backlog = self.backlog
+        what = "a worker" if worker.task is None else backlog.name(backlog.tasks[worker.task])
+        return WorkerError(what, end, cause=cause, cure=_CURE)
+
+    def _lose(self, worker: _Worker, failure: Failure) -> Outcomes[Result | Failure]:
+        """Fail the task of a worker that is gone; one that never got ready costs the next task."""
+        if worker.task is not None:
+            yield worker.task, failure
+        elif self.backlog.waiting:
+            yield self.backlog.waiting.popleft(), failure
+        self._refill()
+
+    def _refill(self) -> None:
+        """Start a worker where more tasks wait than workers that are about to ask for one."""
+        if len(self.backlog.waiting) > sum(each.task is None for each in self.workers):
             self.start(1)
 
-    def _killed(self, task: int | None, end: str) -> WorkerError:
-        what = "a worker" if task is None else self.name(self.tasks[task])
-        return WorkerError(
-            what,
-            end,
-            cause=f"its process ended so {TRIES} times"
-            + (" while it started" if task is None else "; often memory ran out"),
-            cure="What is finished is kept. Give fewer --workers, or more memory",
-        )
-
-    def _give_up(self, error: Exception) -> None:
-        """Hand out no more; the first error counts."""
-        self.failed = self.failed or error
-        self.waiting.clear()
-
-    def _release(self, member: _Member) -> None:
-        self.members.remove(member)
-        member.connection.close()
-        member.process.join(_END_SECONDS)
-        member.process.kill()
-        member.process.join()
+    def _release(self, worker: _Worker) -> None:
+        self.workers.remove(worker)
+        worker.connection.close()
+        worker.process.join(_END_SECONDS)
+        worker.process.kill()
+        worker.process.join()
 
     def kill(self) -> None:
-        """End all members at once."""
-        for member in self.members:
-            member.process.kill()
-        for member in tuple(self.members):
-            self._release(member)
+        """End all workers at once."""
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in tuple(self.workers):
+            self._release(worker)
 
 
-def _end_of(exitcode: int | None) -> str:
-    assert exitcode is not None
-    if exitcode < 0:
-        return f"ended by {signal.Signals(-exitcode).name}"
-    return f"ended with code {exitcode}"
-
-
-def _serve(work: Callable[[Task], Result], connection: Connection) -> None:
+def _serve(job: tuple[Callable[[Task], Result], bool], connection: Connection) -> None:
     """Answer tasks until the other end closes."""
-    _die_quietly()
-    with contextlib.suppress(EOFError, OSError):
-        connection.send(_READY)
-        while True:
-            answer = attempt(work, connection.recv())
-            try:
-                connection.send(answer)
-            except (TypeError, AttributeError, ValueError) as unsent:
-                # An error that can't be pickled is told by its words.
-                told = answer.told if isinstance(answer, Failed) else repr(answer)
-                connection.send(Failed(error=RuntimeError(str(unsent)), told=told))
-
-
-def _die_quietly() -> None:
-    """A worker ends at an interrupt, and with its parent, without a word: the parent says what there is."""
+    work, quiet = job
+    # A worker ends at an interrupt, and with its parent, without a message: the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    if quiet:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    with contextlib.suppress(EOFError, OSError):
+        connection.send(_READY)
+        while True:
+            connection.send_bytes(pickled(attempt(work, connection.recv())))
 
 
 def _end_with_parent() -> None:
-    # A parent that is killed tells nobody, and its workers would wait for their next task for good.
+    # The end of a parent that is killed isn't signalled, and its workers would go on, or wait for good.
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,23 +1,18 @@
-"""Work over the workers of a Ray cluster: the same tasks, the same function, the same store on shared disks.
+"""Map a function over tasks on the workers of a Ray cluster: the twin of WorkerPool.
 
-Ray places tasks and tries again those whose worker or machine is lost. Nothing travels but tasks and
-manifests: what is made lies in the workspace, which every node sees under the same path.
+Ray places tasks and tries again those whose worker or machine is lost. Only tasks and results travel.
 """
 
 import contextlib
 import logging
-import platform
 import signal
 import socket
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curriculum.store import Artefact, Store
-from curriculum.store.store import WORKSPACE_NAME
-from curriculum.workers.pool import TRIES, Failed, attempt
+from curriculum.workers.map import TRIES, Backlog, Failure, Outcomes, Pool, attempt
 from schemas.errors import WorkerError
 
 if TYPE_CHECKING:
@@ -28,114 +23,59 @@ Result = TypeVar("Result")
 ANSWER_SECONDS = 10.0
 """Ray itself looks for a cluster that isn't there for many minutes."""
 LOOPBACK = ("127.0.0.1", "localhost")
-SHARED = "Keep the workspace on storage that all nodes share, under the same path"
 
 
-def each(
-    work: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    *,
-    address: str,
-    size: int,
-    name: Callable[[Task], str],
-) -> Generator[tuple[int, Result], None, None]:
-    """The results of all tasks with their numbers, as they come; `size` of them are handed out at once.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RayPool(Pool):
+    """The same map as WorkerPool's over the workers of a cluster.
 
-    After a task that fails no more are handed out, those that run are waited for, and its error is
-    raised. Ray ends what runs when this process ends, whatever ends it.
-
-    Raises:
-        WorkerError: where no cluster answers, or a task's worker was lost at each try.
+    Ray ends what runs when this process ends, whatever ends it.
     """
-    with _connected(address) as ray:
-        # Past its first try a task finds what it had finished, as any build does.
-        remote = ray.remote(num_cpus=1, max_retries=TRIES - 1, scheduling_strategy="SPREAD")(
-            attempt
-        )
-        waiting, running = deque(range(len(tasks))), dict[Any, int]()
-        failed: Exception | None = None
-        while running or waiting:
-            while waiting and len(running) < size:
-                at = waiting.popleft()
-                running[remote.remote(work, tasks[at])] = at
-            (done, *_), _ = ray.wait([*running])
-            at = running.pop(done)
-            answer = _answer(ray, done, name(tasks[at]))
-            if isinstance(answer, Failed):
-                failed = failed or answer.raised()
-                waiting.clear()
-            else:
-                yield at, answer
-        if failed is not None:
-            raise failed
 
+    address: str
+    """host:port, or auto."""
+    in_flight: int
+    """The most tasks that are submitted at once."""
+    tries: int = TRIES
+    """Tries of a task whose worker or machine is lost."""
 
-def make_elsewhere(
-    make: Callable[[Store, Task], tuple[Artefact, ...]], root: Path, uuid: str, task: Task
-) -> tuple[Artefact, ...]:
-    """Make a task's artefacts on a node, in the workspace that has this uuid.
+    def _outcomes(
+        self, work: Callable[[Task], Result], backlog: Backlog[Task]
+    ) -> Outcomes[Result | Failure]:
+        with _connected(self.address) as ray:
+            # Past its first try a task finds what it had finished, as any build does.
+            remote = ray.remote(
+                num_cpus=1, max_retries=self.tries - 1, scheduling_strategy="SPREAD"
+            )(attempt)
+            running = dict[Any, int]()
+            while running or backlog.waiting:
+                while backlog.waiting and len(running) < self.in_flight:
+                    number = backlog.waiting.popleft()
+                    running[remote.remote(work, backlog.tasks[number])] = number
+                (done, *_), _ = ray.wait([*running])
+                number = running.pop(done)
+                yield number, self._answer(ray, done, backlog.name(backlog.tasks[number]))
 
-    Raises:
-        WorkerError: where the node sees another folder under that path.
-    """
-    store = Store(root, trusts=True)
-    if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
-        raise WorkerError(
-            f"node {platform.node()}",
-            str(root),
-            cause="it sees another folder there than the machine that began the build",
-            cure=SHARED,
-        )
-    return make(store, task)
-
-
-def require_same(planned: Sequence[Artefact], made: Sequence[Artefact]) -> None:
-    """Pass if a worker made what was planned here: its code and tools are the same as ours.
-
-    Raises:
-        WorkerError: naming what differs.
-    """
-    for ours, theirs in zip(planned, made, strict=True):
-        if ours.key != theirs.key:
+    def _answer(self, ray: "ModuleType", done: Any, title: str) -> Any:
+        try:
+            return ray.get(done)
+        except ray.exceptions.RayTaskError as failed:
+            # Our function catches what a task raises: what comes here couldn't even begin.
             raise WorkerError(
-                str(theirs.path),
-                _difference(ours, theirs),
-                cause="a worker made something else than this machine planned",
-                cure="Install the same version of curriculum, git and parsers on all nodes",
-            )
-
-
-def _difference(ours: Artefact, theirs: Artefact) -> str:
-    told = ("revision", "config", "tools", "inputs")
-    fields = [
-        name for name in told if getattr(ours.manifest, name) != getattr(theirs.manifest, name)
-    ]
-    here = {name: getattr(ours.manifest, name) for name in fields}
-    there = {name: getattr(theirs.manifest, name) for name in fields}
-    return f"{', '.join(fields)} here {here}, there {there}"
-
-
-def _answer(ray: "ModuleType", done: Any, title: str) -> Any:
-    try:
-        return ray.get(done)
-    except ray.exceptions.RayTaskError as failed:
-        # Our function catches what a task raises: what comes here couldn't even begin.
-        raise WorkerError(
-            title,
-            f"{type(failed.cause).__name__}: {failed.cause}",
-            cause="a node can't run it",
-            cure="Install the same version of curriculum on all nodes",
-        ) from failed
-    except ray.exceptions.RayError as lost:
-        return Failed(
-            error=WorkerError(
+                title,
+                f"{type(failed.cause).__name__}: {failed.cause}",
+                cause="a node can't run it",
+                cure="Install the same version of curriculum on all nodes",
+            ) from failed
+        except ray.exceptions.RayError as lost:
+            error = WorkerError(
                 title,
                 type(lost).__name__,
-                cause=f"its worker or machine was lost {TRIES} times; often memory ran out",
+                cause=f"its worker or machine was lost {self.tries} times; often memory ran out",
                 cure="What is finished is kept. Give fewer --workers, or nodes with more memory",
-            ),
-            told=str(lost),
-        )
+            )
+            kind = type(lost).__name__
+            return Failure(outcome="crashed", reason=kind, error=error, trace=str(lost))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from curriculum.diets.load import PACKAGE
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
-from curriculum.workers import pool
+from curriculum.workers import WorkerPool
 from flows import settings, trust
 from flows.cli import app
 from schemas.errors import CurriculumError, DietError
@@ -193,7 +193,7 @@ def test_a_workspace_is_trusted_before_its_first_worker_writes(
         seen.append(trust.is_trusted(home))
         raise DietError("here", cause="the test ends it", cure="None")
 
-    monkeypatch.setattr(pool, "each", each)
+    monkeypatch.setattr(WorkerPool, "map", each)
     words = ("build", "templates.demo", "--workers", "2", "--home", str(home))
     assert "the test ends it" in curriculum(*words).stderr
     assert seen == [True]

@@ -9,12 +9,11 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from curriculum.graph.clang import workers as team
 from curriculum.graph.clang.database import read_database
-from curriculum.graph.clang.seen import UnitResult
+from curriculum.graph.clang.seen import UnitResult, Work
 from curriculum.graph.clang.snapshot import IndexReport, write
 from curriculum.graph.clang.union import Union
-from curriculum.graph.clang.work import Work, index_unit, probe
+from curriculum.workers import Failure, WorkerPool
 from schemas.errors import CorpusError
 from schemas.progress import Progress, Watch, unwatched
 
@@ -48,8 +47,9 @@ def versions() -> dict[str, str]:
     Costs a process; a CorpusError says what is missing.
     """
     refuse_without_frontend()
-    ((_, found),) = team.each(probe, [0], workers=1, limit_seconds=LIMIT_SECONDS)
-    if isinstance(found, team.Lost):
+    pool = _pool(1, LIMIT_SECONDS)
+    ((_, found),) = pool.map(_probe, [0], on_failure="report")
+    if isinstance(found, Failure):
         raise CorpusError("clang", found.reason, cause="libclang can't be used", cure=_CURE)
     return {
         "libclang": importlib.metadata.version("libclang"),
@@ -94,7 +94,7 @@ def index_tree(
     units = read_database(database, paths_of(root), original=original)
     tasks = [Work(unit=unit, root=root.absolute(), places=units.places) for unit in units.units]
     union, outcomes = Union(), Counter[str]()
-    answers = team.each(index_unit, tasks, workers=workers, limit_seconds=limit_seconds)
+    answers = _pool(workers, limit_seconds).map(_index_unit, tasks, on_failure="report")
     with contextlib.closing(answers):
         for number, answer in answers:
             result = _result(answer)
@@ -105,6 +105,24 @@ def index_tree(
     snapshot = union.snapshot(units.count)
     write(folder, snapshot)
     return snapshot.report
+
+
+def _index_unit(work: Work) -> UnitResult:
+    # Imported here, so that only a worker loads the frontend.
+    from curriculum.graph.clang.unit import index
+
+    return index(work)
+
+
+def _probe(_: int) -> str:
+    from curriculum.graph.clang.frontend import standard_library
+
+    return standard_library()
+
+
+def _pool(workers: int, limit_seconds: float) -> WorkerPool:
+    """Pool for a frontend that may hang or crash on code that it was never meant to read."""
+    return WorkerPool(size=workers, limit_seconds=limit_seconds, tries=1, quiet=True)
 
 
 def paths_of(root: Path) -> list[str]:
@@ -122,7 +140,7 @@ def paths_of(root: Path) -> list[str]:
     return sorted(found)
 
 
-def _result(answer: UnitResult | team.Lost) -> UnitResult:
+def _result(answer: UnitResult | Failure) -> UnitResult:
     if isinstance(answer, UnitResult):
         return answer
     return UnitResult(outcome=answer.outcome, reason=answer.reason)

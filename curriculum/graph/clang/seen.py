@@ -1,12 +1,15 @@
-"""What one unit shows of the tree: values without a cursor in them, as workers send them.
+"""A unit as a worker receives it, and its content as a worker sends it: values without a cursor.
 
 A chain is how the frontend names one thing: its USR, then those of the templates that it came from. USRs tell
 overloads, namespaces and files of static functions apart and are the same in every unit.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from curriculum.graph.clang.database import Unit
 from curriculum.graph.clang.snapshot import (
     CallCount,
     IndexedClass,
@@ -17,6 +20,15 @@ from curriculum.graph.clang.snapshot import (
 from schemas.document import EdgeKind, EdgeLabel
 
 Chain = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """A unit and where its places lie on this machine."""
+
+    unit: Unit
+    root: Path
+    places: Mapping[str, str]
 
 
 class Mention(NamedTuple):

@@ -7,10 +7,9 @@ from typing import Any
 from curriculum.graph.clang.database import ROOT, located
 from curriculum.graph.clang.frontend import Problem, parse, problems
 from curriculum.graph.clang.places import Tree
-from curriculum.graph.clang.seen import UnitResult
+from curriculum.graph.clang.seen import UnitResult, Work
 from curriculum.graph.clang.snapshot import IndexedInclude
 from curriculum.graph.clang.walk import walk
-from curriculum.graph.clang.work import Work
 
 _LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
 """Databases often say an older standard than the code needs: compilers are lenient, each in its way."""

@@ -19,9 +19,9 @@ import psutil
 import pytest
 
 from curriculum.build import Built, Shard, Spread
+from curriculum.build.workers import make_elsewhere, require_same
 from curriculum.store import Recipe, Store
-from curriculum.workers.pool import TRIES
-from curriculum.workers.ray import each, make_elsewhere, require_same
+from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
 from flows.contexts import resources
 from schemas.errors import DietError, WorkerError
@@ -133,7 +133,7 @@ def test_shards_over_ray_leave_the_same_bytes(
 
 
 def results(address: str, work: Callable[..., object], tasks: list[object]) -> dict[int, object]:
-    with closing(each(work, tasks, address=address, size=2, name=str)) as found:
+    with closing(RayPool(address=address, in_flight=2).map(work, tasks)) as found:
         return dict(found)
 
 
@@ -149,6 +149,18 @@ def test_a_task_that_fails_says_so_with_all_parts_of_its_error(cluster: str) -> 
         results(cluster, Shard.parse, ["1/2", "3/2"])
     assert caught.value.value == "3/2"
     assert "in a worker" in caught.value.__notes__[0]
+
+
+def test_failed_tasks_are_reported_in_place_of_results(cluster: str, tmp_path: Path) -> None:
+    pool = RayPool(address=cluster, in_flight=1, tries=1)
+    tasks = [f"touch {tmp_path}/done", "kill -9 $PPID", "no\0command", "exit 3"]
+    with closing(pool.map(os.system, tasks, on_failure="report")) as found:
+        made = dict(found)
+    assert (made[0], made[3]) == (0, 3 << 8)
+    kinds = [each.outcome for each in made.values() if isinstance(each, Failure)]
+    assert kinds == ["crashed", "failed"]
+    assert isinstance(made[2], Failure)
+    assert made[2].reason == "ValueError: embedded null byte"
 
 
 def test_whoever_builds_keeps_its_handler_of_sigterm(cluster: str) -> None:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from curriculum.graph.clang import IndexReport, Snapshot, index_tree
-from curriculum.graph.clang import workers as workers_module
+from curriculum.workers import pool as workers_module
 from schemas.progress import Progress, Watch, unwatched
 from tests.curriculum.graph.clang.conftest import write_tree
 
