@@ -15,6 +15,7 @@ Left out:
 
 - values of fields: timestamps, hosts, process ids, speeds and versions of tools are among them, and what an
   artefact is, its content says;
+- numbers in the names of metrics files, which the clock decides;
 - words of a tokenizer, entries of the catalog's cache, contents of reports, README.md and catalog.sql, SQL's
   schema `internal`, digests of lists in current/, the insides of clones (git's own files);
 - orders/ (what a command line said), and what processes leave for one another: leases/, slots/, prefect/,
@@ -62,6 +63,8 @@ SHALLOW = {"tokenizer.json": 2, "identities.json": 1, "replaced.json": 0}
 """Levels of files whose further names are data: words, paths, digests."""
 _DIGEST = re.compile(r"[0-9a-f]{12,}")
 _LABEL = re.compile(r"([a-z_]+)=[^/]*")
+_METRICS = re.compile(r"metrics/\d+")
+"""Metrics are written every few seconds: the clock decides after which steps."""
 _PART = re.compile(r"\d{5,}")
 
 
@@ -133,7 +136,7 @@ class Workspace:
     def names(self) -> Iterator[str]:
         """Files by their names."""
         for each in self.files:
-            yield f"file {_DIGEST.sub('<digest>', each)}"
+            yield f"file {_METRICS.sub('metrics/<step>', _DIGEST.sub('<digest>', each))}"
         for clone in (self.root / CLONES).glob("*"):
             yield f"file {CLONES}/{_DIGEST.sub('<digest>', clone.name)}/"
 
