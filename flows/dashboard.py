@@ -167,17 +167,18 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _until_stopped() -> Iterator[None]:
-    """SIGINT or SIGTERM end the block, and nothing but the block."""
+    """End the block, and nothing but the block, at SIGINT or SIGTERM, also where a shell ignored SIGINT."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with contextlib.suppress(KeyboardInterrupt):
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import atexit
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # No test writes into the home of whoever runs it; all processes of a run share one folder.
     os.environ["CURRICULUM_STATE"] = tempfile.mkdtemp(prefix="curriculum-state-")
     atexit.register(shutil.rmtree, os.environ["CURRICULUM_STATE"], ignore_errors=True)
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell that starts the suite in the background ignores it, and so would every command under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Threads that wait by spinning slow all work on shared cores; OpenMP reads this when torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -122,10 +122,14 @@ class Received:
         ) as process:  # fmt: skip
             said = ""
             assert process.stdout is not None
-            for line in process.stdout:
-                said += line
-                if "Ctrl-C ends it" in line:
-                    process.send_signal(signal.SIGINT)
+            try:
+                for line in process.stdout:
+                    said += line
+                    if "Ctrl-C ends it" in line:
+                        process.send_signal(signal.SIGINT)
+            except BaseException:
+                process.kill()  # Leaving the block waits for its end, also after this test's timeout.
+                raise
         return process.returncode, said
 
     @property
