@@ -36,7 +36,7 @@ from benchmarks.on_device.schedule import Measurement, Schedule, ordered
 from benchmarks.on_device.setting import Setting, described, setting_of
 from benchmarks.on_device.stops import Ended, Stops
 from curriculum.model.masks import BLOCK
-from curriculum.train.precision import prepare
+from curriculum.train.device import prepare
 from schemas.errors import JobError
 
 SECTIONS: dict[str, Callable[[Setting], Iterator[Measurement]]] = {

@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 from curriculum import pack
 from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
-from curriculum.train.loader import MicroBatches, PlannedRows, collate
+from curriculum.train.dataloader import MicroBatches, PlannedRows, collate
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat
 

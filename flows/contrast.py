@@ -12,9 +12,9 @@ from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import Begun, Succession, begun_in, named, run_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import read_report
-from curriculum.train.follow import read_heartbeat
+from curriculum.train.launch.launcher import read_heartbeat
 from curriculum.train.recipe import WHICH_RUN
+from curriculum.train.run_directory import read_report
 from flows.contexts import resources
 from flows.look.find import store_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report

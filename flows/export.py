@@ -27,7 +27,7 @@ def export(home: Path, what: str, to: Path, form: str) -> None:
     checkpoint = checkpoint_of(home, what)
     err.print(Text(title_of(checkpoint), MUTED), soft_wrap=True)
     from curriculum.train import export as exporting
-    from curriculum.train.weights import job_of
+    from curriculum.train.restore import job_of
 
     known = next((each for each in exporting.FORMATS if each == form), None)
     if known is None:

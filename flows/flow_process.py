@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from curriculum.train.parent import dying_with_parent
+from curriculum.train.processes import dying_with_parent
 from flows import settings
 
 ENDED = "curriculum.flow-run.ended"

@@ -24,7 +24,7 @@ from curriculum.leakcheck.proof import (
 from curriculum.leakcheck.strangers import prove_stranger, stranger
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
-from curriculum.train.directory import JOB
+from curriculum.train.run_directory import JOB
 from flows.show import MUTED, err, out, plain_table, watching
 from schemas.errors import JobError
 from schemas.job import Backend

@@ -21,7 +21,7 @@ from curriculum.pipeline.recorded_config import resolved
 from curriculum.store import Store
 from curriculum.store.inside import CLONES, LOCKS, WORKSPACE_NAME
 from curriculum.store.store import when_made
-from curriculum.train.disk import replace_whole
+from curriculum.train.run_directory import replace_whole
 from flows import settings
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, read_json

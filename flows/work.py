@@ -38,7 +38,7 @@ from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.sbatch import asked
+from curriculum.train.launch.sbatch import asked
 from flows import prefect_settings, settings, trust
 from flows.context_lines import context_lines, context_warnings, length_lines
 from flows.contexts import context_of

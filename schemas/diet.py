@@ -280,8 +280,8 @@ class Trainer(Strict):
 
     command: str
     """What is started for each phase, in the folder where curriculum was called and without a shell:
-    "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of job.json; curriculum.train.foreign
-    says what it must leave. It enters the keys of runs."""
+    "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of
+    job.json; curriculum.train.external_trainer says what it must leave. It enters the keys of runs."""
 
     @model_validator(mode="after")
     def _names_the_job(self) -> "Trainer":

@@ -20,7 +20,7 @@ import pytest
 
 from curriculum.catalog import open_catalog
 from curriculum.store import Store, garbage
-from curriculum.train.loader import MicroBatches, PlannedRows
+from curriculum.train.dataloader import MicroBatches, PlannedRows
 from dashboards.cookbook import cookbook, recipes
 from dashboards.questions import Question
 from schemas.job import Figure, Job, Report

@@ -13,8 +13,8 @@ from benchmarks.on_device.lines import Figure, Line
 from benchmarks.on_device.masking import Rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
-from curriculum.train import steps
-from curriculum.train.learner import Learner, new_learner
+from curriculum.train import step as trainer_step
+from curriculum.train.optimizer import Learner, new_learner
 from schemas.job import Backend
 
 SECTION = "agreement"
@@ -86,7 +86,7 @@ def _trained(setting: Setting, device: torch.device, backend: Backend) -> Traine
     learner = new_learner(job, device)
     fresh = _weights(learner)
     # The trainer's own step, but for its autocast to bfloat16 on a GPU.
-    with mock.patch.object(steps, "mixed", _exact):
+    with mock.patch.object(trainer_step, "mixed", _exact):
         losses = [
             step(learner, [Rows(length=LENGTH, mean=MEAN).batch(small, number)], job, number)
             for number in range(1, STEPS + 1)

@@ -6,8 +6,8 @@ from benchmarks import loading
 from benchmarks.on_device.setting import Setting
 from curriculum.model.decoder import DEFAULT_ROPE_BASE
 from curriculum.train.batch import Batch
-from curriculum.train.learner import Learner
-from curriculum.train.steps import gradients
+from curriculum.train.optimizer import Learner
+from curriculum.train.step import gradients
 from schemas.job import Backend, Job, ModelSpec, OptimizerSpec, RowsSource, TokenizerRef
 
 ROWS = "rows"

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from curriculum.train.disk import write_text
+from curriculum.train.run_directory import write_text
 
 HEAD = ("section", "what", "T", "documents", "figures", "note", "took")
 

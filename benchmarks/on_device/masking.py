@@ -22,6 +22,7 @@ from benchmarks.on_device.stops import TooLong
 from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
 from curriculum.train.batch import Batch
+from curriculum.train.device import mixed
 from curriculum.train.flops import Work, masked_mfu, peak_of, step_flops
 from curriculum.train.masking_cost import (
     Loss,
@@ -31,7 +32,6 @@ from curriculum.train.masking_cost import (
     now,
     seconds_of,
 )
-from curriculum.train.precision import mixed
 
 SECTION = "masking"
 ONE_DOCUMENT = "one a row"

@@ -17,8 +17,8 @@ from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
-from curriculum.train.learner import new_learner
 from curriculum.train.masking_cost import now
+from curriculum.train.optimizer import new_learner
 
 SECTION = "memory"
 WARM_UP = 2

@@ -10,8 +10,8 @@ from torch import Tensor
 from benchmarks.on_device.setting import Setting
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.train.batch import Batch
-from curriculum.train.learner import recompute
 from curriculum.train.masking_cost import Loss, loss_of
+from curriculum.train.optimizer import recompute
 from schemas.job import Backend, ModelSpec
 
 FAMILIES = {

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.train.batch import Batch, collate
-from curriculum.train.shards import Row
+from curriculum.train.batch import Batch, Row, collate
 
 SIGMA = 1.0
 """The standard deviation of the logarithm of documents' lengths."""

@@ -17,9 +17,9 @@ from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
-from curriculum.train.learner import new_learner
-from curriculum.train.loader import PlannedRows, steps_of
+from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.masking_cost import now
+from curriculum.train.optimizer import new_learner
 from schemas.job import Job
 
 SECTION = "loader"

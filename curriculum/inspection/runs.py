@@ -6,7 +6,7 @@ from typing import Literal
 from curriculum.diets.resolve import ANNEAL
 from curriculum.inspection.formats import count
 from curriculum.store import Artefact
-from curriculum.train.directory import read_report
+from curriculum.train.run_directory import read_report
 from schemas.job import Figure, Report
 
 TOO_FEW = "too few documents to tell"

@@ -12,7 +12,7 @@ from curriculum import parquet
 from curriculum.leakcheck.rows import Document, Int32s, Rows
 from curriculum.store.verify import reading_pages
 from curriculum.tokens import EncodedStructure
-from curriculum.train.plan import Plan
+from curriculum.train.batch import Plan
 from schemas.job import Job
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.model import loss
-from curriculum.train.learner import Learner
+from curriculum.train.optimizer import Learner
 
 SCALE = 50.0
 """The factor of embeddings at positions that must leave no trace."""

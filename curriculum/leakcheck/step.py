@@ -11,10 +11,9 @@ from curriculum.leakcheck.observe import Observer, Traces
 from curriculum.leakcheck.rows import KEY, PLAN
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.leakcheck.subject import awake
-from curriculum.train.learner import new_learner, tensors
-from curriculum.train.loader import PlannedRows, steps_of
-from curriculum.train.schedule import learning_rate
-from curriculum.train.steps import optimizer_step
+from curriculum.train.dataloader import PlannedRows, steps_of
+from curriculum.train.optimizer import learning_rate, new_learner, tensors
+from curriculum.train.step import optimizer_step
 from schemas.job import Backend, Job, ModelSpec, OptimizerSpec, RowsSource, TokenizerRef
 
 STEPS = 2

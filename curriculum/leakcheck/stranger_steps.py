@@ -18,7 +18,7 @@ from curriculum.leakcheck.thin import FEW_SCORED, SCORED, thinned
 from curriculum.leakcheck.two_claims import StepSubject
 from curriculum.model.presets import model_spec
 from curriculum.train.batch import Batch
-from curriculum.train.loader import PlannedRows, steps_of
+from curriculum.train.dataloader import PlannedRows, steps_of
 
 CLIP, RATE = 1.0, 1e-3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.disk import write_text
+from curriculum.train.run_directory import write_text
 from schemas.approval import Approval
 from schemas.errors import StoreError
 from schemas.json_text import read_json

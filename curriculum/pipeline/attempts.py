@@ -9,8 +9,8 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Store, inside
 from curriculum.store.owner import is_alive, this_process
-from curriculum.train.directory import HEARTBEAT, REPORT, STATE
-from curriculum.train.slots import Slots
+from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.run_directory import HEARTBEAT, REPORT, STATE
 from schemas.job import Heartbeat, Report, RunState, SlotState
 from schemas.moment import seconds_from
 

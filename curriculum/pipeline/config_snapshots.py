@@ -16,7 +16,7 @@ from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import RowExclusions
 from curriculum.store import Store
-from curriculum.train.disk import write_text
+from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.errors import StoreError

@@ -10,8 +10,8 @@ from curriculum.pipeline.command_text import approve_command, command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.disk import write_text
 from curriculum.train.gate import gate_bits
+from curriculum.train.run_directory import write_text
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
 from schemas.gate import ClosedGate

@@ -21,7 +21,7 @@ from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_
 from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.writers import chosen
+from curriculum.train.metric_writers import chosen
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.document import CHAT_FAMILY

@@ -11,7 +11,7 @@ from curriculum.diets.load import diet_names, load_diet
 from curriculum.pipeline.current import marked
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import read_job, read_report
+from curriculum.train.run_directory import read_job, read_report
 from schemas.errors import JobError, StoreError
 from schemas.job import CheckpointRef, Job
 from schemas.manifest import MANIFEST_NAME

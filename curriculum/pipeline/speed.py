@@ -7,7 +7,7 @@ from curriculum.inspection.runs import report_of
 from curriculum.pipeline.references import JOB
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import read_job
+from curriculum.train.run_directory import read_job
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
 MINUTE, HOUR = 60, 3600

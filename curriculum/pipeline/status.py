@@ -22,7 +22,7 @@ from curriculum.pipeline.recorded_config import course_of
 from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.store import Artefact, Store
-from curriculum.train.machine import Machine
+from curriculum.train.launch.machine import Machine
 from curriculum.train.recipe import finished, run_recipe
 from schemas.errors import CurriculumError
 from schemas.job import Report

@@ -27,9 +27,9 @@ from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.launch import Launch
-from curriculum.train.slots import Slots
-from curriculum.train.writers import chosen
+from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.launch.launcher import Launch
+from curriculum.train.metric_writers import chosen
 from schemas.diet import Diet
 from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
@@ -37,7 +37,7 @@ from schemas.job import Evaluation, Job
 from schemas.progress import Progress
 
 if TYPE_CHECKING:
-    from curriculum.train.machine import Machine
+    from curriculum.train.launch.machine import Machine
 
 TRAINED_TOKENIZER = "corpus"
 UNKNOWN = 0
@@ -191,7 +191,7 @@ def _train(
     context: Context,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
-    from curriculum.train.machine import Machine
+    from curriculum.train.launch.machine import Machine
     from curriculum.train.recipe import finished, goes_on, run_recipe
     from curriculum.train.run import train
 

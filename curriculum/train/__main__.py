@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curriculum.train.parent import dying_with_parent
+from curriculum.train.processes import dying_with_parent
 
 if TYPE_CHECKING:
     from curriculum.train.distributed import Place
@@ -73,8 +73,8 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
 
 def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> int:
     from curriculum.store import no_room
-    from curriculum.train.exits import CANCELLED
-    from curriculum.train.session import run_job
+    from curriculum.train.exit_codes import CANCELLED
+    from curriculum.train.trainer import run_job
     from schemas.errors import CurriculumError
 
     try:
@@ -89,8 +89,8 @@ def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> in
 
 
 def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> int:
-    from curriculum.train.command import require_permitted, run_command
-    from curriculum.train.directory import read_job
+    from curriculum.train.external_command import require_permitted, run_command
+    from curriculum.train.run_directory import read_job
     from schemas.errors import CurriculumError
 
     try:
@@ -106,7 +106,7 @@ def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[],
 
 def _told(failed: "CurriculumError") -> int:
     """The exit code of an error, which is the last line written; as far as the log's disk takes it."""
-    from curriculum.train.exits import code_of
+    from curriculum.train.exit_codes import code_of
 
     with contextlib.suppress(OSError):
         sys.stdout.flush()
@@ -115,7 +115,7 @@ def _told(failed: "CurriculumError") -> int:
 
 
 def _trainer_and_processes(job: Path) -> tuple[str | None, int]:
-    from curriculum.train.directory import read_job
+    from curriculum.train.run_directory import read_job
     from schemas.errors import JobError
 
     try:
@@ -127,7 +127,7 @@ def _trainer_and_processes(job: Path) -> tuple[str | None, int]:
 
 
 def _start(job: Path, processes: int, asked_to_stop: Callable[[], bool]) -> int:
-    from curriculum.train.start import start_ranks
+    from curriculum.train.processes import start_ranks
 
     words = (str(job), "--parent", str(os.getpid()))
     command = [sys.executable, "-P", "-m", "curriculum.train", *words]
@@ -175,7 +175,7 @@ def _outlive_not(parent: int) -> None:
 
 def _see_the_gpus_of(slot: str) -> None:
     """Of several slots on a machine each sees its share of the GPUs; `slot` is 0/2 for the first of two."""
-    from curriculum.train.slots import share_of
+    from curriculum.train.launch.gpu_slots import share_of
 
     number, _, of = slot.partition("/")
     given = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,4 +1,4 @@
-"""A batch of packed rows: what a model reads, and what a trainer counts.
+"""Rows of a plan by number, and a batch of them: the tensors that a model reads and a trainer counts.
 
 rows        [5 6 7 8 9] of documents [5 6 7] [8 9], all predictions within a document scored
 input_ids   [[5 6 7 8 9]]      doc_ids      [[0 0 0 1 1]]
@@ -7,18 +7,222 @@ loss_mask   [[1 1 0 1 0]]      cu_seqlens   [0 3 5]
 labels      [[-100 6 7 -100 9]]
 """
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from curriculum import parquet
 from curriculum.model.masks import Boundaries
-from curriculum.model.structure import Structure
-from curriculum.train.shards import Row
+from curriculum.model.structure import RowStructure, Structure
+from curriculum.rows.read import GroupCache, RowBatch, RowReader
+from curriculum.store.verify import read_pages
+from schemas.errors import MixtureError, SchemaError
+from schemas.mixture import PLAN_SCHEMA
+from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
+
+Int32s = npt.NDArray[np.int32]
+COLUMNS = ("pack_id", "input_ids", "loss_mask", "doc_ids", "valid_token_count", "attention_pairs")
+"""target_ids is derived, which is faster than reading it."""
+EVALUATION_COLUMNS = (*COLUMNS, "document_ids")
+_STRUCTURE = tuple(field.name for field in STRUCTURE_COLUMNS)
+_CHUNK = ("start", "end", "kind", "dep_level", "doc")
+_EDGE = ("source", "target")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A packed row as a trainer sees it; arrays are [T]."""
+
+    pack_id: str
+    input_ids: Int32s
+    target_ids: Int32s
+    loss_mask: npt.NDArray[np.uint8]
+    doc_ids: Int32s
+    valid_token_count: int
+    attention_pairs: int
+    document_ids: tuple[str, ...]
+    """Empty unless asked for: evaluation reads them."""
+    structure: RowStructure | None = None
+    """None unless asked for, and where the rows have none."""
+
+
+class Shards:
+    """The rows of an artefact by (shard, row).
+
+    `structure` asks for the structure columns too, where the rows have them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        columns: tuple[str, ...] = COLUMNS,
+        cache: GroupCache | None = None,
+        *,
+        structure: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.files = sorted(folder.glob("part-*.parquet"))
+        if structure and self.files and _has_structure(self.files[0]):
+            columns = (*columns, *_STRUCTURE)
+        self._reader = RowReader(self.files, columns=columns, cache=cache)
+
+    def row(self, shard: int, row: int) -> Row:
+        """Row `row` of file part-<shard>.
+
+        Raises:
+            SchemaError: for a shard or a row that isn't there.
+        """
+        if shard >= len(self.files) or row >= self._reader.num_rows(shard):
+            raise SchemaError(
+                str(self.folder),
+                f"row {row} of shard {shard}",
+                cause="there is no such row",
+                cure="Mix again: the plan and its rows don't belong together",
+            )
+        return _row(self._reader.row(shard, row))
+
+    def domains(self, shard: int) -> list[str]:
+        """The domain of every row of a shard, in order."""
+        values = read_pages(self.files[shard], ["domain"])["domain"]
+        return [str(value) for value in values.to_pylist()]
+
+
+def _row(batch: RowBatch) -> Row:
+    return Row(
+        pack_id=str(batch.table["pack_id"][0]),
+        input_ids=batch.input_ids[0],
+        target_ids=batch.target_ids[0],
+        loss_mask=batch.loss_mask[0],
+        doc_ids=batch.doc_ids[0],
+        valid_token_count=int(batch.integers("valid_token_count")[0]),
+        attention_pairs=int(batch.integers("attention_pairs")[0]),
+        document_ids=tuple(batch.document_ids()[0]) if batch.has("document_ids") else (),
+        structure=_row_structure(batch) if batch.has(_STRUCTURE[0]) else None,
+    )
+
+
+def _has_structure(file: Path) -> bool:
+    """Whether any of the columns is there: then all must be, and the reader says which isn't."""
+    return not set(parquet.read_schema(file).names).isdisjoint(_STRUCTURE)
+
+
+def _row_structure(batch: RowBatch) -> RowStructure:
+    tokens = [batch.table[name][0].values.to_numpy() for name in STRUCTURE_TOKENS]
+    return RowStructure(
+        tokens=np.stack(tokens, axis=1),
+        chunks=_fields(batch, "chunk_boundaries", _CHUNK),
+        call_edges=_fields(batch, "call_edges", _EDGE),
+        type_edges=_fields(batch, "type_edges", _EDGE),
+    )
+
+
+def _fields(batch: RowBatch, column: str, names: tuple[str, ...]) -> Int32s:
+    """[n, fields] of the row's list of structs."""
+    items = batch.table[column][0].values
+    return np.stack([items.field(name).to_numpy() for name in names], axis=1)
+
+
+Int64s = npt.NDArray[np.int64]
+_COLUMNS = ["position", "slot", "row_length", "rows_key", "shard", "row", "pack_id"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRow:
+    """Where the row at one position of a plan lies."""
+
+    row_length: int
+    rows_key: str
+    shard: int
+    row: int
+    pack_id: str
+
+
+class Plan:
+    """plan.parquet; memory holds a few row groups whatever the plan's length."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise MixtureError(str(path), cause="there is no plan", cure="Mix the phase again")
+        self.path = path
+        self._file = parquet.File(path)
+        groups = [
+            self._file.metadata.row_group(each)
+            for each in range(self._file.metadata.num_row_groups)
+        ]
+        self._ends: Int64s = np.cumsum([group.num_rows for group in groups])
+        self._slots: Int64s = np.array(
+            [_slots(path, group) for group in groups], dtype=np.int64
+        ).reshape(-1, 2)
+        self._group = functools.lru_cache(maxsize=4)(self._read)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def at(self, position: int) -> PlannedRow:
+        """The row at a position."""
+        group = int(np.searchsorted(self._ends, position, side="right"))
+        table = self._group(group)
+        index = position - self._first(group)
+        values = {name: table[name][index].as_py() for name in table.schema.names[2:]}
+        return PlannedRow(**values)
+
+    def lengths(self, first_slot: int, end_slot: int) -> tuple[int, Int64s]:
+        """The first position of a range of slots, and the row length at each of its positions.
+
+        Only the row groups that hold them are read, as the statistics of all say.
+        """
+        start, end = self._position(first_slot), self._position(end_slot)
+        group_of = np.searchsorted(self._ends, [start, end - 1], side="right")
+        pieces = []
+        for group in range(int(group_of[0]), min(int(group_of[1]) + 1, len(self._ends))):
+            first = self._first(group)
+            column = self._group(group)["row_length"].to_numpy()
+            pieces.append(column[max(start - first, 0) : end - first])
+        return start, np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+    def _position(self, slot: int) -> int:
+        """The first position whose slot is `slot` or later."""
+        group = int(np.searchsorted(self._slots[:, 1], slot))
+        if group == len(self._ends):
+            return len(self)
+        if slot <= self._slots[group, 0]:
+            return self._first(group)
+        slots = self._group(group)["slot"].to_numpy()
+        return self._first(group) + int(np.searchsorted(slots, slot))
+
+    def _first(self, group: int) -> int:
+        return int(self._ends[group - 1]) if group else 0
+
+    def _read(self, group: int) -> pa.Table:
+        return self._file.read_row_group(
+            group, columns=_COLUMNS, use_threads=False
+        ).combine_chunks()
+
+
+def _slots(path: Path, group: pq.RowGroupMetaData) -> tuple[int, int]:
+    """The first and the last slot of a row group, from its statistics; slots rise with positions."""
+    column = group.column(PLAN_SCHEMA.get_field_index("slot"))
+    known = column.statistics if column.path_in_schema == "slot" else None
+    first, last = (known.min, known.max) if known is not None else (None, None)
+    if first is None or last is None:
+        raise MixtureError(
+            str(path),
+            f"column {column.path_in_schema}",
+            cause="there are no statistics of slots, by which a step is found",
+            cure="Mix the phase again",
+        )
+    return int(first), int(last)
+
 
 T = TypeVar("T")
 IGNORED = -100

@@ -31,9 +31,9 @@ from curriculum.train.checkpoint_files import (
     require_listed,
     stranger,
 )
-from curriculum.train.disk import flush, write_text
-from curriculum.train.learner import Learner, generators, is_moment, tensors, whole
 from curriculum.train.metrics import say
+from curriculum.train.optimizer import Learner, generators, is_moment, tensors, whole
+from curriculum.train.run_directory import flush, write_text
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
 from schemas.text import Strict

@@ -18,11 +18,11 @@ from torch import Tensor
 from curriculum.model.decoder import Decoder
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
-from curriculum.train.disk import write_text
-from curriculum.train.learner import new_learner
-from curriculum.train.loader import Batch, PlannedRows, steps_of
+from curriculum.train.dataloader import Batch, PlannedRows, steps_of
+from curriculum.train.device import mixed
 from curriculum.train.metrics import say
-from curriculum.train.precision import mixed
+from curriculum.train.optimizer import new_learner
+from curriculum.train.run_directory import write_text
 from schemas.errors import JobError
 from schemas.job import Job, MaskingCost
 from schemas.json_text import Sealed, read_json

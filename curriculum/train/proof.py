@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from curriculum.train.directory import LEAKCHECK
-from curriculum.train.exits import words_of
+from curriculum.train.exit_codes import words_of
 from curriculum.train.metrics import say
-from curriculum.train.parent import dying_with_parent
+from curriculum.train.processes import dying_with_parent
+from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.json_text import read_json
 from schemas.leak import LeakReport, ProvenJob

@@ -1,16 +1,29 @@
-"""The report that a run leaves, from its last state and its metrics."""
+"""The report that a run leaves, from its last state and its metrics, and the heartbeat until then."""
 
+import contextlib
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import TrainerState
-from curriculum.train.directory import CHECKPOINTS, METRICS, REPORT
-from curriculum.train.disk import write_text
-from curriculum.train.loop import Outcome
+from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
-from schemas.job import Failure, Figure, Job, MaskingCost, Report, Stopped
+from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, METRICS, REPORT, write_text
+from schemas.job import Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
 from schemas.moment import now
+from schemas.moment import now as present
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How a run ended, and where its last checkpoint lies."""
+
+    stopped: Stopped
+    reason: str
+    state: TrainerState
+    checkpoint: Path | None
 
 
 def report_of(
@@ -80,3 +93,38 @@ def write_end(
 
 def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
     return tuple(figure for figure in figures if figure.step == step)
+
+
+LEAST_SECONDS = 1.0
+
+
+class Heart:
+    """Beats after a step, unless it did a moment ago; a beat costs a file of a hundred bytes."""
+
+    def __init__(self, job: Job, directory: Path) -> None:
+        self.job, self.directory = job, directory
+        self._last = float("-inf")
+        self._positions, self._seconds = 0, 0.0
+
+    def step(self, state: TrainerState, *, positions: int, seconds: float) -> None:
+        """Say how far `state` is, by a step of so many row positions that took so long."""
+        self._positions += positions
+        self._seconds += seconds
+        now = time.monotonic()
+        if now - self._last < LEAST_SECONDS:
+            return
+        bits = gate_bits(state.figures, self.job.phase)
+        beat = Heartbeat(
+            step=state.step,
+            steps=self.job.steps,
+            valid_tokens=state.tokens.valid,
+            tokens_per_second=self._positions / max(self._seconds, 1e-9),
+            val_bpb=bits[-1] if bits else None,
+            at=present(),
+        )
+        # Nothing rests on it: it isn't flushed to the disk, and one that is full is told by a checkpoint.
+        draft = self.directory / f".{HEARTBEAT}.draft"
+        with contextlib.suppress(OSError):
+            draft.write_text(beat.model_dump_json())
+            draft.replace(self.directory / HEARTBEAT)
+        self._last, self._positions, self._seconds = now, 0, 0.0

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Artefact, Store, in_lease
-from curriculum.train.directory import JOB, launching, read_job, read_report
-from curriculum.train.disk import write_text
-from curriculum.train.launch import Launch, launched
+from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.recipe import attempts, finished, last_number, number_of, run_recipe
+from curriculum.train.run_directory import JOB, launching, read_job, read_report, write_text
 from schemas.errors import JobError
 from schemas.job import Job, Report
 from schemas.manifest import MANIFEST_NAME

@@ -7,8 +7,8 @@ from curriculum.store import no_room, refusal
 from curriculum.train import checkpoint, sharded
 from curriculum.train.checkpoint import TrainerState
 from curriculum.train.checkpoint_files import SHARDS
-from curriculum.train.learner import Learner
 from curriculum.train.metrics import say
+from curriculum.train.optimizer import Learner
 from schemas.errors import CurriculumError, JobError
 
 

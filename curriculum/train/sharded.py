@@ -35,9 +35,9 @@ from torch.futures import Future as TorchFuture
 
 from curriculum.train.checkpoint import write_tensors
 from curriculum.train.checkpoint_files import INDEX, damaged, read_part
-from curriculum.train.disk import write_text
 from curriculum.train.distributed import Ranks
-from curriculum.train.learner import Learner, generators, tensors
+from curriculum.train.optimizer import Learner, generators, tensors
+from curriculum.train.run_directory import write_text
 from schemas.text import Strict
 
 Size = Annotated[int, Field(ge=0)]

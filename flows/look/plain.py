@@ -10,7 +10,7 @@ from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import JOB, Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.train.checkpoint_files import manifest_of, require_listed
-from curriculum.train.directory import read_job
+from curriculum.train.run_directory import read_job
 from flows.contexts import resources
 from flows.look.find import Found
 from flows.look.read import Line, document_lines, wished

@@ -19,7 +19,7 @@ from curriculum.pipeline.references import Begun, checkpoints
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
-from curriculum.train.directory import HEARTBEAT
+from curriculum.train.run_directory import HEARTBEAT
 from flows.contexts import resources
 from flows.lines import figure_lines, machine_line, run_line
 from flows.look.drawn import bar, line

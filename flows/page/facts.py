@@ -19,7 +19,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import Standing, standings_of
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.directory import HEARTBEAT, JOB, REPORT, read_report
+from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from flows.contexts import resources
 from flows.page.rows.write import Example
 from schemas import regular_files

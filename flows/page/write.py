@@ -8,7 +8,7 @@ from curriculum.pipeline.notifiers import Say
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.disk import replace_whole
+from curriculum.train.run_directory import replace_whole
 from flows.page.facts import place, read, rows_of
 from flows.page.page import page
 from flows.page.rows import write as rows

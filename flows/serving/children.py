@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from curriculum.train.parent import dying_with_parent
+from curriculum.train.processes import dying_with_parent
 from flows import settings
 from schemas.errors import CurriculumError
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from curriculum.train.disk import write_text
+from curriculum.train.run_directory import write_text
 from flows import settings
 
 EVERY_S = 30.0

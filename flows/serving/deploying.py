@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.train.parent import dying_with_parent
+from curriculum.train.processes import dying_with_parent
 from flows import settings
 from flows.serving.children import ServeError
 

@@ -12,7 +12,7 @@ from curriculum.mix import mix, report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Artefact, Store
-from curriculum.train.loader import PlannedRows
+from curriculum.train.dataloader import PlannedRows
 from flows.cli import app
 from flows.data_export import data_of
 

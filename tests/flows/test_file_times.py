@@ -199,7 +199,7 @@ def _open_elsewhere(home: Path, ordered: Job, *, seconds_ago: float) -> Path:
     import datetime
 
     from curriculum.train.checkpoint import TrainerState
-    from curriculum.train.heartbeat import Heart
+    from curriculum.train.report import Heart
 
     folder = run(home, ordered, [figure(2.0, 0.1)], closed=False)
     shutil.rmtree(folder / "metrics")

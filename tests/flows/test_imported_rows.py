@@ -17,7 +17,7 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
-from curriculum.train.directory import read_job
+from curriculum.train.run_directory import read_job
 from flows.cli import app
 from flows.lines import run_line
 from schemas.errors import DietError

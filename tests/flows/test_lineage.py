@@ -16,8 +16,8 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import checkpoints, run_of
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Store
-from curriculum.train.loader import MicroBatches, PlannedRows
-from curriculum.train.machine import Machine
+from curriculum.train.dataloader import MicroBatches, PlannedRows
+from curriculum.train.launch.machine import Machine
 from flows.cli import app
 from flows.lineage import LineageError, read_by, readers_or_read
 from flows.lineage_lines import spans

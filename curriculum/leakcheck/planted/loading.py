@@ -20,8 +20,8 @@ from curriculum.leakcheck.planted.site import (
 from curriculum.model import masks, structure
 from curriculum.model.structure import RowStructure, Structure
 from curriculum.rows.read import RowBatch
-from curriculum.train import shards
-from curriculum.train.shards import Row
+from curriculum.train import batch
+from curriculum.train.batch import Row
 
 Int32s = npt.NDArray[np.int32]
 Masks = npt.NDArray[np.uint8]
@@ -130,7 +130,7 @@ LOADING = (
     PlantedLeak(
         words="documents of fewer than 4 tokens are read as the start of the next",
         kind=JOINED,
-        owner=shards,
+        owner=batch,
         name="_row",
         leaking=_short_documents_joined,
         needs=Needs(blocks="A"),
@@ -211,7 +211,7 @@ LOADING = (
     PlantedLeak(
         words="structure columns are read one token off",
         kind=SHIFTED_STRUCTURE,
-        owner=shards,
+        owner=batch,
         name="_row_structure",
         leaking=_columns_read_one_off,
         needs=Needs(blocks="A", structure=True),

@@ -23,7 +23,7 @@ from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection
 from curriculum.model.loss import LossSums
 from curriculum.model.masks import Boundaries
-from curriculum.train import steps
+from curriculum.train import step
 
 BOTH = frozenset({SCORED, MUTED})
 CONVERGED = 1e-3
@@ -209,7 +209,7 @@ SUMS = (
     PlantedLeak(
         words="the loss is weighted by how often the batch's most frequent id stands in it",
         kind=LOSS_OF_THE_BATCH,
-        owner=steps,
+        owner=step,
         name="_backward",
         leaking=_weighted_by_the_most_frequent_id,
         needs=Needs(blocks="F"),
@@ -218,7 +218,7 @@ SUMS = (
     PlantedLeak(
         words="the stream is centred over unscored positions too",
         kind=LOSS_OF_THE_BATCH,
-        owner=steps,
+        owner=step,
         name="loss_sums",
         leaking=_centred_by_unscored,
         needs=Needs(blocks="F"),
@@ -290,7 +290,7 @@ SUMS = (
     PlantedLeak(
         words="the gradient of the head counts unscored tokens",
         kind=GRADIENTS_OF_WEIGHTS,
-        owner=steps,
+        owner=step,
         name="loss_sums",
         leaking=_unscored_in_the_head,
         needs=Needs(blocks="F"),

@@ -27,7 +27,7 @@ from curriculum.model.dense import math_attend
 from curriculum.model.inputs import LayerInputs
 from curriculum.model.mamba import Mamba
 from curriculum.model.mlp import MLP
-from curriculum.train import learner
+from curriculum.train import optimizer
 
 BOTH = frozenset({SCORED, MUTED})
 DROPPED = 0.1
@@ -244,7 +244,7 @@ TRAINING = (
     PlantedLeak(
         words="attention is recomputed without boundaries",
         kind=RECOMPUTED,
-        owner=learner,
+        owner=optimizer,
         name="checkpoint",
         leaking=_attention_recomputed_by_rows,
         needs=Needs(blocks="A", recompute=True, backend="math"),
@@ -253,7 +253,7 @@ TRAINING = (
     PlantedLeak(
         words="convolutions are recomputed with positions of the row",
         kind=RECOMPUTED,
-        owner=learner,
+        owner=optimizer,
         name="checkpoint",
         leaking=_positions_recomputed_by_rows,
         needs=Needs(blocks="C", recompute=True),

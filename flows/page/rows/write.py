@@ -10,7 +10,7 @@ from pathlib import Path
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
-from curriculum.train.disk import replace_whole
+from curriculum.train.run_directory import replace_whole
 from dashboards import palette
 from flows.look.find import inputs
 from flows.look.read import wished as chosen_lines

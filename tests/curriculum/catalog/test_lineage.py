@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from curriculum.catalog import open_catalog
 from curriculum.catalog.views import text_of
 from curriculum.store import Store
-from curriculum.train.loader import MicroBatches, PlannedRows
+from curriculum.train.dataloader import MicroBatches, PlannedRows
 from schemas.job import Job, Report
 
 COLUMNS = ["pack_id", "document_ids", "valid_token_count"]

@@ -18,7 +18,7 @@ from curriculum.leakcheck.planted import (
 )
 from curriculum.leakcheck.proof import Scope, cases_of, prove
 from curriculum.model import conv
-from curriculum.train import learner
+from curriculum.train import optimizer
 
 SETTINGS = tuple({repr(each.needs): each.needs for each in LEAKS}.values())
 
@@ -79,7 +79,7 @@ def test_a_leak_whose_code_never_runs_is_a_failure_though_claims_are_red() -> No
         return site.right(*given, **named)
 
     assert not try_leak(leak_at(conv, "_heads", blocks="F")).passed
-    unread = leak_at(learner, "decays", blocks="F")
+    unread = leak_at(optimizer, "decays", blocks="F")
     assert try_leak(unread).red == ()
 
 

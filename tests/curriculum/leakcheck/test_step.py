@@ -17,9 +17,8 @@ from curriculum.leakcheck.two_claims import HALVES, mutable, positions
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import PRESETS, model_spec
-from curriculum.train import loader, steps
-from curriculum.train.batch import Batch, collate
-from curriculum.train.shards import Row
+from curriculum.train import dataloader, step
+from curriculum.train.batch import Batch, Row, collate
 from schemas.job import ModelSpec
 from schemas.leak import Finding
 
@@ -71,7 +70,7 @@ def test_a_loader_that_joins_documents_is_seen(monkeypatch: pytest.MonkeyPatch) 
         batch = collate(rows)
         return replace(batch, boundaries=Boundaries.of(batch.boundaries.doc_ids // 2))
 
-    monkeypatch.setattr(loader, "collate", joining)
+    monkeypatch.setattr(dataloader, "collate", joining)
     found = prove_step(spec("A"), backend="documents", row_length=T)
     assert {claims.SCORED, claims.MUTED} <= red(found)
     (scored,) = (each for each in found if each.claim == claims.SCORED)
@@ -84,7 +83,7 @@ def test_a_loader_that_feeds_other_ids_is_seen(monkeypatch: pytest.MonkeyPatch) 
         batch = collate(rows)
         return replace(batch, input_ids=batch.input_ids.roll(1, dims=1))
 
-    monkeypatch.setattr(loader, "collate", other)
+    monkeypatch.setattr(dataloader, "collate", other)
     found = prove_step(spec("F"), backend="documents", row_length=T)
     assert claims.FED in red(found)
     assert claims.SCORED in red(found)
@@ -97,7 +96,7 @@ def test_a_loss_that_is_centred_over_the_batch_is_seen(monkeypatch: pytest.Monke
         mean_V = (x_BTD[mask_BT.bool()].mean(0) @ head_VD.T).logsumexp(-1)
         return replace(sums, nll=sums.nll - mean_V)
 
-    monkeypatch.setattr(steps, "loss_sums", centred)
+    monkeypatch.setattr(step, "loss_sums", centred)
     found = prove_step(spec("F"), backend="documents", row_length=T)
     assert {claims.SCORED, claims.FED} <= red(found)
 

@@ -13,7 +13,7 @@ from curriculum.store import Artefact, Draft, Recipe, Store, inside, read_mark
 from curriculum.store.inside import Inside
 from curriculum.store.leases import deciding
 from curriculum.store.verify import marks_text
-from curriculum.train.slots import Slots
+from curriculum.train.launch.gpu_slots import Slots
 from schemas.errors import CurriculumError, SchemaError, StoreError
 from schemas.job import CheckpointRef, RowsSource, TokenizerRef
 from schemas.manifest import FileRecord

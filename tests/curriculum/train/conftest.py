@@ -16,11 +16,11 @@ import torch
 from curriculum import boundaries
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.train import run
-from curriculum.train.directory import LOG
 from curriculum.train.distributed import Place
-from curriculum.train.launch import Launch
+from curriculum.train.launch.launcher import Launch
 from curriculum.train.recipe import run_recipe
-from curriculum.train.session import run_job
+from curriculum.train.run_directory import LOG
+from curriculum.train.trainer import run_job
 from schemas.arrow import required
 from schemas.job import (
     Evaluation,

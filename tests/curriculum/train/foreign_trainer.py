@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from curriculum.train.foreign import listen, open_run
-from curriculum.train.loader import Batch
+from curriculum.train.dataloader import Batch
+from curriculum.train.external_trainer import listen, open_run
 
 HEADS, WIDTH, RATE = 4, 64, 3e-3
 

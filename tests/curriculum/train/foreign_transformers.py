@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-from curriculum.train.foreign import ForeignRun, listen, open_run
-from curriculum.train.loader import MicroBatches, for_transformers, loader_of
+from curriculum.train.dataloader import MicroBatches, for_transformers, loader_of
+from curriculum.train.external_trainer import ForeignRun, listen, open_run
 
 RATE = 3e-3
 

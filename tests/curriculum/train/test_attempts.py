@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from curriculum.store import Store, collect, garbage
-from curriculum.train.directory import claimed
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
+from curriculum.train.run_directory import claimed
 from schemas.job import Job
 
 

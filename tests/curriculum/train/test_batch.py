@@ -9,10 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.train.ahead import ahead
-from curriculum.train.batch import Batch, collate, tensors_in
-from curriculum.train.loader import as_tensors, for_transformers
-from curriculum.train.shards import Row
+from curriculum.train.batch import Batch, Row, collate, tensors_in
+from curriculum.train.dataloader import as_tensors, for_transformers
+from curriculum.train.step import ahead
 
 
 def row(ids: list[int], loss_mask: list[int], doc_ids: list[int], name: str = "k-0") -> Row:

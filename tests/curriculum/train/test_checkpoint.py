@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from curriculum.train import checkpoint, restore
 from curriculum.train.checkpoint import TrainerState
-from curriculum.train.learner import Learner, new_learner
+from curriculum.train.optimizer import Learner, new_learner
 from schemas.errors import JobError
 
 CPU = torch.device("cpu")

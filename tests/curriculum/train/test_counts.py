@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.train.counts import StepCounts, counts_of, counts_of_step
-from curriculum.train.loader import Batch, collate
-from curriculum.train.shards import Row
+from curriculum.train.batch import Row
+from curriculum.train.dataloader import Batch, collate
+from curriculum.train.metrics import StepCounts, counts_of, counts_of_step
 
 TOKEN_BYTES = torch.tensor([0, 1, 2, 3])
 T = 12

@@ -21,14 +21,14 @@ from curriculum.train import __main__ as process
 from curriculum.train import checkpoint, restore, sharded
 from curriculum.train.checkpoint import TrainerState
 from curriculum.train.checkpoint_files import SHARDS, damage
-from curriculum.train.counts import counts_of_step
+from curriculum.train.dataloader import Batch, PlannedRows, blank, steps_of
 from curriculum.train.distributed import ALONE, Place, Ranks, joined
-from curriculum.train.exits import KILLED
-from curriculum.train.learner import Learner, new_learner, whole, whole_model
-from curriculum.train.loader import Batch, PlannedRows, blank, steps_of
+from curriculum.train.exit_codes import KILLED
+from curriculum.train.metrics import counts_of_step
+from curriculum.train.optimizer import Learner, new_learner, whole, whole_model
+from curriculum.train.processes import start_ranks
 from curriculum.train.saver import Saver
-from curriculum.train.start import start_ranks
-from curriculum.train.steps import cut_for, gradients
+from curriculum.train.step import cut_for, gradients
 from schemas.errors import JobError
 from schemas.job import EngramSpec, ModelSpec
 
@@ -361,7 +361,7 @@ def test_exit_codes_of_ranks_become_one(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("curriculum.train.start.GRACE_SECONDS", grace)
+    monkeypatch.setattr("curriculum.train.processes.GRACE_SECONDS", grace)
     assert run_ranks(code) == expected
     assert capsys.readouterr().err == words
 

@@ -18,10 +18,9 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from curriculum.train import checkpoint
 from curriculum.train.checkpoint import TrainerState
-from curriculum.train.export import FORMATS, LOAD, Vocabulary, export
-from curriculum.train.learner import new_learner
-from curriculum.train.qwen import require_counterpart
-from curriculum.train.weights import longest_row, model_in, trained_model
+from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_counterpart
+from curriculum.train.optimizer import new_learner
+from curriculum.train.restore import longest_row, model_in, trained_model
 from flows.export import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec

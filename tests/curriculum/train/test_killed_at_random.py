@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.train.directory import read_report
+from curriculum.train.run_directory import read_report
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -25,8 +25,8 @@ LAUNCH = """
 import sys
 from pathlib import Path
 from curriculum.store import Store
-from curriculum.train.launch import Launch, launched
-from curriculum.train.slots import Slots
+from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.gpu_slots import Slots
 job = Path(sys.argv[1])
 store = Store.containing(job)
 slots = Slots(store.root / "slots", 1)

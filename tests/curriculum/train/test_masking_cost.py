@@ -8,13 +8,13 @@ import torch
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.inputs import LayerInputs
 from curriculum.train import masking_cost as module
-from curriculum.train.directory import read_report
+from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.distributed import Place
-from curriculum.train.learner import new_learner
-from curriculum.train.loader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.masking_cost import Round, compare, loss_of, masking_cost, measured_once
+from curriculum.train.optimizer import new_learner
 from curriculum.train.run import freeze
-from curriculum.train.session import run_job
+from curriculum.train.run_directory import read_report
+from curriculum.train.trainer import run_job
 from schemas.errors import JobError
 from schemas.job import MaskingCost, Report, RowsSource
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from curriculum.train.memory import enough_memory
+from curriculum.train.device import enough_memory
 from schemas.errors import JobMemoryError
 
 IN_USE = "Tried to allocate 9 GiB. GPU 0 has less."

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from curriculum.train import proof
-from curriculum.train.directory import LEAKCHECK
+from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, ProvenJob
 
@@ -132,14 +132,14 @@ def test_training_does_not_load_the_proof() -> None:
     import subprocess
 
     words = (
-        "import sys, curriculum.train.session; "
+        "import sys, curriculum.train.trainer; "
         "sys.exit(any(name.startswith('curriculum.leakcheck') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
 def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(world: Any) -> None:
-    from curriculum.train.directory import JOB
+    from curriculum.train.run_directory import JOB
     from schemas.json_text import read_json
 
     directory = world.store.root / "proven"

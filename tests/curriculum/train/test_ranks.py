@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 
-from curriculum.train import checkpoint, loop, restore
+from curriculum.train import checkpoint, restore, trainer
+from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.distributed import Ranks
-from curriculum.train.loader import PlannedRows, steps_of
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import Run, train
-from curriculum.train.steps import optimizer_step
+from curriculum.train.step import optimizer_step
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job
 
@@ -167,13 +167,13 @@ def test_one_rank_goes_on_where_two_were_stopped(
         seen.extend(name for batch in batches for name in batch.pack_ids)
         return optimizer_step(learner, batches, *rest, **named)
 
-    monkeypatch.setattr(loop, "optimizer_step", noting)
+    monkeypatch.setattr(trainer, "optimizer_step", noting)
     cpu = torch.device("cpu")
-    resumed = loop.train_loop(job, world.store.root, directory, cpu, lambda: False)
+    resumed = trainer.Trainer(job, world.store.root, directory, cpu, lambda: False).train()
     assert seen == consumed(world, job, first_step=stopped_at)
-    whole = loop.train_loop(
+    whole = trainer.Trainer(
         alone.job(**CHANGES), alone.store.root, tmp_path / "whole", cpu, lambda: False
-    )
+    ).train()
     assert (resumed.state.tokens, resumed.state.slot) == (whole.state.tokens, whole.state.slot)
     assert resumed.checkpoint is not None
     assert whole.checkpoint is not None

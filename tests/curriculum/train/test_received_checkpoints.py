@@ -18,8 +18,8 @@ from curriculum.train import checkpoint, restore, sharded
 from curriculum.train.checkpoint import TrainerState, newest
 from curriculum.train.checkpoint_files import SHARDS, damage, record_of, require_listed
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.learner import Learner, new_learner
-from curriculum.train.weights import model_in
+from curriculum.train.optimizer import Learner, new_learner
+from curriculum.train.restore import model_in
 from schemas.errors import JobError
 from tests.flows.hostile_workspace import Canary
 from tests.sealing import edit

@@ -12,8 +12,8 @@ import pytest
 
 from curriculum.store.verify import sha256_of
 from curriculum.train.checkpoint_files import CheckpointManifest
-from curriculum.train.launch import Launch, launched
-from curriculum.train.loader import PlannedRows, steps_of
+from curriculum.train.dataloader import PlannedRows, steps_of
+from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.recipe import run_recipe
 from curriculum.train.require import require_fitting
 from curriculum.train.run import freeze

@@ -16,12 +16,12 @@ import torch
 from safetensors.torch import load_file
 
 from curriculum.store.owner import is_alive, process_started, this_process
-from curriculum.train import directory as directory_module
-from curriculum.train.directory import claimed, require_unclaimed
-from curriculum.train.launch import Launch, launched
+from curriculum.train import run_directory as directory_module
+from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze, train
+from curriculum.train.run_directory import claimed, require_unclaimed
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 
@@ -245,7 +245,7 @@ def test_a_run_goes_on_by_as_many_processes_as_are_asked_for_now(world: Any) -> 
 
 def test_the_trainers_process_imports_what_a_gpu_machine_has() -> None:
     code = (
-        "import sys, curriculum.train.__main__, curriculum.train.session, curriculum.train.job\n"
+        "import sys, curriculum.train.__main__, curriculum.train.trainer, curriculum.train.job\n"
         "unwanted = {'prefect', 'polars', 'tree_sitter', 'duckdb', 'tokenizers', 'psutil'}\n"
         "print(sorted((unwanted | {'datasets'}) & set(sys.modules)))"
     )

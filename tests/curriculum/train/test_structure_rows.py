@@ -10,12 +10,13 @@ import torch
 from safetensors.torch import load_file
 
 from curriculum.train import restore
-from curriculum.train.learner import new_learner
-from curriculum.train.loader import PlannedRows, collate
-from curriculum.train.loop import Outcome, train_loop
+from curriculum.train.batch import Shards
+from curriculum.train.dataloader import PlannedRows, collate
+from curriculum.train.optimizer import new_learner
+from curriculum.train.report import Outcome
 from curriculum.train.run import train as run_of
-from curriculum.train.shards import Shards
-from curriculum.train.steps import gradients
+from curriculum.train.step import gradients
+from curriculum.train.trainer import Trainer
 from schemas.errors import JobError, SchemaError
 from schemas.job import CheckpointRef
 from schemas.structure import STRUCTURE_TOKENS
@@ -36,7 +37,7 @@ def job_of(world: Any, *, structure: bool, **changes: Any) -> Any:
 
 def train(world: Any, directory: Path, *, structure: bool, **changes: Any) -> Outcome:
     job = job_of(world, structure=structure, **changes)
-    return train_loop(job, world.store.root, directory, CPU, lambda: False)
+    return Trainer(job, world.store.root, directory, CPU, lambda: False).train()
 
 
 def test_a_row_carries_its_structure_columns_where_they_are_asked_for(mixed: Any) -> None:
@@ -163,7 +164,9 @@ def test_a_run_with_structure_that_is_stopped_goes_on_to_the_same_bytes(
     whole = train(mixed, tmp_path / "whole", structure=True, steps=8)
     cut = tmp_path / "cut"
     job = job_of(mixed, structure=True, steps=8, checkpoint_every=2)
-    stopped = train_loop(job, mixed.store.root, cut, CPU, (cut / "checkpoints" / "step=2").exists)
+    stopped = Trainer(
+        job, mixed.store.root, cut, CPU, (cut / "checkpoints" / "step=2").exists
+    ).train()
     assert stopped.stopped == "cancelled"
     # It is written while training goes on.
     assert 2 < stopped.state.step <= 8

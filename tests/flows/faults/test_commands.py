@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from curriculum.store import Store
-from curriculum.train.directory import read_report
+from curriculum.train.run_directory import read_report
 
 pytestmark = pytest.mark.timeout(2400)
 

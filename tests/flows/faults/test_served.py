@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.train.slots import Slots
+from curriculum.train.launch.gpu_slots import Slots
 from dashboards.guard import authorization
 from flows import settings
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from curriculum.store.owner import this_process
-from curriculum.train.slots import Slots
+from curriculum.train.launch.gpu_slots import Slots
 from schemas.job import RunState, SlotState
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]

@@ -1,0 +1,358 @@
+"""Rows of a plan as batches, for our trainer and for anyone's.
+
+    job = read_job(path)                                      # curriculum.train.run_directory
+    for batch in loader_of(job, workspace):                   # micro-batches in the plan's order, as dicts
+        loss = model(batch["input_ids"], batch["position_ids"] …
+
+    rows = PlannedRows.of(job, workspace)                     # a torch Dataset: the row at each position
+    batches = DataLoader(rows, batch_sampler=MicroBatches.of(job, rows), collate_fn=as_tensors)
+
+The order follows from the plan alone: neither workers nor ranks change it. What a batch holds, with an
+example, stands in batch.py: `as_tensors` gives all of it by name, `for_transformers` what Hugging Face's
+models take.
+"""
+
+import contextlib
+import functools
+import itertools
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from curriculum.rows.read import GroupCache
+from curriculum.train.batch import Batch, Plan, Row, Shards, blank, collate
+from curriculum.workers.spawn import interrupts_held
+from schemas.errors import CurriculumError, JobError, MixtureError
+from schemas.job import Job
+
+__all__ = [
+    "Batch",
+    "MicroBatches",
+    "PlannedRows",
+    "SharedMicroBatches",
+    "as_tensors",
+    "blank",
+    "collate",
+    "for_transformers",
+    "loader_of",
+    "steps_of",
+]
+
+CACHE_BYTES = 1 << 28
+"""Of decoded row groups, in each process that reads rows: 30 million positions without structure."""
+MOST_AHEAD = 32
+"""Micro-batches that a worker prepares at most before they are asked for."""
+
+
+def as_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
+    """Rows of one length by the names that are usual for packed rows: `Batch.tensors`."""
+    return collate(rows).tensors()
+
+
+def for_transformers(rows: Sequence[Row]) -> dict[str, Tensor | bool]:
+    """Rows of one length as Hugging Face's causal models take them: int64 [B, T], and use_cache.
+
+    labels stand at the token to be predicted, since the models shift them. Documents [5 6 7] [8 9]:
+    input_ids [5 6 7 8 9], position_ids [0 1 2 0 1], labels [-100 6 7 -100 9]. The models keep documents
+    apart by position_ids that restart, but only without a cache, which they have unless they are told:
+    with it every document reads those before it.
+    """
+    batch = collate(rows)
+    return {
+        "input_ids": batch.input_ids.long(),
+        "position_ids": batch.boundaries.position_ids.long(),
+        "labels": batch.labels(),
+        "use_cache": False,
+    }
+
+
+class PlannedRows(Dataset[Row]):
+    """The row at each position of a plan; positions come from MicroBatches or any sampler.
+
+    `structure` asks for the structure of the rows that have one.
+    """
+
+    def __init__(self, plan: Path, rows: dict[str, Path], *, structure: bool = False) -> None:
+        self.path = plan
+        self.folders = rows
+        self.structure = structure
+        self.plan = Plan(plan)
+        cache = GroupCache(CACHE_BYTES)
+        self.shards = {
+            key: Shards(each, cache=cache, structure=structure) for key, each in rows.items()
+        }
+
+    @staticmethod
+    def of(job: Job, workspace: Path) -> "PlannedRows":
+        """The rows of a job whose paths are relative to `workspace`."""
+        return PlannedRows(
+            workspace / job.plan,
+            {rows.key: workspace / rows.path for rows in job.rows},
+            structure=job.model.structure,
+        )
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def __getitem__(self, position: int) -> Row:
+        """The row at a position.
+
+        Raises:
+            MixtureError: where the plan names rows that the job doesn't, or that aren't those.
+        """
+        planned = self.plan.at(position)
+        shards = self.shards.get(planned.rows_key)
+        if shards is None:
+            raise _astray(position, planned.rows_key, "the job lists no such rows")
+        row = shards.row(planned.shard, planned.row)
+        if row.pack_id != planned.pack_id:
+            raise _astray(position, planned.pack_id, f"there lies {row.pack_id}")
+        return row
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A worker process opens the files anew."""
+        opened = functools.partial(PlannedRows, structure=self.structure)
+        return opened, (self.path, self.folders)
+
+
+class MicroBatches(Sampler[list[int]]):
+    """Positions of each micro-batch, step after step, from a slot on.
+
+    Within a step rows are grouped by length, so that a micro-batch has one T: lengths 2 1 1 2 1 in
+    micro-batches of 2 positions -> [0] [3] [1 2] [4].
+    """
+
+    def __init__(
+        self, plan: Plan, *, slots_per_step: int, micro_positions: int, steps: range
+    ) -> None:
+        self.plan = plan
+        self.slots_per_step = slots_per_step
+        self.micro_positions = micro_positions
+        self.steps = steps
+
+    @staticmethod
+    def of(job: Job, rows: PlannedRows, *, first_step: int = 0) -> "MicroBatches":
+        """Those of a job's steps from `first_step` on."""
+        slot = max(source.row_length for source in job.rows)
+        return MicroBatches(
+            rows.plan,
+            slots_per_step=job.tokens_per_step // slot,
+            micro_positions=job.micro_positions,
+            steps=range(first_step, job.steps),
+        )
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in self.steps:
+            yield from self.of_step(step)
+
+    def of_step(self, step: int) -> list[list[int]]:
+        """The positions of each micro-batch of a step."""
+        first = step * self.slots_per_step
+        start, lengths = self.plan.lengths(first, first + self.slots_per_step)
+        micro: list[list[int]] = []
+        for length in sorted(set(lengths.tolist()), reverse=True):
+            positions = (start + np.flatnonzero(lengths == length)).tolist()
+            each = max(self.micro_positions // length, 1)
+            micro += [positions[at : at + each] for at in range(0, len(positions), each)]
+        return micro
+
+
+class SharedMicroBatches(Sampler[list[int]]):
+    """The micro-batches of one rank of several, as many in each step as every other rank's.
+
+    Of 5 micro-batches rank 0 of 2 has the numbers 0 2 4, rank 1 has 1 3 and a stand-in, the last again,
+    which `steps_of` makes a blank: sharded layers meet in every forward and backward pass.
+    """
+
+    def __init__(self, whole: MicroBatches, *, rank: int, ranks: int) -> None:
+        self.whole = whole
+        self.rank = rank
+        self.ranks = ranks
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return _positions(map(self.of_step, self.whole.steps))
+
+    def of_step(self, step: int) -> list[tuple[list[int], bool]]:
+        """The positions of each of this rank's micro-batches, and whether they are its own."""
+        micro = self.whole.of_step(step)
+        places = range(self.rank, self.rank + len(micro), self.ranks)
+        return [(micro[min(at, len(micro) - 1)], at < len(micro)) for at in places]
+
+
+def loader_of(
+    job: Job,
+    workspace: Path,
+    *,
+    first_step: int = 0,
+    rank: int = 0,
+    ranks: int = 1,
+    collate_fn: Callable[[list[Row]], Any] = as_tensors,
+) -> "DataLoader[Row]":
+    """A job's micro-batches from a step on, one after the other, as `collate_fn` makes them of rows.
+
+    Each has rows of one length, `job.micro_positions` positions at most; those of a step have
+    `job.tokens_per_step` together. Of several ranks each gets every so many of them; where a step's don't
+    go round, the last is given once more.
+    """
+    rows = PlannedRows.of(job, workspace)
+    sampler = SharedMicroBatches(
+        MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
+    )
+    return _loader(job, rows, sampler, collate_fn, workers=job.workers, ranks=ranks)
+
+
+def steps_of(
+    job: Job, rows: PlannedRows, *, first_step: int, workers: int, rank: int = 0, ranks: int = 1
+) -> Iterator[list[Batch]]:
+    """The micro-batches of each step from `first_step` on, all of a step together.
+
+    Of several ranks each reads its own rows only, in the same number of micro-batches; what one lacks is
+    a blank. Workers prepare the next step during the one before; batches of a job on CUDA are pinned.
+
+    Raises:
+        JobError: for ids that the model doesn't have, and for a worker that died.
+        MixtureError: where plan and rows don't belong together.
+    """
+    sampler = SharedMicroBatches(
+        MicroBatches.of(job, rows, first_step=first_step), rank=rank, ranks=ranks
+    )
+    # The loader is ahead by what its workers prepare; between the two lie the steps that only it has seen.
+    ahead, shares = itertools.tee(map(sampler.of_step, sampler.whole.steps))
+    checked = _Checked(rows, job.model.vocab_size)
+    loader = _loader(job, checked, _positions(ahead), _as_they_are, workers=workers, ranks=ranks)
+    # A Ctrl-C reaches the whole group; a worker that only starts would end in a traceback.
+    with interrupts_held() if workers else contextlib.nullcontext():
+        batches = iter(loader)
+    for step, share in zip(sampler.whole.steps, shares, strict=True):
+        if not share:
+            raise JobError(
+                f"step {step + 1}",
+                cause=f"the plan ends before it, and the job has {job.steps}",
+                cure="Mix the phase again, and begin a new run of it",
+            )
+        loaded = [_next(batches, workers) for _ in share]
+        yield [
+            batch if is_own else blank(batch)
+            for batch, (_, is_own) in zip(loaded, share, strict=True)
+        ]
+
+
+def _positions(shares: Iterable[list[tuple[list[int], bool]]]) -> Iterator[list[int]]:
+    """The positions of each micro-batch, step after step."""
+    return (positions for share in shares for positions, _ in share)
+
+
+class _Checked(Dataset[Any]):
+    """Whole micro-batches, or the error that one ended in: a worker's exceptions lose their kind."""
+
+    def __init__(self, rows: PlannedRows, vocab_size: int) -> None:
+        self.rows = rows
+        self.vocab_size = vocab_size
+
+    def __getitem__(self, position: int) -> "Batch | CurriculumError":
+        return self.__getitems__([position])
+
+    def __getitems__(self, positions: list[int]) -> "Batch | CurriculumError":
+        try:
+            batch = collate([self.rows[position] for position in positions])
+            require_trainable(batch, self.vocab_size)
+        except CurriculumError as failed:
+            return failed
+        return batch
+
+
+def require_trainable(batch: Batch, vocab_size: int) -> None:
+    """Let a batch pass whose ids a model of `vocab_size` ids has, and each of whose rows is scored.
+
+    Raises:
+        JobError: naming the first row with another id, that id and its place, or without any target.
+    """
+    ids_BT = batch.input_ids
+    low, high = (int(each) for each in ids_BT.aminmax())
+    if low < 0 or high >= vocab_size:
+        row, token = ((ids_BT < 0) | (ids_BT >= vocab_size)).nonzero()[0].tolist()
+        raise JobError(
+            f"row {batch.pack_ids[row]}",
+            f"id {int(ids_BT[row, token])} at token {token}",
+            cause=f"the model has the ids 0 to {vocab_size - 1}",
+            cure="Run `curriculum check` on its rows, and build them again with the job's tokenizer",
+        )
+    scored_B = batch.loss_mask.any(dim=1)
+    if not bool(scored_B.all()):
+        raise JobError(
+            f"row {batch.pack_ids[int(scored_B.int().argmin())]}",
+            cause="it has no scored target, so nothing is learnt from it",
+            cure="Run `curriculum check` on its rows, and build them again",
+        )
+
+
+def _as_they_are(batch: Any) -> Any:
+    return batch
+
+
+def _loader(
+    job: Job,
+    rows: "Dataset[Any]",
+    sampler: Iterable[list[int]],
+    collate_fn: Callable[[list[Any]], Any],
+    *,
+    workers: int,
+    ranks: int,
+) -> "DataLoader[Any]":
+    """Workers prepare a step's micro-batches and one more while the step before is trained."""
+    of_a_step = -(-job.tokens_per_step // job.micro_positions // ranks)
+    return DataLoader(
+        rows,
+        batch_sampler=sampler,
+        collate_fn=collate_fn,
+        num_workers=workers,
+        prefetch_factor=min(of_a_step // workers + 1, MOST_AHEAD) if workers else None,
+        pin_memory=job.device == "cuda" and torch.cuda.is_available(),
+        multiprocessing_context="spawn" if workers else None,
+        worker_init_fn=_leave_signals_to_the_trainer,
+        # Else each start of a loader draws from the global generator, and a resumed run has one more.
+        generator=torch.Generator(),
+    )
+
+
+def _next(batches: "Iterator[Batch | CurriculumError]", workers: int) -> Batch:
+    try:
+        batch = next(batches)
+    except (RuntimeError, OSError, EOFError) as failed:
+        if not workers or not _tells_of_a_death(failed):
+            raise
+        raise JobError(
+            f"{workers} workers that load rows",
+            (str(failed) or type(failed).__name__).splitlines()[0],
+            cause="one of them died; often because the machine's memory, or its shared memory, is full",
+            cure="Give fewer workers, 0 for none, or more memory. The same command goes on from the last "
+            "checkpoint",
+        ) from failed
+    if isinstance(batch, CurriculumError):
+        raise batch
+    return batch
+
+
+def _tells_of_a_death(failed: Exception) -> bool:
+    """Not of an error that a worker lived to tell, which torch quotes."""
+    if isinstance(failed, RuntimeError):
+        return str(failed).startswith("DataLoader worker")
+    # The connection to it broke while it handed a batch over.
+    return not str(failed).startswith("Caught ")
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:
+    """A Ctrl-C reaches the whole group; the trainer finishes its step and then ends its workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _astray(position: int, value: str, cause: str) -> MixtureError:
+    return MixtureError(
+        f"position {position} of the plan", value, cause=cause, cure="Mix the phase again"
+    )

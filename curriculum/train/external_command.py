@@ -1,0 +1,169 @@
+"""Another trainer's command in place of ours: started, stopped, and held against what it must leave."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from curriculum.store import Store
+from curriculum.train.exit_codes import CANCELLED, failure_of, kind_of
+from curriculum.train.processes import dying_with_parent
+from curriculum.train.require import require_fitting
+from curriculum.train.run_directory import claimed, read_job
+from schemas.diet import JOB_FIELD
+from schemas.errors import CurriculumError, JobError
+from schemas.job import Failure, Job, Report, Stopped
+from schemas.visible import visible
+
+GRACE_SECONDS = 10.0
+"""For the command to end after it was told to; then it is killed, with all that it started."""
+_POLL_SECONDS = 0.05
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+TRAINER = "--trainer"
+"""The option of `python -m curriculum.train` that permits a job's command."""
+
+
+def require_permitted(job: Job, path: Path, permitted: str | None) -> None:
+    """Let a job pass that names no command, or the one that may run: a job.json may be anybody's.
+
+    Raises:
+        JobError: for any other command.
+    """
+    if job.trainer is not None and job.trainer != permitted:
+        raise JobError(
+            str(path),
+            f"trainer = {job.trainer!r}",
+            cause="a job may not say by itself which command runs"
+            if permitted is None
+            else f"the command that may run is {permitted!r}",
+            cure="Train it by `curriculum train` with its diet, or permit that very command: "
+            f"python -m curriculum.train {shlex.quote(str(path))} {TRAINER} COMMAND",
+        )
+
+
+def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -> int:
+    """Run the command of the job in a file until it ends; 0, or 75 where it was asked to stop.
+
+    A stop is passed on as SIGTERM. No process that the command started outlives it.
+
+    Raises:
+        JobError: where it can't be started, ends by another code, or leaves less than a run; the report
+            then says failed, and why. Of the kind that its code says, where that is one of ours.
+    """
+    job = read_job(path)
+    assert job.trainer is not None
+    store, directory = Store.containing(path), path.absolute().parent
+    require_permitted(job, path, permitted)
+    with claimed(store, job, directory):
+        try:
+            require_fitting(job, store.root)
+            code = _ended(words_of(permitted, path), asked_to_stop)
+            if code == CANCELLED or (code != 0 and asked_to_stop()):
+                _report(job, directory, "cancelled", "asked to stop")
+                return CANCELLED
+            if code != 0:
+                raise kind_of(code)(
+                    permitted,
+                    f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}",
+                    cause="the trainer failed",
+                    cure="Read its last lines, mend the cause, and give the same command",
+                )
+            report = _whole_run(job, store.root, directory)
+        except CurriculumError as failed:
+            _report(job, directory, "failed", str(failed), failure_of(type(failed)))
+            raise
+    _say(f"{report.stopped}: {report.reason}")
+    return 0
+
+
+def words_of(command: str, job: Path) -> list[str]:
+    """What is started: `python my_train.py {job}` -> [python] [my_train.py] [/…/job.json]."""
+    return [word.replace(JOB_FIELD, str(job.absolute())) for word in shlex.split(command)]
+
+
+def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
+    """The code that the command returns; negative for a signal."""
+    if sys.platform == "linux":
+        # What the command leaves behind becomes ours, to be ended: torchrun starts sessions of their own.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _say(f"starting {shlex.join(words)}")
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, preexec_fn=dying_with_parent(), close_fds=False
+        )
+    except OSError as failed:
+        raise JobError(
+            words[0],
+            failed.strerror,
+            cause="the trainer's command can't be started",
+            cure="Give a program that is on the PATH, or a path from the folder of this call",
+        ) from failed
+    try:
+        return _waited(process, asked_to_stop)
+    finally:
+        process.kill()
+        process.wait()
+        _end_orphans()
+
+
+def _waited(process: "subprocess.Popen[bytes]", asked_to_stop: Callable[[], bool]) -> int:
+    told_at = 0.0
+    while process.poll() is None:
+        if asked_to_stop() and not told_at:
+            told_at = time.monotonic()
+            process.terminate()
+        if told_at and time.monotonic() - told_at > GRACE_SECONDS:
+            process.kill()
+        time.sleep(_POLL_SECONDS)
+    return int(process.returncode)
+
+
+def _end_orphans() -> None:
+    """Kill what the command left running, generation by generation: each becomes ours as its parent ends."""
+    while children := _children():
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _children() -> list[int]:
+    me = os.getpid()
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == me:
+            found.append(int(stat.parent.name))
+    return found
+
+
+# What follows imports torch, which takes seconds and memory that the command may need while it runs.
+
+
+def _whole_run(job: Job, workspace: Path, directory: Path) -> Report:
+    from curriculum.train.external_trainer import require_whole_run
+
+    return require_whole_run(job, workspace, directory)
+
+
+def _report(
+    job: Job, directory: Path, stopped: Stopped, reason: str, failure: Failure | None = None
+) -> None:
+    from curriculum.train.report import write_end
+
+    workspace = Store.containing(directory).root
+    write_end(job, workspace, directory, stopped, reason, failure=failure)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{visible(line)}\n")
+    sys.stdout.flush()

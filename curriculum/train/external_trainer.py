@@ -1,0 +1,358 @@
+"""What a trainer of another make needs to stand in for ours.
+
+    trainer: {command: "python my_train.py {job}"}                        # in a diet
+
+    run = open_run(Path(sys.argv[1]))
+    load(run.resumed or run.start)                                        # folders of its own making
+    asked_to_stop = listen()
+    for batches in run.steps():                                           # curriculum.train.dataloader.Batch
+        ...
+        run.record(run.counts(batches), loss=loss, learning_rate=rate)
+        if run.is_due or asked_to_stop():
+            run.publish_checkpoint(save)                                  # save(folder) writes files
+        if asked_to_stop():
+            sys.exit(run.write_report("cancelled"))
+    sys.exit(run.write_report("budget"))
+
+Its part: read job.json and the plan, train `job.steps` steps from where it stopped, leave metrics/, a
+checkpoint and report.json. On SIGTERM it finishes its step, publishes a checkpoint and exits with 75; the
+same command then goes on. It may exit with 71 where memory is full, and 65 where a loss isn't finite. The run
+is held against this when it ends, and whoever leaves the files without these functions is told which one is
+missing. Of several processes one does all but `steps`.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from curriculum import parquet
+from curriculum.store import Store
+from curriculum.train import checkpoint
+from curriculum.train.batch import Batch
+from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint_files import damage, require_whole
+from curriculum.train.dataloader import PlannedRows, steps_of
+from curriculum.train.evaluation import HeldOut, read_token_bytes
+from curriculum.train.exit_codes import CANCELLED, FAILED
+from curriculum.train.gate import gate_bits, opens
+from curriculum.train.masking_cost import LEAST
+from curriculum.train.metric_writers import open_writers
+from curriculum.train.metrics import Learnt, Metrics, StepCounts, StepMetrics, counts_of_step
+from curriculum.train.report import Heart, Outcome, report_of
+from curriculum.train.run_directory import (
+    CHECKPOINTS,
+    METRICS,
+    REPORT,
+    read_job,
+    read_report,
+    write_text,
+)
+from schemas.errors import JobError
+from schemas.job import METRICS_SCHEMA, Figure, Job, MaskingCost, Report, Stopped
+
+EXIT_CODES: dict[Stopped, int] = {"budget": 0, "gate": 0, "cancelled": CANCELLED, "failed": FAILED}
+
+
+class ForeignRun:
+    """A run's directory as another trainer sees it, and how far the run has come.
+
+    `resumed` is the newest whole checkpoint of this run, from which it goes on; where there is none,
+    `start` is that of the phase before; where there is neither, weights are new.
+    """
+
+    def __init__(self, job: Job, workspace: Path, directory: Path) -> None:
+        self.job, self.workspace, self.directory = job, workspace, directory
+        self.resumed = checkpoint.newest(directory / CHECKPOINTS)
+        self.start = _start(job, workspace)
+        self.state = checkpoint.read_state(self.resumed) if self.resumed else TrainerState()
+        self.rows = PlannedRows.of(job, workspace)
+        self._token_bytes = read_token_bytes(workspace / job.tokenizer.path)
+        self._metrics: Metrics | None = None
+        self._heart = Heart(job, directory)
+        self._began = time.perf_counter()
+
+    @property
+    def step(self) -> int:
+        """Steps that are trained and recorded."""
+        return self.state.step
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the job wants a checkpoint after the last step recorded."""
+        return self.step % self.job.checkpoint_every == 0 or self.step == self.job.steps
+
+    def steps(self, *, rank: int = 0, ranks: int = 1) -> Iterator[list[Batch]]:
+        """The micro-batches of each step that is left; of several ranks, those of one.
+
+        Each has rows of one length. The loss of a step is meant as Σ over its micro-batches, and ranks,
+        ÷ their scored targets: the sum of all loss_mask.
+        """
+        self._began = time.perf_counter()
+        return steps_of(
+            self.job,
+            self.rows,
+            first_step=self.step,
+            workers=self.job.workers,
+            rank=rank,
+            ranks=ranks,
+        )
+
+    def counts(self, batches: Sequence[Batch]) -> StepCounts:
+        """What micro-batches hold; the counts of several ranks add up by their `numbers`."""
+        return counts_of_step(batches, self._token_bytes)
+
+    def record(
+        self,
+        counts: StepCounts,
+        *,
+        loss: float,
+        learning_rate: float,
+        gradient_norm: float = 0.0,
+        z_loss: float = 0.0,
+    ) -> None:
+        """Count a step that is done, and keep its metrics: a row of schemas.job.METRICS_SCHEMA.
+
+        `loss` is in nats a scored target. Seconds are those since the step before was recorded.
+        """
+        seconds = time.perf_counter() - self._began
+        metrics = self._open_metrics()
+        self.state = self.state.advanced(self.job, counts.tokens)
+        row = StepMetrics.of(
+            counts,
+            step=self.step,
+            position=self.state.tokens.positions,
+            learnt=Learnt(
+                loss=loss,
+                z_loss=z_loss,
+                gradient_norm=gradient_norm,
+                learning_rate=learning_rate,
+            ),
+            seconds=seconds,
+            device=torch.device(self.job.device),
+        )
+        metrics.record(row, steps=self.job.steps)
+        self._heart.step(self.state, positions=counts.positions, seconds=seconds)
+        self._began = time.perf_counter()
+
+    def evaluate(self, nll: Callable[[Batch], Tensor]) -> tuple[Figure, ...]:
+        """Bits per byte on the job's held-out rows at this step; they enter the report.
+
+        `nll` gives the nats [N] of a batch's scored targets, where loss_mask is 1, row by row. It costs a
+        forward pass of `max_positions` of each stratum.
+        """
+        held_out = HeldOut(
+            nll=nll,
+            job=self.job,
+            workspace=self.workspace,
+            token_bytes=self._token_bytes,
+            stop=lambda: False,
+        )
+        figures = held_out.figures(self.step)
+        kept = tuple(each for each in self.state.figures if each.step != self.step)
+        self.state = self.state.model_copy(update={"figures": kept + figures})
+        self._open_metrics().evaluated(figures)
+        return figures
+
+    def gate(self) -> str | None:
+        """Why the phase may end now, by what was evaluated; None while it may not."""
+        bits = gate_bits(self.state.figures, self.job.phase)
+        return opens(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
+
+    def publish_checkpoint(self, write: Callable[[Path], object]) -> Path:
+        """Let a checkpoint of this step appear whole: `write` puts files of any kind into a folder.
+
+        Beside them go state.json, how far the run has come, and a manifest with the hash of each file.
+        The newest two checkpoints stay.
+        """
+        self._open_metrics().flush()
+        folder = self.directory / CHECKPOINTS
+        write(checkpoint.new_draft(folder, self.step))
+        self.resumed = checkpoint.publish(folder, None, self.state)
+        return self.resumed
+
+    def write_report(
+        self,
+        stopped: Stopped,
+        reason: str = "",
+        *,
+        leakcheck: Literal["passed", "not run"] = "not run",
+        masking_cost: MaskingCost | None = None,
+        devices: int = 1,
+    ) -> int:
+        """Write report.json over the last checkpoint published; returns the code to exit with.
+
+        `stopped` is budget after the job's last step, gate where `gate` says why, cancelled where it was
+        asked to stop.
+        """
+        if self._metrics is not None:
+            self._metrics.flush()
+            self._metrics.close()
+        outcome = Outcome(
+            stopped=stopped,
+            reason=reason or f"step {self.step} of {self.job.steps}",
+            state=self.state,
+            checkpoint=self.resumed,
+        )
+        report = report_of(
+            self.job,
+            self.workspace,
+            self.directory,
+            outcome,
+            devices=devices,
+            leakcheck=leakcheck,
+            masking_cost=masking_cost,
+        )
+        write_text(self.directory / REPORT, report.model_dump_json(indent=1))
+        return EXIT_CODES[stopped]
+
+    def _open_metrics(self) -> Metrics:
+        """Opened late, so that of several processes only the one that records removes what is stale."""
+        if self._metrics is None:
+            self._metrics = Metrics(
+                self.directory / METRICS,
+                resumed_at=self.step,
+                writers=open_writers(self.job, self.directory),
+                figures=self.state.figures,
+            )
+        return self._metrics
+
+
+def open_run(job: Path) -> ForeignRun:
+    """The run whose job.json this is.
+
+    Raises:
+        JobError: for a file that is no job, and for a damaged checkpoint to start from.
+    """
+    return ForeignRun(read_job(job), Store.containing(job).root, job.absolute().parent)
+
+
+def listen() -> Callable[[], bool]:
+    """Whether SIGTERM or SIGINT has come since this was called, from which on they don't end the process."""
+    received: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda each, _frame: received.append(each))
+    return lambda: bool(received)
+
+
+def _start(job: Job, workspace: Path) -> Path | None:
+    if job.start_from is None:
+        return None
+    path = workspace / job.start_from.path
+    require_whole(path)
+    return path
+
+
+_WRITE = "Write it with curriculum.train.external_trainer"
+
+
+def require_whole_run(job: Job, workspace: Path, directory: Path) -> Report:
+    """The report of a run that ended, if all that belongs to it is there.
+
+    Raises:
+        JobError: naming the file or field that is missing or wrong.
+    """
+    file = directory / REPORT
+    report = _read(file)
+    for name in ("specialist", "phase", "attempt"):
+        if getattr(report, name) != getattr(job, name):
+            raise _wrong(file, name, getattr(report, name), f"the job has {getattr(job, name)}")
+    _require_an_end(file, job, report)
+    _require_checkpoint(file, report, workspace, directory)
+    _require_metrics(directory / METRICS, report)
+    _require_proofs(file, job, report)
+    return report
+
+
+def _read(file: Path) -> Report:
+    if not file.is_file():
+        raise JobError(
+            str(file), cause="the trainer ended well and left no report", cure=f"{_WRITE}"
+        )
+    return read_report(file.parent)
+
+
+def _require_an_end(file: Path, job: Job, report: Report) -> None:
+    if report.stopped not in ("gate", "budget"):
+        raise _wrong(
+            file, "stopped", report.stopped, "a trainer that exits with 0 ends by gate or budget"
+        )
+    if report.stopped == "budget" and report.steps != job.steps:
+        raise _wrong(file, "steps", report.steps, f"the budget of the job is {job.steps} steps")
+    if report.stopped == "gate" and job.advance_when is None:
+        raise _wrong(file, "stopped", "gate", "the job has no gate")
+
+
+def _require_checkpoint(file: Path, report: Report, workspace: Path, directory: Path) -> None:
+    path = workspace / report.checkpoint
+    if not report.checkpoint or path.parent != directory / CHECKPOINTS or not path.is_dir():
+        raise _wrong(
+            file,
+            "checkpoint",
+            report.checkpoint or "empty",
+            f"the next phase starts from one in {directory / CHECKPOINTS}",
+        )
+    fault = damage(path)
+    if fault is not None:
+        raise JobError(str(path), fault, cause="the checkpoint isn't whole", cure=f"{_WRITE}")
+    try:
+        step = checkpoint.read_state(path).step
+    except (FileNotFoundError, ValidationError):
+        raise JobError(
+            str(path / "state.json"), cause="how far the run had come isn't said", cure=f"{_WRITE}"
+        ) from None
+    if step != report.steps:
+        raise _wrong(file, "checkpoint", path.name, f"the report is of step {report.steps}")
+
+
+def _require_metrics(folder: Path, report: Report) -> None:
+    parts = sorted(folder.glob("*.parquet"))
+    if not parts:
+        raise JobError(str(folder), cause="there are no metrics", cure=f"{_WRITE}")
+    steps: list[int] = []
+    for part in parts:
+        there = parquet.read_schema(part)
+        for field in METRICS_SCHEMA:
+            if field.name not in there.names or there.field(field.name).type != field.type:
+                raise JobError(
+                    str(part),
+                    field.name,
+                    cause=f"the column is missing, or isn't {field.type}",
+                    cure=f"{_WRITE}",
+                )
+        table = parquet.read_table(part, columns=["step"])
+        steps += table["step"].to_numpy().tolist()
+    if steps != list(range(1, report.steps + 1)):
+        raise JobError(
+            str(folder),
+            f"{len(steps)} steps, the last {steps[-1] if steps else 'none'}",
+            cause=f"the report is of steps 1 to {report.steps}, each of which has a row",
+            cure=f"{_WRITE}",
+        )
+
+
+def _require_proofs(file: Path, job: Job, report: Report) -> None:
+    if "leakcheck" in job.require and report.leakcheck != "passed":
+        raise _wrong(
+            file,
+            "leakcheck",
+            report.leakcheck,
+            "the diet requires that the trainer's own model passes: see curriculum.leakcheck",
+        )
+    cost = report.masking_cost
+    if "masking_cost" in job.require and (cost is None or cost.ratio < LEAST):
+        raise _wrong(
+            file,
+            "masking_cost",
+            None if cost is None else f"{cost.ratio:.3f}",
+            f"the diet requires that it is measured, and at least {LEAST}",
+        )
+
+
+def _wrong(file: Path, name: str, value: object, cause: str) -> JobError:
+    return JobError(f"{file}: {name}", value, cause=cause, cure="Let the trainer write what is so")

@@ -1,0 +1,1 @@
+"""A job as processes: of this machine, or handed to Slurm."""

@@ -1,0 +1,226 @@
+"""Slots: so many jobs may train on this machine at once; who comes while all are taken waits in a line.
+
+    <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
+             <host>-0.json   who that is
+             <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
+
+Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
+shared storage hold one machine's slots each.
+"""
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.store import inside
+from curriculum.store.owner import is_alive, this_process
+from curriculum.train.processes import end_all
+from curriculum.train.run_directory import write_text
+from schemas.job import SlotState
+
+POLL_SECONDS = 0.25
+GRACE_SECONDS = 15.0
+"""For processes whose launcher is gone: they were told by its death, and end by themselves before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A slot that is held as long as `lock` is open here or in a process that inherited it."""
+
+    number: int
+    of: int
+    lock: int
+    """A descriptor, to be passed on to the processes of the job."""
+
+
+class Slots:
+    """The slots of this machine in a folder, `number` of them."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        assert number > 0
+        self.folder, self.number = folder, number
+        self._host = socket.gethostname()
+
+    @contextlib.contextmanager
+    def taken(self, run: str, say: Callable[[str], None]) -> Iterator[Slot]:
+        """Hold a slot for a run; who came before is served before.
+
+        `say` is told once for whom it waits, and each time that changes.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        me = SlotState(**this_process().model_dump(), run=run)
+        with self._ticket(me) as ticket:
+            slot = self._wait(ticket, me, say)
+        try:
+            yield slot
+        finally:
+            self._leave(slot, run)
+
+    def _leave(self, slot: Slot, run: str) -> None:
+        """Let go of a slot; while a process of the job has it, its record names the run to be ended."""
+        with self._guard():
+            # Closed, not unlocked: as long as a process of the job lives, the slot is its.
+            os.close(slot.lock)
+            if _is_locked(self._lock(slot.number)):
+                left = _unknown(self._host, run)
+                write_text(self._record(slot.number), left.model_dump_json())
+            else:
+                self._record(slot.number).unlink(missing_ok=True)
+
+    def holders(self) -> list[SlotState | None]:
+        """Who holds each slot; None for a free one."""
+        if not self.folder.is_dir():
+            return [None] * self.number
+        with self._guard():
+            return [self._holder(number) for number in range(self.number)]
+
+    def line(self) -> list[SlotState]:
+        """Who waits, the first first."""
+        if not self.folder.is_dir():
+            return []
+        with self._guard():
+            return [
+                state
+                for ticket in self._tickets()
+                if (state := inside.read(SlotState, ticket)) is not None
+            ]
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """One process at a time looks at the line and the slots, or changes them."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = inside.open_lock(self.folder / f"{self._host}.lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    @contextlib.contextmanager
+    def _ticket(self, me: SlotState) -> Iterator[Path]:
+        """The last place in the line, until this is left."""
+        with self._guard():
+            places = [int(ticket.stem) for ticket in self._tickets()]
+            ticket = self._line / f"{max(places, default=0) + 1:010d}.json"
+            lock = inside.open_lock(ticket, fresh=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.write(lock, me.model_dump_json().encode())
+        try:
+            yield ticket
+        finally:
+            with self._guard():
+                ticket.unlink(missing_ok=True)
+            os.close(lock)
+
+    def _tickets(self) -> list[Path]:
+        """The tickets of those that still wait; the others' are thrown away."""
+        self._line.mkdir(exist_ok=True)
+        tickets = sorted(self._line.glob("*.json"))
+        for ticket in tickets:
+            if not _is_locked(ticket):
+                ticket.unlink()
+        return [ticket for ticket in tickets if ticket.exists()]
+
+    def _wait(self, ticket: Path, me: SlotState, say: Callable[[str], None]) -> Slot:
+        said, patience = "", _Patience()
+        while True:
+            with self._guard():
+                ahead = self._tickets().index(ticket)
+                if ahead == 0 and (slot := self._free()) is not None:
+                    write_text(self._record(slot.number), me.model_dump_json())
+                    return slot
+                holders = [self._holder(number) for number in range(self.number)]
+            if (words := _words(holders, ahead)) != said:
+                say(words)
+                said = words
+            patience.look_at(holders)
+            time.sleep(POLL_SECONDS)
+
+    def _free(self) -> Slot | None:
+        for number in range(self.number):
+            lock = inside.open_lock(self._lock(number))
+            if _try(lock):
+                return Slot(number=number, of=self.number, lock=lock)
+            os.close(lock)
+        return None
+
+    def _holder(self, number: int) -> SlotState | None:
+        lock = self._lock(number)
+        if not lock.exists() or not _is_locked(lock):
+            return None
+        return inside.read(SlotState, self._record(number)) or _unknown(self._host)
+
+    @property
+    def _line(self) -> Path:
+        return self.folder / f"{self._host}.line"
+
+    def _lock(self, number: int) -> Path:
+        return self.folder / f"{self._host}-{number}.lock"
+
+    def _record(self, number: int) -> Path:
+        return self.folder / f"{self._host}-{number}.json"
+
+
+class _Patience:
+    """Ends what trains on although its launcher is gone, when it had time enough to end by itself."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def look_at(self, holders: list[SlotState | None]) -> None:
+        now = time.monotonic()
+        orphans = {each.run for each in holders if each and each.run and not is_alive(each)}
+        self._since = {run: self._since.get(run, now) for run in orphans}
+        for run, since in self._since.items():
+            if now - since >= GRACE_SECONDS:
+                end_all(Path(run))
+
+
+def share_of(slot: int, slots: int, devices: int) -> list[int]:
+    """The GPUs of a slot, numbered from 0; slots share one where there are fewer GPUs than slots.
+
+    >>> share_of(1, 2, 8), share_of(1, 2, 5), share_of(2, 3, 2)
+    ([4, 5, 6, 7], [2, 3], [0])
+    """
+    each = devices // slots
+    return [slot % devices] if each == 0 else list(range(slot * each, (slot + 1) * each))
+
+
+def _words(holders: list[SlotState | None], ahead: int) -> str:
+    listed = ", ".join(
+        (f"process {each.pid} on {each.host} with {each.run}" if each.pid else each.run)
+        + ("" if is_alive(each) else " (it is gone, what it started still ends)")
+        for each in holders
+        if each is not None and each.run
+    )
+    behind = f", behind {ahead} that came before" if ahead else ""
+    return f"waits for a slot{behind}; held by {listed or 'another process'}"
+
+
+def _unknown(host: str, run: str = "") -> SlotState:
+    """The state of a slot that processes hold whose launcher isn't there; of a run, if that is known."""
+    return SlotState(host=host, pid=0, process_started=0.0, boot_id="", at="", run=run)
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        lock = inside.open_lock(file, make=False)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try(lock)
+    finally:
+        os.close(lock)
+
+
+def _try(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,360 @@
+"""A job as a process of its own: started, followed by its log and heartbeat, ended; what its exit means."""
+
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from curriculum.store import Store, inside
+from curriculum.train.exit_codes import (
+    CANCELLED,
+    KILLED,
+    MEMORY,
+    NOT_FINITE,
+    failure_of,
+    kind_of,
+    words_of,
+)
+from curriculum.train.external_command import TRAINER, require_permitted
+from curriculum.train.launch import slurm
+from curriculum.train.launch.gpu_slots import Slot, Slots
+from curriculum.train.processes import MARK, end_all, job_environment, processes_of
+from curriculum.train.run_directory import (
+    HEARTBEAT,
+    JOB,
+    LOG,
+    REPORT,
+    read_job,
+    read_report,
+    require_unclaimed,
+)
+from schemas.errors import JobError
+from schemas.job import Heartbeat, Job, Report
+from schemas.progress import Progress, Watch, unwatched
+
+LEAST_SILENCE_SECONDS = 600.0
+STEPS_OF_SILENCE = 20
+"""So many times as long as a step usually takes."""
+_STEPS_KEPT = 101
+_BYTES_A_LOOK = 1 << 20
+_LINES_A_LOOK = 200
+
+
+class Follower:
+    """Passes on what is new at each look."""
+
+    def __init__(
+        self,
+        job: Job,
+        directory: Path,
+        watch: Watch,
+        tell: Callable[[str], None],
+        stalled: Callable[[str], None],
+    ) -> None:
+        self.job, self.directory = job, directory
+        self.watch, self.tell, self.stalled = watch, tell, stalled
+        self._tail = Tail(directory / LOG)
+        self._pulse = Pulse(time.monotonic())
+        self._seen: Heartbeat | None = None
+
+    def look(self, runs: bool = True) -> None:
+        """Tell new lines and new steps, and a stall that began; one that doesn't run yet can't stall."""
+        if not runs:
+            self._pulse = Pulse(time.monotonic())
+        for line in self._tail.lines():
+            self.tell(line)
+        beat = read_heartbeat(self.directory)
+        if beat is not None and beat != self._seen:
+            self._seen = beat
+            self.watch(progress_of(self.job, beat))
+        silent = self._pulse.felt(beat.step if beat else 0, time.monotonic())
+        if silent is not None:
+            at = f"after step {beat.step} of {beat.steps}" if beat else "before its first step"
+            self.stalled(
+                f"{self.job.phase} has done no step for {silent / 60:.0f} minutes, {at}; "
+                f"it still runs. Its log is {self.directory / LOG}"
+            )
+
+
+class Tail:
+    """The lines of a file that grows, from its end on."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._at = file.stat().st_size if file.exists() else 0
+        self._rest = b""
+
+    def lines(self) -> list[str]:
+        r"""Whole lines that are new; of what overwrites itself, its last state. At most 200 a call.
+
+        b"10%\r20%\r30%\nstep 1\nste" -> ["30%", "step 1"]
+        """
+        if not self.file.exists():
+            return []
+        with self.file.open("rb") as file:
+            file.seek(self._at)
+            new = file.read(_BYTES_A_LOOK)
+        self._at += len(new)
+        *whole, self._rest = (self._rest + new).split(b"\n")
+        self._rest = self._rest[-_BYTES_A_LOOK:]
+        lines = [each.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace") for each in whole]
+        if (dropped := len(lines) - _LINES_A_LOOK) > 0:
+            lines = [f"… {dropped} lines more in {self.file.name}", *lines[dropped:]]
+        return lines
+
+
+class Pulse:
+    """Whether steps come; all times are of one clock that never goes back."""
+
+    def __init__(self, now: float) -> None:
+        self._step, self._since, self._told = 0, now, False
+        self._took: deque[float] = deque(maxlen=_STEPS_KEPT)
+
+    def felt(self, step: int, now: float) -> float | None:
+        """Seconds without a step, once they are too many; then None until the next step."""
+        if step != self._step:
+            if self._step and step > self._step:
+                self._took.append((now - self._since) / (step - self._step))
+            self._step, self._since, self._told = step, now, False
+        silent = now - self._since
+        usual = statistics.median(self._took) if self._took else 0.0
+        if self._told or silent < max(LEAST_SILENCE_SECONDS, STEPS_OF_SILENCE * usual):
+            return None
+        self._told = True
+        return silent
+
+
+def read_heartbeat(directory: Path) -> Heartbeat | None:
+    """The last heartbeat of an open run, if it left one."""
+    return inside.read(Heartbeat, directory / HEARTBEAT)
+
+
+def progress_of(job: Job, beat: Heartbeat) -> Progress:
+    """Return a heartbeat as progress."""
+    measured = [] if beat.val_bpb is None else [f"val_bpb {beat.val_bpb:.3f}"]
+    return Progress(
+        stage="train",
+        item=job.phase,
+        done=beat.step,
+        total=beat.steps,
+        unit="steps",
+        note=", ".join([*measured, f"{beat.tokens_per_second:,.0f} tokens/s"]),
+    )
+
+
+GRACE_SECONDS = 10.0
+"""For the step in progress and its checkpoint; then all processes of the job are killed, and the last
+checkpoint before is what stays."""
+POLL_SECONDS = 0.2
+COMMAND = (sys.executable, "-P", "-m", "curriculum.train")
+_LOG_LINES = 12
+_CURES = {
+    NOT_FINITE: "Its last line says which rows it was, and what to do",
+    MEMORY: "Try --recompute, more --processes, a smaller --model or a shorter --row-length",
+    KILLED: "The same command goes on from the last checkpoint. Where nobody killed it the machine's "
+    "memory was full: see dmesg",
+}
+
+
+def unheard(_: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """Where a job trains, and who hears how it goes."""
+
+    slots: Slots | None = None
+    """In which it waits for its turn; None: it doesn't wait."""
+    watch: Watch = unwatched
+    """Steps done, as the job says so."""
+    tell: Callable[[str], None] = unheard
+    """The lines of train.log as they come."""
+    stalled: Callable[[str], None] = unheard
+    """That no step was done for long; once, until the next step."""
+    sbatch: str | None = None
+    """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
+    trainer: str | None = None
+    """The command of another trainer that may run, as its diet says; job.json alone runs none."""
+
+
+def launched(store: Store, path: Path, how: Launch) -> Report:
+    """Train the job in a file, in processes of a group of their own whose output goes to train.log beside it.
+
+    What an earlier launcher that was killed left running is ended first. An interrupt lets the step in
+    progress end in a checkpoint, and is raised again.
+
+    Raises:
+        JobKilledError: where its process was killed.
+        JobMemoryError, NotFiniteError: where it says so.
+        JobError: for any other exit but 0 and 75 (cancelled), with the last lines of the log; where
+            somebody else trains it; and where it names a command that may not run.
+    """
+    job, directory = read_job(path), path.absolute().parent
+    require_permitted(job, path, how.trainer)
+    follower = Follower(job, directory, how.watch, how.tell, how.stalled)
+    if how.sbatch is not None:
+        return outcome(job, directory, _through_slurm(store, job, directory, how, follower))
+    _end_orphans(directory, how.tell)
+    _begin(store, job, directory)
+    with _slot(job, directory, how) as slot:
+        code = _ended(directory, slot, follower, _permission(how))
+    return outcome(job, directory, code)
+
+
+def _begin(store: Store, job: Job, directory: Path) -> None:
+    """Nobody trains the run, and nothing of an earlier end can be taken for this one's."""
+    require_unclaimed(store, job, directory)
+    for stale in (REPORT, HEARTBEAT, slurm.EXIT):
+        (directory / stale).unlink(missing_ok=True)
+
+
+def _through_slurm(store: Store, job: Job, directory: Path, how: Launch, follower: Follower) -> int:
+    assert how.sbatch is not None
+    handed = slurm.known(directory)
+    if handed is not None and not handed.is_active():
+        if (code := handed.code(handed.state())) == 0:
+            handed.forget()
+            return code
+        handed = None
+    if handed is None:
+        _begin(store, job, directory)
+        command = [*COMMAND, str(directory / JOB), *_permission(how)]
+        handed = slurm.hand_in(job, directory, how.sbatch, command)
+    code = slurm.followed(handed, follower.look, _sayer(job, how))
+    follower.look()
+    handed.forget()
+    return code
+
+
+def outcome(job: Job, directory: Path, code: int) -> Report:
+    """The report of a job that ended with an exit code.
+
+    Raises:
+        JobError: of the kind that the code says, where it is neither 0 nor 75.
+    """
+    kind, ended = kind_of(code), words_of(code)
+    if not (directory / REPORT).is_file():
+        # torch takes seconds to import, and a job that ends well leaves its own report.
+        from curriculum.train.report import write_end
+
+        workspace, why = Store.containing(directory).root, failure_of(kind)
+        if code == CANCELLED:
+            write_end(job, workspace, directory, "cancelled", "asked to stop")
+        else:
+            write_end(job, workspace, directory, "failed", f"ended by {ended}", failure=why)
+    if code in (0, CANCELLED) and (report := read_report(directory)).stopped != "failed":
+        return report
+    raise kind(
+        str(directory),
+        ended,
+        cause=f"training ended with:\n{_last_lines(directory / LOG)}\n",
+        cure=_CURES.get(
+            KILLED if code < 0 else code,
+            "Mend the cause and give the same command: it goes on from the last checkpoint",
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
+    if how.slots is None:
+        yield None
+        return
+
+    with how.slots.taken(str(directory.resolve()), _sayer(job, how)) as slot:
+        yield slot
+
+
+def _sayer(job: Job, how: Launch) -> Callable[[str], None]:
+    """Says what a job waits for, as a line of its log and as a note on its progress."""
+
+    def say(words: str) -> None:
+        how.tell(words)
+        waits = Progress(
+            stage="train", item=job.phase, done=0, total=job.steps, unit="steps", note=words
+        )
+        how.watch(waits)
+
+    return say
+
+
+def _permission(how: Launch) -> list[str]:
+    return [] if how.trainer is None else [TRAINER, how.trainer]
+
+
+def _ended(directory: Path, slot: Slot | None, follower: Follower, permission: list[str]) -> int:
+    """The exit code of the job's process; negative for a signal."""
+    command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid()), *permission]
+    if slot is not None:
+        command += ["--slot", f"{slot.number}/{slot.of}"]
+    with os.fdopen(inside.append(directory / LOG), "ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**job_environment(), MARK: str(directory.resolve())},
+            pass_fds=() if slot is None else (slot.lock,),
+        )
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_SECONDS)
+            follower.look()
+    finally:
+        _end(process, directory)
+    follower.look()
+    return process.returncode
+
+
+def _end(process: "subprocess.Popen[bytes]", directory: Path) -> None:
+    """Let a process that still runs finish its step; of what it started, nothing outlives it for long."""
+    grace = GRACE_SECONDS
+    try:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(grace)
+            grace = 0.0
+    except subprocess.TimeoutExpired:
+        grace = 0.0
+    except BaseException:
+        # Interrupted again: at once, then.
+        _kill(process, directory)
+        raise
+    _kill(process, directory, grace if process.returncode else 0.0)
+
+
+def _kill(process: "subprocess.Popen[bytes]", directory: Path, grace: float = 0.0) -> None:
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    end_all(directory, grace)
+
+
+def _end_orphans(directory: Path, say: Callable[[str], None]) -> None:
+    """End what an earlier launcher left running; its death told them to stop."""
+    if not (left := processes_of(directory)):
+        return
+    listed = ", ".join(map(str, left))
+    say(f"waits for processes {listed} to end, which a launcher that is gone left behind")
+    if left := end_all(directory, GRACE_SECONDS):
+        raise JobError(
+            str(directory),
+            f"process {left[0]}",
+            cause="it trains this run, was left behind by a launcher that is gone, and can't be killed",
+            cure="See what it waits for (a disk, a GPU), or start the machine anew",
+        )
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])

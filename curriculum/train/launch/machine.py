@@ -1,0 +1,57 @@
+"""Where a job runs: this machine, a share of it, or what Slurm is asked for."""
+
+import os
+from dataclasses import dataclass
+
+from curriculum.train.launch.sbatch import asked
+from schemas.job import Backend
+
+WORKERS_FOR_A_GPU = 2
+"""Processes that load rows; on a CPU they would only take cores from the steps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Where a job runs, and by which kernel."""
+
+    device: str
+    backend: Backend
+    threads: int
+    """Of each process."""
+    workers: int = 0
+    processes: int = 1
+    recompute: bool = False
+
+    @staticmethod
+    def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
+        """A slot's share of the GPUs with flex where there are any, else of the CPU with documents."""
+        # torch takes seconds to import, and a job that is only looked at names its machine.
+        import torch
+
+        gpu = torch.cuda.is_available()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
+        return Machine(
+            device="cuda" if gpu else "cpu",
+            backend="flex" if gpu else "documents",
+            threads=max(cores // (processes * slots), 1),
+            workers=WORKERS_FOR_A_GPU if gpu else 0,
+            processes=processes,
+            recompute=recompute,
+        )
+
+    @staticmethod
+    def in_slurm(
+        options: str, processes: int | None = None, *, recompute: bool = False
+    ) -> "Machine":
+        """What sbatch's options ask for; this machine may have no GPU of its own."""
+        wanted = asked(options)
+        processes = processes or max(wanted.gpus, 1)
+        return Machine(
+            device="cuda" if wanted.gpus else "cpu",
+            backend="flex" if wanted.gpus else "documents",
+            threads=max(wanted.cores // processes, 1),
+            workers=WORKERS_FOR_A_GPU if wanted.gpus else 0,
+            processes=processes,
+            recompute=recompute,
+        )

@@ -1,0 +1,206 @@
+"""The same job through Slurm: handed in once, followed over the shared workspace, ended by scancel.
+
+Slurm keeps its own line, so no slot is taken. sbatch.json in the run's directory names the job, so that a
+launcher which comes again follows the job that runs, and doesn't hand it in a second time.
+"""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.exit_codes import CANCELLED, MEMORY
+from curriculum.train.launch.sbatch import NAME
+from curriculum.train.processes import job_environment
+from curriculum.train.run_directory import LOG, write_text
+from schemas.errors import JobError
+from schemas.job import Job, SlurmJob
+from schemas.json_text import read_json
+
+SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
+POLL_SECONDS = 5.0
+"""How often squeue is asked; its server has thousands of jobs to look after."""
+GRACE_SECONDS = 10.0
+SECONDS_TO_APPEAR = 30.0
+"""For a file that another machine wrote last."""
+_ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+    *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
+}
+_KILLED, _TERMINATED = -9, -15
+# A shell hears of the time limit two minutes before it comes, and tells the trainer, which then leaves a
+# checkpoint; what it hears while it starts the trainer is told afterwards. `wait` returns early when a signal
+# comes, so it is called until the trainer has ended.
+_SCRIPT = """#!/bin/sh
+told=
+trap 'told=1; kill -TERM $pid 2>/dev/null' TERM INT
+{command} &
+pid=$!
+if [ -n "$told" ]; then kill -TERM $pid; fi
+wait $pid
+code=$?
+while kill -0 $pid 2>/dev/null; do wait $pid; code=$?; done
+echo $code > {exit}.draft && mv {exit}.draft {exit}
+exit $code
+"""
+
+
+class Handed:
+    """A job in Slurm's hands."""
+
+    def __init__(self, number: str, directory: Path) -> None:
+        self.number, self.directory = number, directory
+
+    def state(self) -> str | None:
+        """As squeue says it: PENDING, RUNNING …; None where squeue no longer knows it, or doesn't answer.
+
+        Raises:
+            ConnectionError: where it doesn't answer.
+        """
+        words = ["squeue", "--noheader", "--jobs", self.number, "--states", "all", "--format", "%T"]
+        done = _run(words)
+        if done.returncode == 0:
+            return done.stdout.strip() or None
+        if "Invalid job id" in done.stderr:
+            return None
+        raise ConnectionError(done.stderr.strip())
+
+    def is_active(self) -> bool:
+        """Whether it waits or runs, as far as Slurm answers."""
+        try:
+            return self.state() not in {None, *_ENDED}
+        except ConnectionError:
+            return True
+
+    def end(self) -> None:
+        """Cancel it, and wait a while for its checkpoint; Slurm itself kills what doesn't end."""
+        if _run(["scancel", self.number]).returncode != 0:
+            return  # It goes on; whoever comes next follows it.
+        until = time.monotonic() + GRACE_SECONDS
+        while self.is_active() and time.monotonic() < until:
+            time.sleep(min(POLL_SECONDS, 1.0))
+        self.forget()
+
+    def forget(self) -> None:
+        """Let the next launcher hand the job in again."""
+        (self.directory / SUBMITTED).unlink(missing_ok=True)
+        (self.directory / EXIT).unlink(missing_ok=True)
+
+    def code(self, state: str | None) -> int:
+        """The exit code of a job that ended, negative for a signal; 75 only where somebody cancelled it."""
+        until = time.monotonic() + SECONDS_TO_APPEAR
+        while not (file := self.directory / EXIT).is_file() and time.monotonic() < until:
+            if state not in (None, "COMPLETED", "FAILED"):
+                break
+            time.sleep(POLL_SECONDS / 10)
+        code = int(file.read_text()) if file.is_file() else None
+        if state == "CANCELLED":
+            return CANCELLED if code is None else code
+        if state == "OUT_OF_MEMORY":
+            return MEMORY
+        if code is None:
+            return _KILLED
+        if code == CANCELLED:
+            return _TERMINATED  # Nobody asked it to stop, so its time was over: it may go on.
+        return 128 - code if code > 128 else code  # As a shell says of a signal.
+
+
+def known(directory: Path) -> Handed | None:
+    """The job that an earlier launcher handed in for a run, if Slurm or the run's directory knows of it."""
+    file = directory / SUBMITTED
+    if file.is_file():
+        job = read_json(
+            SlurmJob,
+            file,
+            error=JobError,
+            cause="it was changed since it was written, or another version wrote it",
+            cure="Look for the job with squeue --me --format '%i %k', cancel it, and delete the file",
+        )
+        return Handed(job.id, directory)
+    # It may have been killed between sbatch's answer and the file.
+    done = _run(["squeue", "--noheader", "--me", "--format", "%i %k"])
+    for line in done.stdout.splitlines():
+        number, _, comment = line.partition(" ")
+        if comment.strip() == str(directory.resolve()):
+            return _noted(number, directory)
+    return None
+
+
+def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> Handed:
+    """Submit the command of a job; its output goes to train.log.
+
+    Raises:
+        JobError: where sbatch isn't there, or refuses.
+    """
+    words = [
+        *("sbatch", "--parsable", "--open-mode=append", "--signal=B:TERM@120"),
+        f"--job-name=curriculum-{job.specialist}-{job.phase}-{job.run_key[:KEY_DIGITS]}",
+        f"--comment={directory.resolve()}",
+        f"--output={directory / LOG}",
+        *shlex.split(options),
+    ]
+    # An earlier job may have said its last word after it was forgotten.
+    (directory / EXIT).unlink(missing_ok=True)
+    exit_file = shlex.quote(str(directory / EXIT))
+    done = _run(words, _SCRIPT.format(command=shlex.join(command), exit=exit_file))
+    if done.returncode != 0:
+        raise JobError(
+            NAME,
+            options,
+            cause=f"sbatch refused the job: {done.stderr.strip()}",
+            cure="Try its options with sbatch itself",
+        )
+    return _noted(done.stdout.strip().partition(";")[0], directory)
+
+
+def followed(handed: Handed, look: Callable[[bool], None], say: Callable[[str], None]) -> int:
+    """Wait for a job to end; its exit code. `look` is called often, and told whether it runs.
+
+    An interrupt cancels the job, and is raised again.
+    """
+    state: str | None = None
+    try:
+        while True:
+            try:
+                now = handed.state()
+            except ConnectionError as silent:
+                say(f"Slurm doesn't answer, its job {handed.number} may go on: {silent}")
+                now = state or "UNKNOWN"
+            if now != state:
+                say(f"Slurm's job {handed.number} is {now or 'gone'}")
+            state = now
+            if state is None or state in _ENDED:
+                return handed.code(state)
+            _look_for(POLL_SECONDS, look, runs=state == "RUNNING")
+    except BaseException:
+        handed.end()
+        raise
+
+
+def _look_for(seconds: float, look: Callable[[bool], None], *, runs: bool) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        look(runs)
+        time.sleep(min(0.5, seconds / 10))
+
+
+def _noted(number: str, directory: Path) -> Handed:
+    write_text(directory / SUBMITTED, SlurmJob(id=number).model_dump_json())
+    return Handed(number, directory)
+
+
+def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":
+    try:
+        # sbatch hands its environment on to the job.
+        return subprocess.run(
+            words, input=text, capture_output=True, text=True, check=False, env=job_environment()
+        )
+    except FileNotFoundError:
+        raise JobError(
+            NAME,
+            words[0],
+            cause="there is no such program on the PATH",
+            cure="Start on a machine that hands jobs to Slurm, or unset the variable",
+        ) from None

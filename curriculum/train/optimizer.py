@@ -1,0 +1,181 @@
+"""The model and its optimizer, whole on one rank or sharded over several, and the learning rate."""
+
+import functools
+import re
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor
+from torch.utils.checkpoint import checkpoint
+
+from curriculum.model.decoder import Decoder, initialise
+from curriculum.train.distributed import ALONE, Ranks
+from schemas.job import Job, OptimizerSpec
+
+MOMENT_NAMES = ("step", "exp_avg", "exp_avg_sq")
+_SPARED = {"embedding", "embeddings", "table", "tables", "norm", "bias", "biases"}
+"""Words in the names of weights that don't decay whatever their shape."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Learner:
+    """The model and what optimises it, as one rank holds them."""
+
+    model: Decoder
+    optimizer: torch.optim.AdamW
+    ranks: Ranks = ALONE
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.model.head.weight.device
+
+    def rest(self) -> None:
+        """Let go of gathered weights, so that parameters are those that the optimizer knows."""
+        if isinstance(self.model, FSDPModule):
+            self.model.reshard()
+
+
+def new_learner(job: Job, device: torch.device, ranks: Ranks = ALONE) -> Learner:
+    """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
+    model = initialise(Decoder(job.model, job.backend), job.seed).to(device)
+    model.rope_base = job.rope_base
+    if job.recompute:
+        recompute(model)
+    if ranks.mesh is not None:
+        shard(model, ranks)
+    settings = job.optimizer
+    decayed = [weight for name, weight in model.named_parameters() if decays(name, weight)]
+    chosen = {id(weight) for weight in decayed}
+    spared = [weight for weight in model.parameters() if id(weight) not in chosen]
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": decayed, "weight_decay": settings.weight_decay},
+            {"params": spared, "weight_decay": 0.0},
+        ],
+        lr=settings.learning_rate,
+        betas=(settings.beta1, settings.beta2),
+        fused=device.type == "cuda",
+    )
+    return Learner(model=model, optimizer=optimizer, ranks=ranks)
+
+
+def decays(name: str, weight: Tensor) -> bool:
+    """Whether weight decay applies: to matrices that multiply, not to vectors, tables and biases.
+
+    blocks.0.layer.query.weight does; embedding.weight, blocks.0.norm.weight, blocks.3.layer.tables.2
+    don't.
+    """
+    words = set(re.split(r"[._]", name))
+    return weight.ndim >= 2 and not words & _SPARED
+
+
+def recompute(model: Decoder) -> None:
+    """Let backward compute each block anew instead of keeping what forward left: the same losses."""
+    for block in model.blocks:
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+
+
+def shard(model: Decoder, ranks: Ranks) -> None:
+    """Shard each block and the rest; products in bfloat16 on GPUs, weights and sums in float32.
+
+    The rest, head included, stays gathered from `hidden` to the end of backward, since the loss is
+    taken after it.
+    """
+    mixed = MixedPrecisionPolicy()
+    if model.head.weight.is_cuda:
+        mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    parts: list[nn.Module] = [*model.blocks, model]
+    for part in parts:
+        fully_shard(part, mesh=ranks.mesh, mp_policy=mixed)
+    register_fsdp_forward_method(model, "hidden")
+
+
+def tensors(learner: Learner) -> Iterator[tuple[str, Tensor]]:
+    """Weights and Adam's moments by their names in a checkpoint, sharded where they are."""
+    learner.rest()
+    for name, weight in learner.model.named_parameters():
+        yield name, weight.detach()
+        for moment, value in learner.optimizer.state.get(weight, {}).items():
+            yield f"{name}.{moment}", value
+
+
+def is_moment(name: str, names: Container[str]) -> bool:
+    """Whether a name among those in a checkpoint is that of one of Adam's moments.
+
+    head.weight.step is, beside head.weight; a weight blocks.0.layer.step isn't.
+    """
+    weight, _, moment = name.rpartition(".")
+    return moment in MOMENT_NAMES and weight in names
+
+
+def generators(learner: Learner) -> dict[str, Tensor]:
+    """The states of this rank's random numbers, by names that no other rank has."""
+    states = {_of_rank("generator", learner.ranks): torch.get_rng_state()}
+    if learner.device.type == "cuda":
+        states[_of_rank("cuda_generator", learner.ranks)] = torch.cuda.get_rng_state()
+    return states
+
+
+def set_generators(learner: Learner, states: dict[str, Tensor]) -> None:
+    """Put this rank's random numbers where they were; those without a state stay as they are."""
+    for kind, put in (
+        ("generator", torch.set_rng_state),
+        ("cuda_generator", torch.cuda.set_rng_state),
+    ):
+        state = states.get(_of_rank(kind, learner.ranks))
+        if state is not None:
+            put(state)
+
+
+def _of_rank(kind: str, ranks: Ranks) -> str:
+    return kind if ranks.leads else f"{kind}.{ranks.rank}"
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor gathered from all ranks, which all call this."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+@torch.no_grad()
+def whole_model(learner: Learner, job: Job) -> Decoder:
+    """The model as one rank alone would hold it; costs its whole memory on every rank."""
+    if learner.ranks.mesh is None:
+        return learner.model
+    learner.rest()
+    model = Decoder(job.model, job.backend).to(learner.device)
+    model.rope_base = job.rope_base
+    for weight, part in zip(model.parameters(), learner.model.parameters(), strict=True):
+        weight.copy_(whole(part.detach()))
+    return model
+
+
+REWARM_FROM = 0.1
+"""Of the rate: where a job starts that carries on with Adam's moments at another row length."""
+DECAY_TO = 0.1
+
+
+def learning_rate(step: int, steps: int, optimizer: OptimizerSpec, *, carries_on: bool) -> float:
+    """The rate of step `step`, counted from 0 of `steps`.
+
+    stable, 4 steps of warm-up to 1.0: 0.25, 0.5, 0.75, 1.0, 1.0 …
+    decay over 10 steps from 1.0: 1.0, 0.9, …, 0.2, 0.1 at the last.
+    """
+    share = _warmup(step, optimizer.warmup_steps, REWARM_FROM if carries_on else 0.0)
+    if optimizer.schedule == "decay":
+        share *= 1 - (1 - DECAY_TO) * step / max(steps - 1, 1)
+    return optimizer.learning_rate * share
+
+
+def _warmup(step: int, steps: int, start: float) -> float:
+    if step >= steps:
+        return 1.0
+    return start + (1 - start) * (step + 1) / steps

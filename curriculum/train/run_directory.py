@@ -1,0 +1,175 @@
+"""The directory of a run: open until its manifest stands, owned by one process at a time; its files whole."""
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import filelock
+
+from curriculum.store import Store, inside
+from curriculum.store.owner import this_process
+from curriculum.train.recipe import run_recipe
+from schemas.errors import JobError
+from schemas.job import Job, Report, RunState
+from schemas.json_text import read_json
+
+JOB, STATE, REPORT, LOG = "job.json", "state.json", "report.json", "train.log"
+CHECKPOINTS, METRICS, HEARTBEAT = "checkpoints", "metrics", "heartbeat.json"
+LEAKCHECK = "leakcheck.json"
+_BESIDE = (LEAKCHECK, "masking_cost.json", "sbatch.json", "sbatch.exit")
+OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
+"""The files that we write in a run's directory; another trainer may write more."""
+ENDING_SECONDS = 10.0
+"""For a process that was killed and is still being ended: its memory goes before its files and their locks,
+and on a busy machine seconds lie between."""
+
+
+def read_job(path: Path) -> Job:
+    """The job in a file.
+
+    Raises:
+        JobError: for a file that isn't there or isn't a job.
+        StoreError: where it, or what else we write beside it, is a link, a device or a pipe.
+    """
+    inside.require_entries(path.parent, OURS)
+    if not path.is_file():
+        raise JobError(str(path), cause="there is no such file", cure="Give the path of a job.json")
+    return read_json(
+        Job,
+        path,
+        error=JobError,
+        cause="this is no job of this version, or it was changed since it was written",
+        cure=f"Delete {path.absolute().parent} and train the phase again",
+    )
+
+
+def read_report(directory: Path) -> Report:
+    """The report that a run left.
+
+    Raises:
+        JobError: for a file that isn't there, or isn't what was written.
+        StoreError: for a link, a device or a pipe.
+    """
+    inside.require_entries(directory, OURS)
+    file = directory / REPORT
+    if not file.is_file():
+        raise JobError(str(file), cause="there is no such file", cure="Train the phase again")
+    return read_json(
+        Report,
+        file,
+        error=JobError,
+        cause="this is no report of this version, or it was changed since it was written",
+        cure=f"Delete {directory} and train the phase again",
+    )
+
+
+@contextlib.contextmanager
+def claimed(store: Store, job: Job, directory: Path) -> Iterator[None]:
+    """Own a run's directory; the system lets go of it when this process dies.
+
+    What a killed owner left half written is removed, and so is the report of an earlier end. gc keeps what
+    it reads, also when the launcher is gone.
+
+    Raises:
+        JobError: while another process trains it, naming that process.
+        StoreError: for a link in the directory, or above it.
+    """
+    store.require_inside(directory)
+    for folder in (CHECKPOINTS, METRICS):
+        inside.require_tree(directory / folder)
+    lock = _claim(store, job)
+    _acquire(lock, directory / STATE, directory)
+    try:
+        with store.leased():
+            store.use([run_recipe(job)])
+            for draft in directory.rglob(".*.draft"):
+                inside.remove(store.root, draft)
+            (directory / REPORT).unlink(missing_ok=True)
+            write_text(directory / STATE, this_process().model_dump_json(indent=1))
+            yield
+    finally:
+        (directory / STATE).unlink(missing_ok=True)
+        (directory / HEARTBEAT).unlink(missing_ok=True)
+        lock.release()
+
+
+def require_unclaimed(store: Store, job: Job, directory: Path) -> None:
+    """Let a run pass that no process trains now.
+
+    Raises:
+        JobError: naming the process that does.
+    """
+    lock = _claim(store, job)
+    _acquire(lock, directory / STATE, directory)
+    lock.release()
+
+
+@contextlib.contextmanager
+def launching(store: Store, job: Job, folder: Path) -> Iterator[None]:
+    """Be the only one to launch a run, whatever the attempt, from before it waits for a slot.
+
+    Raises:
+        JobError: while another process launches it, naming that process.
+    """
+    name = f"{job.run_key}.launch"
+    owner = inside.lock(store.root, f"{name}.json")
+    lock = filelock.FileLock(inside.lock(store.root, f"{name}.lock"), timeout=ENDING_SECONDS)
+    _acquire(lock, owner, folder)
+    try:
+        write_text(owner, this_process().model_dump_json(indent=1))
+        yield
+    finally:
+        owner.unlink(missing_ok=True)
+        lock.release()
+
+
+def read_state(file: Path) -> RunState | None:
+    """The process that a state.json names; None where there is none, or it was damaged.
+
+    Raises:
+        StoreError: for a link, a device or a pipe.
+    """
+    return inside.read(RunState, file)
+
+
+def _claim(store: Store, job: Job) -> filelock.BaseFileLock:
+    name = f"{job.run_key}-{job.attempt}.train.lock"
+    return filelock.FileLock(inside.lock(store.root, name), timeout=ENDING_SECONDS)
+
+
+def _acquire(lock: filelock.BaseFileLock, owner: Path, directory: Path) -> None:
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        there = read_state(owner)
+        raise JobError(
+            str(directory),
+            f"process {there.pid} on {there.host}" if there else "another process",
+            cause="it trains this run now",
+            cure="Wait for it, or end it first",
+        ) from None
+
+
+def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside `path`, flush, and rename over it."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.draft")
+    write(draft)
+    flush(draft)
+    draft.replace(path)
+    flush(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Let a text file appear whole."""
+    replace_whole(path, lambda draft: draft.write_text(text))
+
+
+def flush(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

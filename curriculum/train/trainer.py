@@ -1,0 +1,283 @@
+"""A training job from its file to its report, in each of the processes that train it.
+
+run_job prepares the device and checks the job; Trainer.train is the loop: evaluate, check the gate, step,
+checkpoint; write_end and report_of (report.py) leave report.json.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from curriculum.store import Store
+from curriculum.train import checkpoint, restore
+from curriculum.train.checkpoint import TrainerState
+from curriculum.train.dataloader import Batch, PlannedRows, steps_of
+from curriculum.train.device import enough_memory, prepare
+from curriculum.train.distributed import ALONE, Place, Ranks, joined
+from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
+from curriculum.train.exit_codes import failure_of
+from curriculum.train.flops import masked_mfu, peak_of, step_flops
+from curriculum.train.gate import gate_bits, opens
+from curriculum.train.masking_cost import measured_once
+from curriculum.train.metric_writers import open_writers, require_installed
+from curriculum.train.metrics import Learnt, Metrics, StepCounts, StepMetrics, counts_of_step, say
+from curriculum.train.optimizer import learning_rate, new_learner
+from curriculum.train.proof import proven
+from curriculum.train.report import Heart, Outcome, report_of, write_end
+from curriculum.train.require import require_fitting
+from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
+from curriculum.train.saver import Saver
+from curriculum.train.step import cut_for, optimizer_step
+from schemas.errors import CurriculumError
+from schemas.job import Job, Report
+
+
+def run_job(path: Path, stop: Callable[[], bool], place: Place) -> Report:
+    """Train the job in a file until it ends or `stop` returns true, and leave report.json beside it.
+
+    Every rank calls this; rank 0 owns the directory.
+
+    Raises:
+        CurriculumError: the error that ended it; the report then has `failed` and that reason.
+    """
+    job = read_job(path)
+    with joined(place, job.device) as ranks, ExitStack() as stack:
+        store = Store.containing(path)
+        directory = path.absolute().parent
+        ranks.from_first(lambda: stack.enter_context(claimed(store, job, directory)))
+        report = _trained(job, store, path.absolute(), stop, place, ranks)
+    say(f"{report.stopped}: {report.reason}")
+    return report
+
+
+def _trained(
+    job: Job,
+    store: Store,
+    path: Path,
+    stop: Callable[[], bool],
+    place: Place,
+    ranks: Ranks,
+) -> Report:
+    directory = path.parent
+    try:
+        with enough_memory(job, f"phase {job.phase}"):
+            device = prepare(job, place.local)
+            require_installed(job.writers)
+            ranks.from_first(lambda: require_fitting(job, store.root))
+            required = "leakcheck" in job.require
+            if required and not ranks.from_first(lambda: proven(path, stop)):
+                return _stopped(job, store, directory, ranks)
+            cost = ranks.from_first(lambda: measured_once(job, store.root, directory, device))
+            trainer = Trainer(job, store.root, directory, device, stop, ranks)
+            outcome = trainer.train()
+    except CurriculumError as failed:
+        # Any rank may write this: the others may only see that it is gone.
+        write_end(
+            job,
+            store.root,
+            directory,
+            "failed",
+            str(failed),
+            failure=failure_of(type(failed)),
+            devices=ranks.size,
+        )
+        raise
+    report = report_of(
+        job,
+        store.root,
+        directory,
+        outcome,
+        devices=ranks.size,
+        leakcheck="passed" if required else "not run",
+        masking_cost=cost,
+    )
+    ranks.from_first(lambda: _write(directory, report))
+    return report
+
+
+def _stopped(job: Job, store: Store, directory: Path, ranks: Ranks) -> Report:
+    """Leave the report of a run that was stopped during its proof, before its first step."""
+    reason = "stopped during leakcheck"
+    ranks.from_first(
+        lambda: write_end(job, store.root, directory, "cancelled", reason, devices=ranks.size)
+    )
+    return read_report(directory)
+
+
+def _write(directory: Path, report: Report) -> None:
+    write_text(directory / REPORT, report.model_dump_json(indent=1))
+
+
+class Trainer:
+    """The training loop of one rank, from the newest whole checkpoint of a run directory or from the start.
+
+    Every rank makes one; rank 0 alone writes, but for each rank's shard of a checkpoint. It can be stopped
+    and resumed at any step with the same bits.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        workspace: Path,
+        directory: Path,
+        device: torch.device,
+        stop: Callable[[], bool],
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.job, self.device, self.ranks = job, device, ranks
+        # A signal reaches ranks at different times; they must stop at the same step.
+        self.stop: Callable[[], bool] = lambda: ranks.any(stop())
+        torch.manual_seed(job.seed)
+        self.learner = new_learner(job, device, ranks)
+        checkpoints = directory / "checkpoints"
+        last = ranks.from_first(lambda: checkpoint.newest(checkpoints))
+        self.saver = Saver(checkpoints, self.learner, last)
+        self.state = self._open(workspace)
+        self.metrics = self._metrics(directory) if ranks.leads else None
+        self.heart = Heart(job, directory)
+        self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
+        self.evaluator = Evaluator(
+            learner=self.learner,
+            job=job,
+            workspace=workspace,
+            token_bytes=self.token_bytes,
+            stop=self.stop,
+        )
+        self.rows = PlannedRows.of(job, workspace)
+
+    def train(self) -> Outcome:
+        """Train step by step until the budget is used, the gate opens or `stop` returns true.
+
+        Raises:
+            NotFiniteError: for a loss or gradient that isn't finite, naming step and rows.
+            JobMemoryError, JobError: for a full memory, or disk.
+        """
+        try:
+            return self._train()
+        except Cancelled:
+            if self.state.step:
+                self._save()
+            return Outcome(
+                stopped="cancelled",
+                reason=f"stopped at step {self.state.step} of {self.job.steps}",
+                state=self.state,
+                checkpoint=self.saver.wait(),
+            )
+        finally:
+            if self.metrics is not None:
+                self.metrics.close()
+            self.saver.close()
+
+    def _metrics(self, directory: Path) -> Metrics:
+        return Metrics(
+            directory / "metrics",
+            resumed_at=self.state.step,
+            writers=open_writers(self.job, directory),
+            figures=self.state.figures,
+        )
+
+    def _train(self) -> Outcome:
+        job = cut_for(self.job, self.ranks)
+        steps = steps_of(
+            job,
+            self.rows,
+            first_step=self.state.step,
+            workers=job.workers,
+            rank=self.ranks.rank,
+            ranks=self.ranks.size,
+        )
+        while True:
+            reason = self._evaluate_if_due()
+            if reason is not None or self.state.step == self.job.steps:
+                self._save(portable=True)
+                return Outcome(
+                    stopped="gate" if reason is not None else "budget",
+                    reason=reason or f"{self.job.steps} steps",
+                    state=self.state,
+                    checkpoint=self.saver.wait(),
+                )
+            began = time.perf_counter()
+            self._step(next(steps), began)
+            if self.stop():
+                raise Cancelled
+            if self.state.step % self.job.checkpoint_every == 0:
+                self._save()
+
+    def _open(self, workspace: Path) -> TrainerState:
+        if self.saver.last is not None:
+            state = restore.resume(self.saver.last, self.learner)
+            say(f"going on at step {state.step} of {self.job.steps}")
+            return state
+        if self.job.start_from is not None:
+            restore.carry_over(workspace / self.job.start_from.path, self.learner)
+        return TrainerState()
+
+    def _evaluate_if_due(self) -> str | None:
+        """Evaluate where it is due: at the start, at intervals, at the end; the reason if the gate opens."""
+        step, known = self.state.step, {figure.step for figure in self.state.figures}
+        due = step % self.job.evaluate_every == 0 or step == self.job.steps
+        if due and step not in known:
+            figures = self.evaluator.figures(step)
+            self.state = self.state.model_copy(update={"figures": self.state.figures + figures})
+            if self.metrics is not None:
+                self.metrics.evaluated(figures)
+            for figure in figures:
+                if figure.family == "*":
+                    say(f"step {step}  {figure.kind} {figure.phase}  val_bpb {figure.val_bpb:.4f}")
+        if not due or step in (0, self.job.steps):
+            return None
+        return opens(
+            self.job.advance_when,
+            valid_tokens=self.state.tokens.valid,
+            bits=gate_bits(self.state.figures, self.job.phase),
+        )
+
+    def _step(self, batches: list[Batch], began: float) -> None:
+        step = self.state.step
+        rate = learning_rate(
+            step, self.job.steps, self.job.optimizer, carries_on=self.job.start_from is not None
+        )
+        with enough_memory(self.job, f"step {step + 1}"):
+            gradient = optimizer_step(
+                self.learner,
+                batches,
+                self.job,
+                step=step + 1,
+                rate=rate,
+                folders=self.rows.folders,
+            )
+        counts = counts_of_step(batches, self.token_bytes)
+        counts = StepCounts.from_numbers(self.ranks.total(counts.numbers()))
+        self.state = self.state.advanced(self.job, counts.tokens)
+        seconds = time.perf_counter() - began
+        if self.metrics is None:
+            return
+        row = StepMetrics.of(
+            counts,
+            step=self.state.step,
+            position=self.state.tokens.positions,
+            learnt=Learnt(
+                loss=gradient.loss,
+                z_loss=gradient.z_loss,
+                gradient_norm=gradient.norm,
+                learning_rate=rate,
+            ),
+            seconds=seconds,
+            device=self.device,
+            masked_mfu=masked_mfu(
+                step_flops(self.job.model, counts.work),
+                seconds,
+                peak_of(self.device),
+                devices=self.ranks.size,
+            ),
+        )
+        self.metrics.record(row, steps=self.job.steps)
+        self.heart.step(self.state, positions=counts.positions, seconds=seconds)
+
+    def _save(self, *, portable: bool = False) -> None:
+        if self.metrics is not None:
+            self.metrics.flush()
+        self.saver.save(self.state, portable=portable)

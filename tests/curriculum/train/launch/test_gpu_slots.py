@@ -1,0 +1,265 @@
+"""Slots: so many jobs at once, first come first served, whoever is killed on the way."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.store.owner import this_process
+from curriculum.train.launch import gpu_slots as module
+from curriculum.train.launch.gpu_slots import Slots, share_of
+from curriculum.train.processes import MARK, processes_of
+from schemas.job import SlotState
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from curriculum.train.launch.gpu_slots import Slots
+with Slots(Path(sys.argv[1]), 1).taken(sys.argv[2], lambda words: print(words, flush=True)):
+    print("taken", flush=True)
+    time.sleep(6000)
+"""
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
+    """Starts a process that takes the one slot for a run, and says so; it is killed in the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(run: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", HOLD, str(tmp_path), run]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def hear(words: str, process: "subprocess.Popen[str]") -> None:
+    """Wait for a line with these words; who waits for a slot says whenever something changes."""
+    assert process.stdout is not None
+    assert any(words in line for line in process.stdout)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def silent(_: str) -> None:
+    """Nobody listens."""
+
+
+def test_jobs_take_one_slot_one_at_a_time_in_order_of_arrival(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    slots, served, inside = Slots(tmp_path, 1), list[str](), list[int]()
+
+    def job(run: str) -> None:
+        with slots.taken(run, silent):
+            inside.append(len([each for each in slots.holders() if each]))
+            served.append(run)
+
+    with slots.taken("first", silent):
+        threads = [threading.Thread(target=job, args=(name,)) for name in ("c", "a", "d", "b")]
+        for number, thread in enumerate(threads, start=1):
+            thread.start()
+            until(lambda number=number: len(slots.line()) == number)  # type: ignore[misc]
+        assert [each.run for each in slots.line()] == ["c", "a", "d", "b"]
+        assert served == []
+    for thread in threads:
+        thread.join()
+    assert served == ["c", "a", "d", "b"]
+    assert inside == [1, 1, 1, 1]
+    assert slots.holders() == [None]
+    assert slots.line() == []
+
+
+def test_who_waits_is_told_who_holds_the_slots_and_how_many_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    slots, heard = Slots(tmp_path, 2), list[str]()
+
+    def wait(run: str) -> None:
+        with slots.taken(run, heard.append):
+            pass
+
+    with slots.taken("runs/a", silent) as one, slots.taken("runs/b", silent) as two:
+        assert (one.number, two.number, two.of) == (0, 1, 2)
+        third, fourth = (threading.Thread(target=wait, args=(name,)) for name in ("c", "d"))
+        third.start()
+        until(lambda: len(heard) == 1)
+        fourth.start()
+        until(lambda: len(heard) == 2)
+    third.join()
+    fourth.join()
+    me = this_process()
+    holders = " and ".join(heard[:1])
+    assert holders == (
+        f"waits for a slot; held by process {me.pid} on {me.host} with runs/a, "
+        f"process {me.pid} on {me.host} with runs/b"
+    )
+    assert "behind 1 that came before" in heard[1]
+
+
+def test_a_killed_process_gives_back_its_slot_and_its_place(
+    tmp_path: Path, begin: Callable[[str], "subprocess.Popen[str]"]
+) -> None:
+    slots = Slots(tmp_path, 1)
+    holder = begin("first")
+    hear("taken", holder)
+    second = begin("second")
+    hear(f"held by process {holder.pid} on", second)
+    third = begin("third")
+    hear(f"held by process {holder.pid} on", third)
+    assert [each.run for each in slots.line()] == ["second", "third"]
+    second.kill()
+    second.wait()
+    assert [each.run for each in slots.line()] == ["third"]
+    holder.kill()
+    hear("taken", third)
+    (now,) = slots.holders()
+    assert now is not None
+    assert (now.pid, now.run) == (third.pid, "third")
+    third.kill()
+    third.wait()
+    assert slots.holders() == [None]
+
+
+def test_a_slot_is_held_as_long_as_a_process_that_inherited_it_lives(tmp_path: Path) -> None:
+    slots = Slots(tmp_path, 1)
+    with slots.taken("runs/a", silent) as slot:
+        child = subprocess.Popen(["sleep", "6000"], pass_fds=[slot.lock])
+    try:
+        assert slots.holders() != [None]
+    finally:
+        child.kill()
+        child.wait()
+    assert slots.holders() == [None]
+
+
+def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.3)
+    slots, run, heard = Slots(tmp_path, 1), tmp_path / "run", list[str]()
+    lock = os.open(tmp_path / f"{this_process().host}-0.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    child = subprocess.Popen(
+        ["sh", "-c", "trap '' TERM; setsid sleep 6000"],
+        pass_fds=[lock],
+        env={**os.environ, MARK: str(run)},
+    )
+    os.close(lock)
+    gone = {**this_process().model_dump(), "process_started": 1.0, "run": str(run)}
+    record = tmp_path / f"{this_process().host}-0.json"
+    record.write_text(SlotState(**gone).model_dump_json())
+    until(lambda: len(processes_of(run)) == 2)
+    reaper = threading.Thread(target=child.wait)
+    reaper.start()
+    with slots.taken("next", heard.append):
+        assert processes_of(run) == []
+    reaper.join()
+    assert child.returncode == -signal.SIGKILL
+    assert "it is gone, what it started still ends" in heard[0]
+
+
+def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
+    slots, me = Slots(tmp_path, 1), this_process()
+    before = SlotState(**me.model_dump() | {"boot_id": "before"}, run="runs/a")
+    (tmp_path / f"{me.host}-0.json").write_text(before.model_dump_json())
+    (tmp_path / f"{me.host}.line").mkdir()
+    (tmp_path / f"{me.host}.line" / "0000000001.json").write_text(before.model_dump_json())
+    assert slots.holders() == [None]
+    with slots.taken("runs/b", lambda words: pytest.fail(words)):
+        assert [each.run for each in slots.holders() if each] == ["runs/b"]
+    assert slots.line() == []
+
+
+def test_an_interrupt_leaves_the_line(tmp_path: Path) -> None:
+    slots = Slots(tmp_path, 1)
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with slots.taken("first", silent):
+        with pytest.raises(KeyboardInterrupt), slots.taken("second", interrupt):
+            pytest.fail("there was no slot")
+        assert slots.line() == []
+
+
+def test_a_folder_that_is_not_there_has_free_slots_and_stays_away(tmp_path: Path) -> None:
+    slots = Slots(tmp_path / "slots", 2)
+    assert (slots.holders(), slots.line()) == ([None, None], [])
+    assert not slots.folder.exists()
+
+
+@given(st.integers(1, 9), st.integers(1, 16))
+def test_slots_share_all_gpus_evenly_and_none_twice(slots: int, devices: int) -> None:
+    shares = [share_of(slot, slots, devices) for slot in range(slots)]
+    used = [each for share in shares for each in share]
+    assert set(used) <= set(range(devices))
+    if devices >= slots:
+        assert len(set(used)) == len(used) == devices // slots * slots
+        assert {len(share) for share in shares} == {devices // slots}
+    else:
+        assert all(len(share) == 1 for share in shares)
+
+
+def test_a_slot_sees_its_share_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    from curriculum.train import __main__ as process
+
+    def seen(slot: str, given: Any) -> str | None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        process._see_the_gpus_of(slot)
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    assert seen("1/2", "4,5,6,7") == "6,7"
+    assert seen("0/1", "4,5") == "4,5"
+    assert seen("2/3", "GPU-a") == "GPU-a"
+    assert seen("0/2", "") == ""
+
+
+def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
+    slots, run, heard = Slots(tmp_path / "slots", 1), tmp_path / "run", list[str]()
+    with slots.taken(str(run), silent) as slot:
+        left = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(6000)"],
+            env={**os.environ, MARK: str(run)},
+            pass_fds=(slot.lock,),
+        )
+        until(lambda: processes_of(run) == [left.pid])
+    try:
+        (holder,) = slots.holders()
+        assert holder is not None
+        assert holder.run == str(run)
+        with slots.taken("another", heard.append):
+            assert left.wait(60) == -signal.SIGKILL
+        assert heard == [
+            f"waits for a slot; held by {run} (it is gone, what it started still ends)"
+        ]
+        assert slots.holders() == [None]
+    finally:
+        left.kill()
+        left.wait()

@@ -1,0 +1,326 @@
+"""Jobs in Slurm's hands: handed in once, followed, cancelled, and what their states mean."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curriculum.train.launch import launcher, slurm
+from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.launch.launcher import Launch, launched
+from curriculum.train.launch.machine import Machine
+from curriculum.train.launch.sbatch import Asked, asked
+from curriculum.train.launch.slurm import hand_in
+from schemas.errors import JobError, JobKilledError, JobMemoryError
+from schemas.job import Report, TokenCounts
+from schemas.progress import Progress
+
+SBATCH = """
+jobs={jobs}
+echo "$@" >> $jobs/submitted
+for each in "$@"; do case "$each" in
+  --output=*) output=${{each#--output=}};;
+  --comment=*) comment=${{each#--comment=}};;
+  --account=none) echo "sbatch: error: Invalid account" >&2; exit 1;;
+  --hold) held=1;;
+esac; done
+id=$((100 + $(wc -l < $jobs/submitted)))
+cat > $jobs/$id.sh
+echo "$comment" > $jobs/$id.comment
+if [ -n "$held" ]; then echo PENDING > $jobs/$id.state; echo $id; exit; fi
+echo RUNNING > $jobs/$id.state
+setsid sh {begin} $jobs/$id "$output" > /dev/null 2>&1 < /dev/null &
+echo "$id;cluster"
+"""
+BEGIN = """
+sh -c 'echo $$ > $0.pid; exec sh $0.sh' $1 >> "$2" 2>&1
+code=$?
+if [ "$(cat $1.state)" = RUNNING ]; then
+  if [ $code = 0 ]; then state=COMPLETED; else state=FAILED; fi
+  # Whoever reads it meanwhile reads the one or the other.
+  echo $state > $1.draft && mv $1.draft $1.state
+fi
+"""
+SQUEUE = """
+jobs={jobs}
+if [ -e $jobs/down ]; then echo "Unable to contact slurm controller" >&2; exit 1; fi
+if [ "$2" = --me ]; then
+  for state in $jobs/*.state; do
+    id=$(basename $state .state); echo "$id $(cat $jobs/$id.comment)"
+  done
+elif [ -e $jobs/$3.state ]; then cat $jobs/$3.state
+else echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1
+fi
+"""
+WELL = "echo step 1; cp {report} report.json"
+SCANCEL = """
+jobs={jobs}
+echo CANCELLED > $jobs/$1.draft && mv $jobs/$1.draft $jobs/$1.state
+if [ -e $jobs/$1.pid ]; then kill -TERM $(cat $jobs/$1.pid); fi
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A Slurm of shell scripts, and a trainer of one."""
+
+    jobs: Path
+    trainer: Path
+
+    def submitted(self) -> list[str]:
+        file = self.jobs / "submitted"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def play(self, body: str) -> None:
+        self.trainer.write_text(f'cd "$(dirname "$1")"\n{body}\n')
+
+    def command(self, directory: Path) -> list[str]:
+        return ["sh", str(self.trainer), str(directory / "job.json")]
+
+    def state(self, number: int, state: str) -> None:
+        draft = self.jobs / "draft"
+        draft.write_text(f"{state}\n")
+        draft.replace(self.jobs / f"{number}.state")
+
+    def play_once_seen(self, body: str) -> Callable[[str], None]:
+        """Play it when somebody was told that the job runs; returns who is to be told."""
+        seen = self.jobs / "seen"
+        self.play(f"until [ -e {seen} ]; do sleep 0.02; done; {body}")
+        return lambda line: seen.touch() if line.endswith(" is RUNNING") else None
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    programs, jobs = tmp_path / "programs", tmp_path / "jobs"
+    programs.mkdir()
+    jobs.mkdir()
+    begin = programs / "begin"
+    for name, body in {"sbatch": SBATCH, "squeue": SQUEUE, "scancel": SCANCEL}.items():
+        program = programs / name
+        program.write_text(f"#!/bin/sh{body.format(jobs=jobs, begin=begin)}")
+        program.chmod(0o755)
+    begin.write_text(BEGIN)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(slurm, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(slurm, "SECONDS_TO_APPEAR", 0.3)
+    made = Cluster(jobs=jobs, trainer=tmp_path / "trainer.sh")
+    monkeypatch.setattr(launcher, "COMMAND", ("sh", str(made.trainer)))
+    (tmp_path / "report").write_text(
+        Report(
+            specialist="tester",
+            phase="syntax",
+            attempt=1,
+            stopped="budget",
+            reason="12 steps",
+            steps=12,
+            before=(),
+            after=(),
+            history=(),
+            tokens=TokenCounts(positions=1, valid=1, scored=1, bytes=1),
+            tokens_per_second=1.0,
+            seconds=1.0,
+            gpu_seconds=0.0,
+            device="cpu",
+            backend="documents",
+            leakcheck="not run",
+            checkpoint="",
+        ).model_dump_json()
+    )
+    made.play(WELL.format(report=tmp_path / "report"))
+    return made
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def run(world: Any, directory: Path, options: str = "--gres=gpu:1", **how: Any) -> Report:
+    return launched(world.store, directory / "job.json", Launch(sbatch=options, **how))
+
+
+def test_a_job_is_handed_in_followed_and_takes_no_slot(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    directory, heard = world.open_run(world.job()), list[str]()
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
+
+    def tell(line: str) -> None:
+        heard.append(line)
+        seen(line)
+
+    slots = Slots(world.store.root / "slots", 1)
+    with slots.taken("another", lambda _: None):
+        report = run(world, directory, "-p 'gpu long' -c 4", tell=tell, slots=slots)
+    assert (report.stopped, report.steps) == ("budget", 12)
+    assert "step 1" in heard
+    assert "Slurm's job 101 is RUNNING" in heard
+    (submitted,) = cluster.submitted()
+    assert submitted.endswith("-p gpu long -c 4")
+    assert f"--output={directory / 'train.log'}" in submitted
+    assert f"--comment={directory.resolve()}" in submitted
+    assert not list(directory.glob("sbatch.*"))
+
+
+def test_a_launcher_that_comes_again_follows_the_job_that_runs(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
+    directory = world.open_run(world.job())
+    job = world.job()
+    hand_in(job, directory, "", cluster.command(directory))
+    assert json.loads((directory / "sbatch.json").read_text())["id"] == "101"
+    assert run(world, directory, tell=seen).stopped == "budget"
+    assert len(cluster.submitted()) == 1
+
+
+def test_a_job_of_which_only_slurm_knows_is_found_by_its_run(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    directory = world.open_run(world.job())
+    seen = cluster.play_once_seen(WELL.format(report=tmp_path / "report"))
+    hand_in(world.job(), directory, "", cluster.command(directory))
+    (directory / "sbatch.json").unlink()
+    assert run(world, directory, tell=seen).stopped == "budget"
+    assert len(cluster.submitted()) == 1
+    assert slurm.known(tmp_path) is None
+
+
+def test_a_job_that_ended_while_nobody_looked_is_not_handed_in_again(
+    world: Any, cluster: Cluster
+) -> None:
+    directory = world.open_run(world.job())
+    handed = hand_in(world.job(), directory, "", cluster.command(directory))
+    until(lambda: not handed.is_active())
+    assert run(world, directory).stopped == "budget"
+    assert len(cluster.submitted()) == 1
+
+
+def test_a_job_that_was_killed_while_nobody_looked_is_handed_in_again(
+    world: Any, cluster: Cluster
+) -> None:
+    directory = world.open_run(world.job())
+    hand_in(world.job(), directory, "--hold", cluster.command(directory))
+    cluster.state(101, "NODE_FAIL")
+    assert run(world, directory).stopped == "budget"
+    assert len(cluster.submitted()) == 2
+
+
+def test_an_interrupt_cancels_the_job_which_leaves_its_checkpoint(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.play(
+        f"trap 'touch {tmp_path / 'checkpoint'}; exit 75' TERM; echo on\n"
+        "while true; do sleep 0.02; done"
+    )
+    directory = world.open_run(world.job())
+
+    def interrupt(line: str) -> None:
+        if line == "on":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(world, directory, tell=interrupt)
+    assert (cluster.jobs / "101.state").read_text() == "CANCELLED\n"
+    until((tmp_path / "checkpoint").exists)
+    assert not (directory / "sbatch.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "body", "kind"),
+    [
+        ("TIMEOUT", "exit 75", JobKilledError),
+        ("RUNNING", "exit 75", JobKilledError),
+        ("PREEMPTED", "kill -9 $$", JobKilledError),
+        ("RUNNING", "kill -9 $$", JobKilledError),
+        ("OUT_OF_MEMORY", "kill -9 $$", JobMemoryError),
+        ("RUNNING", "exit 71", JobMemoryError),
+        ("RUNNING", "exit 3", JobError),
+    ],
+)
+def test_what_slurm_says_of_an_end_becomes_an_error_of_its_kind(
+    world: Any, cluster: Cluster, state: str, body: str, kind: type[JobError]
+) -> None:
+    cluster.play(f"echo {state} > {cluster.jobs / '101.state'}; {body}")
+    directory = world.open_run(world.job())
+    with pytest.raises(JobError) as raised:
+        run(world, directory)
+    assert type(raised.value) is kind
+    # What the job says of its own end may come after Slurm's word; the next job takes it away.
+    assert not list(directory.glob("sbatch.json"))
+
+
+def test_a_job_that_somebody_cancels_in_slurm_is_cancelled(world: Any, cluster: Cluster) -> None:
+    directory, heard = world.open_run(world.job()), list[Progress]()
+
+    def cancel(progress: Progress) -> None:
+        heard.append(progress)
+        if "PENDING" in progress.note:
+            cluster.state(101, "CANCELLED")
+
+    assert run(world, directory, "--hold", watch=cancel).stopped == "cancelled"
+    assert heard[0].note == "Slurm's job 101 is PENDING"
+
+
+def test_a_slurm_that_does_not_answer_is_waited_for(
+    world: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    directory, heard = world.open_run(world.job()), list[str]()
+    down, up = cluster.jobs / "down", cluster.jobs / "up"
+
+    def restart(line: str) -> None:
+        heard.append(line)
+        if line == "Slurm's job 101 is RUNNING":
+            down.touch()
+        if "doesn't answer" in line:
+            down.unlink()
+            up.touch()
+
+    waits = f"until [ -e {up} ]; do sleep 0.02; done; "
+    cluster.play(waits + WELL.format(report=tmp_path / "report"))
+    assert run(world, directory, tell=restart).stopped == "budget"
+    assert any("its job 101 may go on: Unable to contact" in line for line in heard)
+    assert len(cluster.submitted()) == 1
+
+
+def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
+    world: Any, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = world.open_run(world.job())
+    with pytest.raises(JobError, match=r"CURRICULUM_SBATCH: --account=none; .*Invalid account"):
+        run(world, directory, "--account=none")
+    shutil.rmtree(cluster.trainer.parent / "programs")
+    with pytest.raises(JobError, match="squeue; there is no such program on the PATH"):
+        run(world, directory)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("", Asked(gpus=0, cores=1)),
+        ("--gres=gpu:a100:2 -c 16", Asked(gpus=2, cores=16)),
+        ("--gres gpu:3 --cpus-per-task=8", Asked(gpus=3, cores=8)),
+        ("--gres=gpu", Asked(gpus=1, cores=1)),
+        ("--gres=lustre:4", Asked(gpus=0, cores=1)),
+        ("-G 4", Asked(gpus=4, cores=1)),
+        ("--gpus-per-node=h200:8 --time=1:00:00", Asked(gpus=8, cores=1)),
+    ],
+)
+def test_what_is_asked_of_slurm_is_read_from_its_options(options: str, wanted: Asked) -> None:
+    assert asked(options) == wanted
+
+
+def test_a_job_made_without_a_gpu_is_for_those_that_slurm_gives() -> None:
+    machine = Machine.in_slurm("--gres=gpu:4 -c 32")
+    assert (machine.device, machine.backend, machine.processes) == ("cuda", "flex", 4)
+    assert (machine.threads, machine.workers) == (8, 2)
+    plain = Machine.in_slurm("--partition=cpu -c 6", 2)
+    assert (plain.device, plain.processes, plain.threads) == ("cpu", 2, 3)

@@ -1,0 +1,252 @@
+import itertools
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from curriculum.train import dataloader as module
+from curriculum.train.batch import Plan, Row, Shards
+from curriculum.train.dataloader import (
+    Batch,
+    MicroBatches,
+    PlannedRows,
+    collate,
+    loader_of,
+    steps_of,
+)
+from schemas.errors import JobError, MixtureError, SchemaError
+from schemas.mixture import PLAN_SCHEMA
+
+
+def write_plan(path: Path, lengths: list[list[int]]) -> Plan:
+    """A plan of slots with rows of these lengths."""
+    rows: list[dict[str, Any]] = []
+    for slot, each in enumerate(lengths):
+        for length in each:
+            rows.append(
+                dict.fromkeys(PLAN_SCHEMA.names, 0)
+                | {"position": len(rows), "slot": slot, "row_length": length}
+                | {"rows_key": "k", "pack_id": f"k-{len(rows)}"}
+            )
+    pq.write_table(pa.Table.from_pylist(rows, PLAN_SCHEMA), path, row_group_size=2)
+    return Plan(path)
+
+
+def test_rows_of_one_length_share_a_micro_batch(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path / "plan.parquet", [[2], [1, 1], [2], [1, 1]])
+    batches = MicroBatches(plan, slots_per_step=4, micro_positions=3, steps=range(1))
+    assert list(batches) == [[0], [3], [1, 2, 4], [5]]
+
+
+def test_any_step_can_be_the_first(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path / "plan.parquet", [[2], [1, 1], [2], [2], [1, 1], [2], [1, 1]])
+
+    def positions(steps: range) -> list[list[int]]:
+        return list(MicroBatches(plan, slots_per_step=2, micro_positions=2, steps=steps))
+
+    whole = positions(range(3))
+    assert whole == [[0], [1, 2], [3], [4], [7], [5, 6]]
+    for first in range(3):
+        skipped = sum(len(positions(range(at, at + 1))) for at in range(first))
+        assert positions(range(first, 3)) == whole[skipped:]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 9])
+def test_ranks_share_a_step_and_each_has_as_many_micro_batches(world: Any, ranks: int) -> None:
+    job = world.job(steps=2, micro_positions=256)
+    rows = PlannedRows.of(job, world.store.root)
+    alone = list(steps_of(job, rows, first_step=0, workers=0))
+    assert [len(step) for step in alone] == [4, 4]
+    shared = [
+        list(steps_of(job, rows, first_step=0, workers=0, rank=rank, ranks=ranks))
+        for rank in range(ranks)
+    ]
+    for number, whole in enumerate(alone):
+        turns = [step[number] for step in shared]
+        assert {len(turn) for turn in turns} == {-(-len(whole) // ranks)}
+        in_turn = [turn[at] for at in range(len(turns[0])) for turn in turns]
+        assert [batch.pack_ids for batch in in_turn[: len(whole)]] == [b.pack_ids for b in whole]
+        for stand_in in in_turn[len(whole) :]:
+            assert not stand_in.loss_mask.any()
+            assert stand_in.pack_ids == ()
+            assert stand_in.valid_tokens == stand_in.attention_pairs == 0
+            assert torch.equal(stand_in.input_ids, whole[-1].input_ids)
+
+
+def test_a_rank_reads_its_own_rows_only(world: Any) -> None:
+    job = world.job(steps=1, micro_positions=256)
+    rows = PlannedRows.of(job, world.store.root)
+    read: list[int] = []
+    get = rows.__class__.__getitem__
+
+    class Watched(PlannedRows):
+        def __getitem__(self, position: int) -> Row:
+            read.append(position)
+            return get(self, position)
+
+    watched = Watched(rows.path, rows.folders)
+    (step,) = steps_of(job, watched, first_step=0, workers=0, rank=1, ranks=2)
+    assert len(read) == sum(len(batch.pack_ids) for batch in step) < 6
+
+
+def test_a_row_says_what_lies_in_its_shard(world: Any) -> None:
+    rows = PlannedRows.of(world.job(), world.store.root)
+    planned = pq.read_table(world.plan.path / "plan.parquet").to_pylist()
+    assert len(rows) == len(planned) > 60
+    for position in (0, 1, 2, len(planned) - 1):
+        row = rows[position]
+        assert row.pack_id == planned[position]["pack_id"]
+        assert len(row.input_ids) == planned[position]["row_length"]
+        scored = np.flatnonzero(row.loss_mask)
+        assert np.array_equal(row.target_ids[scored], row.input_ids[scored + 1])
+        assert (row.target_ids[row.loss_mask == 0] == 0).all()
+
+
+def test_last_token_of_a_document_never_predicts_the_next(world: Any) -> None:
+    rows = PlannedRows.of(world.job(), world.store.root)
+    for position in range(6):
+        batch = collate([rows[position]])
+        ends = torch.tensor(batch.boundaries.lengths).cumsum(0) - 1
+        assert batch.loss_mask[0].sum() > 50
+        assert (batch.loss_mask[0, ends] == 0).all()
+        assert (batch.target_ids[0, ends] == 0).all()
+
+
+def test_a_collated_batch_carries_what_other_models_take(world: Any) -> None:
+    rows = PlannedRows.of(world.job(), world.store.root)
+    batch = collate([rows[0], rows[0]])
+    tensors = batch.tensors()
+    assert tensors["input_ids"].shape == tensors["position_ids"].shape == (2, 256)
+    assert tensors["cu_seqlens"][0] == 0
+    assert tensors["cu_seqlens"][-1] == 512
+    assert batch.valid_tokens == 2 * rows[0].valid_token_count
+    assert batch.positions == 512
+
+
+def test_steps_have_the_same_positions_whatever_the_row_lengths(world: Any) -> None:
+    job = world.job()
+    steps = list(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
+    assert len(steps) == job.steps
+    for step in steps:
+        assert sum(batch.positions for batch in step) == job.tokens_per_step
+        assert {batch.input_ids.shape[1] for batch in step} == {128, 256}
+        assert all(batch.positions <= job.micro_positions for batch in step)
+
+
+def test_order_does_not_depend_on_the_number_of_workers(world: Any) -> None:
+    job = world.job(steps=6)
+
+    def seen(workers: int) -> list[Batch]:
+        rows = PlannedRows.of(job, world.store.root)
+        return list(itertools.chain(*steps_of(job, rows, first_step=1, workers=workers)))
+
+    alone, shared = seen(0), seen(2)
+    assert len(alone) >= 10
+    assert [batch.pack_ids for batch in alone] == [batch.pack_ids for batch in shared]
+    for one, other in zip(alone, shared, strict=True):
+        for name, values in one.tensors().items():
+            assert torch.equal(values, other.tensors()[name]), name
+
+
+def test_rows_that_the_plan_does_not_mean_are_refused(world: Any, tmp_path: Path) -> None:
+    job = world.job()
+    table = pq.read_table(world.plan.path / "plan.parquet")
+    moved = table.set_column(
+        7, PLAN_SCHEMA.field("row"), pa.array(np.full(len(table), 1, np.int32))
+    )
+    pq.write_table(moved, tmp_path / "plan.parquet")
+    folders = {each.key: world.store.root / each.path for each in job.rows}
+    with pytest.raises(MixtureError, match=r"position 0 of the plan: .*-0000000000; there lies"):
+        PlannedRows(tmp_path / "plan.parquet", folders)[0]
+    with pytest.raises(MixtureError, match="the job lists no such rows"):
+        PlannedRows(tmp_path / "plan.parquet", {})[0]
+
+
+def test_a_row_outside_its_shard_is_refused(world: Any) -> None:
+    shards = Shards(world.rows[0].path)
+    assert shards.row(1, 0).pack_id.endswith("-0000000012")
+    for shard, row in ((0, 12), (2, 0)):
+        with pytest.raises(SchemaError, match=f"row {row} of shard {shard}; there is no such row"):
+            shards.row(shard, row)
+
+
+def test_a_plan_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(MixtureError, match="there is no plan"):
+        Plan(tmp_path / "plan.parquet")
+
+
+def test_micro_batches_for_other_trainers_are_those_of_ours(world: Any) -> None:
+    job = world.job(steps=4)
+    rows = PlannedRows.of(job, world.store.root)
+    ours = itertools.chain(*steps_of(job, rows, first_step=1, workers=0))
+    theirs = list(loader_of(job, world.store.root, first_step=1))
+    assert len(theirs) > 4
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.tensors().keys() == other.keys()
+        assert all(torch.equal(one.tensors()[name], other[name]) for name in other)
+
+
+def test_a_workers_error_keeps_its_name_and_cure(world: Any, tmp_path: Path) -> None:
+    job = world.job()
+    table = pq.read_table(world.plan.path / "plan.parquet")
+    moved = table.set_column(
+        7, PLAN_SCHEMA.field("row"), pa.array(np.full(len(table), 1, np.int32))
+    )
+    pq.write_table(moved, tmp_path / "plan.parquet")
+    folders = {each.key: world.store.root / each.path for each in job.rows}
+    rows = PlannedRows(tmp_path / "plan.parquet", folders)
+    with pytest.raises(
+        MixtureError, match=r"position 0 of the plan: .* Mix the phase again"
+    ) as said:
+        next(steps_of(job, rows, first_step=0, workers=1))
+    assert said.value.cure == "Mix the phase again"
+
+
+def test_workers_start_deaf_to_interrupts(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C reaches them too; what they inherit, they have from their first moment."""
+    deaf: list[bool] = []
+    made = module._loader
+
+    class Starting:
+        """Starts no worker, and sees what one would inherit."""
+
+        def __init__(self, *arguments: Any, workers: int, ranks: int) -> None:
+            self.loader = made(*arguments, workers=0, ranks=ranks)
+
+        def __iter__(self) -> Any:
+            deaf.append(is_deaf())
+            return iter(self.loader)
+
+    def is_deaf() -> bool:
+        return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    monkeypatch.setattr(module, "_loader", Starting)
+    rows = PlannedRows.of(world.job(), world.store.root)
+    next(steps_of(world.job(), rows, first_step=0, workers=1))
+    assert (deaf, is_deaf()) == ([True], False)
+
+
+class Mortal(PlannedRows):
+    """Rows whose reader dies at the third position, as one does that memory runs out on."""
+
+    def __getitem__(self, position: int) -> Row:
+        if position == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(position)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Mortal, (self.path, self.folders)
+
+
+def test_a_worker_that_dies_is_said_to_have(world: Any) -> None:
+    job = world.job()
+    whole = PlannedRows.of(job, world.store.root)
+    rows = Mortal(whole.path, whole.folders)
+    with pytest.raises(JobError, match=r"1 workers that load rows: .*; one of them died; often"):
+        list(steps_of(job, rows, first_step=0, workers=1))

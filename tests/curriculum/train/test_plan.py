@@ -1,0 +1,82 @@
+"""What a step reads of a long plan: its own row groups, once."""
+
+import collections
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum.train.batch import Plan
+from curriculum.train.dataloader import PlannedRows, steps_of
+from schemas.errors import MixtureError
+from schemas.mixture import PLAN_SCHEMA
+
+GROUPS, GROUP = 96, 50
+
+
+@pytest.fixture
+def read_groups(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The row groups that are read from now on, of any file."""
+    read: list[int] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def noted(self: pq.ParquetFile, number: int, *arguments: Any, **named: Any) -> Any:
+        read.append(number)
+        return whole(self, number, *arguments, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    return read
+
+
+def write_long_plan(path: Path) -> None:
+    """Slots of one to three rows, in many row groups."""
+    rows = GROUPS * GROUP
+    lengths = np.random.default_rng(5).integers(1, 4, rows)
+    slots = np.repeat(np.arange(rows), lengths)[:rows]
+    columns: dict[str, Any] = {name: np.zeros(rows, np.int32) for name in PLAN_SCHEMA.names}
+    names = {"rows_key": ["k"] * rows, "pack_id": [f"k-{each}" for each in range(rows)]}
+    columns |= names | {"position": np.arange(rows), "slot": slots}
+    pq.write_table(pa.table(columns, PLAN_SCHEMA), path, row_group_size=GROUP)
+
+
+def test_a_look_up_reads_no_row_group_but_those_of_its_slots(
+    tmp_path: Path, read_groups: list[int]
+) -> None:
+    write_long_plan(tmp_path / "plan.parquet")
+    slots = pq.read_table(tmp_path / "plan.parquet")["slot"].to_numpy()
+    read_groups.clear()
+    for first in (0, 7, 1000, 1333, int(slots[-1]) - 9):
+        start, lengths = Plan(tmp_path / "plan.parquet").lengths(first, first + 10)
+        mine = np.flatnonzero((slots >= first) & (slots < first + 10))
+        assert (start, len(lengths)) == (mine[0], len(mine))
+        assert set(read_groups) <= set((mine // GROUP).tolist())
+        assert len(read_groups) == len(set(read_groups))
+        read_groups.clear()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_step_is_looked_up_once(world: Any, monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    looked: collections.Counter[int] = collections.Counter()
+    lengths = Plan.lengths
+
+    def noted(self: Plan, first_slot: int, end_slot: int) -> Any:
+        looked[first_slot] += 1
+        return lengths(self, first_slot, end_slot)
+
+    monkeypatch.setattr(Plan, "lengths", noted)
+    job = world.job(steps=5)
+    rows = PlannedRows.of(job, world.store.root)
+    steps = list(steps_of(job, rows, first_step=1, workers=0, ranks=ranks))
+    assert len(steps) == 4
+    assert [*looked.values()] == [1] * 4
+
+
+def test_a_plan_without_statistics_of_slots_is_refused(tmp_path: Path) -> None:
+    write_long_plan(tmp_path / "whole.parquet")
+    table = pq.read_table(tmp_path / "whole.parquet")
+    pq.write_table(table, tmp_path / "plan.parquet", write_statistics=["position"])
+    with pytest.raises(MixtureError, match="column slot; there are no statistics of slots"):
+        Plan(tmp_path / "plan.parquet")
