@@ -22,7 +22,7 @@ LINES = 120
 BUILD = """
 import json, sys
 from pathlib import Path
-from curriculum.build import Tokenizing, Wanted, build
+from curriculum.stages import Tokenizing, Wanted, build
 from curriculum.corpus.load import corpus_of_repositories
 from curriculum.store import Store
 from schemas.corpus import HistorySpec

@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from curriculum.build.lessons import taught_by
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -23,6 +22,7 @@ from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents, polic
 from curriculum.families.render import render
 from curriculum.families.write import write_documents
 from curriculum.objectives import REVISIONS, lesson_of
+from curriculum.stages.lessons import taught_by
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer

@@ -1,4 +1,4 @@
-"""The build flow: when and how often rows are built; how is curriculum/pipeline and curriculum/build."""
+"""The build flow: when and how often rows are built; how is curriculum/pipeline and curriculum/stages."""
 
 from prefect import flow
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from curriculum.build import Built
 from curriculum.inspection.formats import Line, count, percent
+from curriculum.stages import Built
 from schemas.reports import LengthBucket, RowsReport
 
 FAR = 16_384

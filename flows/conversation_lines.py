@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from curriculum.build import Built
 from curriculum.inspection.formats import Line, count, number
+from curriculum.stages import Built
 from schemas.document import CHAT_FAMILY
 from schemas.reports import DocumentsReport, RowsReport
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, get_args
 
 from rich.text import Text
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.diets.load import diet_names, load_diet
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
 from curriculum.interop.order import Ordered
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from flows.show import MUTED, out
 from schemas.errors import StoreError

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build import Built, RowSet
 from curriculum.diets.check import (
     Held,
     PhaseCheck,
@@ -28,6 +27,7 @@ from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.speed import Speed, expected, last_speed
 from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
+from curriculum.stages import Built, RowSet
 from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
 from flows.contexts import context_of

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from curriculum.build import Built
 from curriculum.inspection.formats import Line, count, percent
+from curriculum.stages import Built
 from schemas.reports import DomainSize, SelectionReport
 
 MOST_REPOSITORIES = 12

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.inspection.formats import count
 from curriculum.pipeline.references import checkpoint_of, title_of
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from flows.show import MUTED, err, out

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from curriculum.build import Built
 from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.document import EDGE_LABELS, ENRICHED_FAMILY, GRAPH_FAMILIES
 from schemas.reports import DocumentsReport, IndexReport

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from curriculum import mix
-from curriculum.build import Built
 from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.runs import change, interval, report_of
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.plan import RunPlan
+from curriculum.stages import Built
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.job import Figure, MaskingCost, Report

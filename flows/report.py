@@ -6,13 +6,13 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from curriculum.build.selection import val_lineages
-from curriculum.build.sides import check_sides
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count
 from curriculum.pipeline.references import CHECKPOINTS, STEP
 from curriculum.rows.check import check as check_rows
+from curriculum.stages.selection import val_lineages
+from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store, collect, garbage, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.inspection.formats import number
 from curriculum.model.sampling import Sampling
 from curriculum.pipeline.references import checkpoint_of, title_of
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import NAMES, Role

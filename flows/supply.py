@@ -7,10 +7,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build.indexes import INDEXED_FAMILY, Index, indexes_of
-from curriculum.build.repositories import clones
-from curriculum.build.tokens import Tokenizing
-from curriculum.build.workers import Team
 from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.diets.load import Phases, diet_names, load_phases
@@ -19,6 +15,10 @@ from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
+from curriculum.stages.coordinator import Team
+from curriculum.stages.indexes import INDEXED_FAMILY, Index, indexes_of
+from curriculum.stages.repositories import clones
+from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.show import MUTED, out, print_json, table, warn, watching

@@ -5,11 +5,11 @@ from typing import Any, TypedDict, TypeVar, cast
 
 from prefect import task
 
-from curriculum.build import Built
 from curriculum.inspection.losses import loss_lines, loss_words
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
+from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows import tracking
 from flows.contexts import context_of

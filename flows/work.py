@@ -8,12 +8,6 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.build import Built
-from curriculum.build.documents import documents_of
-from curriculum.build.repositories import require_sources
-from curriculum.build.selection import kept_of
-from curriculum.build.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
-from curriculum.build.workers import Team
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.demand import unmeasured
 from curriculum.diets.tree import explain_diet, explain_plan
@@ -36,6 +30,12 @@ from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.explain import reasons
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.stages import Built
+from curriculum.stages.coordinator import Team
+from curriculum.stages.documents import documents_of
+from curriculum.stages.repositories import require_sources
+from curriculum.stages.selection import kept_of
+from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.sbatch import asked

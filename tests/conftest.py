@@ -49,7 +49,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 TESTS = Path(__file__).parent
 TOGETHER = ("tests/dashboards/",)
 """Folders whose files share a server and are taken by one process."""
-LONG = ("build", "train")
+LONG = ("stages", "train")
 """Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 

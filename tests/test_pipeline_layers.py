@@ -9,8 +9,8 @@ PACKAGES = ("curriculum", "flows", "dashboards")
 STEPS = {"SampleStep", "BuildStep", "MixStep", "TrainStep"}
 PHASE_FUNCTIONS = {"sample_phase", "build_phase", "mix_phase", "train_phase"}
 STAGE_FUNCTIONS = {
-    ("curriculum.build", "build"),
-    ("curriculum.build", "sample"),
+    ("curriculum.stages", "build"),
+    ("curriculum.stages", "sample"),
     ("curriculum.mix", "mix"),
     ("curriculum.train.run", "train"),
 }

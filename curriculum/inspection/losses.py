@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from curriculum import parquet
-from curriculum.build import Built, Wanted
 from curriculum.corpus.select import SELECTION_NAME
 from curriculum.inspection.formats import Line, number
+from curriculum.stages import Built, Wanted
 from curriculum.store import Artefact
 from schemas.errors import CorpusError
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from curriculum.build import Built
 from curriculum.pipeline.gates import Verdict
+from curriculum.stages import Built
 from curriculum.store import Artefact
 
 

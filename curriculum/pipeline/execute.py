@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from curriculum.build import Built
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.context import Context
@@ -25,6 +24,7 @@ from curriculum.pipeline.events import (
 )
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
+from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from curriculum.build import Built
     from curriculum.pipeline.config import (
         BuildConfig,
         CorpusConfig,
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from curriculum.pipeline.context import Context
     from curriculum.pipeline.events import Event
     from curriculum.pipeline.execute import Verb
+    from curriculum.stages import Built
     from curriculum.store import Artefact
 
 

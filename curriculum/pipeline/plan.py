@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from curriculum.build.conversations import require_conversations
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.diets.demand import check_domains, check_gates
@@ -19,6 +18,7 @@ from curriculum.pipeline.current import mark
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
 from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
+from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.metric_writers import chosen

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-from curriculum.build import Built
 from curriculum.corpus.sources import resolved_once
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
@@ -21,6 +20,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import course_of
 from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.pipeline.steps import build_phases, job_of
+from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.train.launch.machine import Machine
 from curriculum.train.recipe import finished, run_recipe

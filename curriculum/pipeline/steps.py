@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from curriculum import frames
-from curriculum.build import Built, Shard, Spread, Tokenizing, Wanted, build, sample
 from curriculum.diets.imported import completed
 from curriculum.diets.load import Phases
 from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
@@ -25,6 +24,7 @@ from curriculum.pipeline.current import mark
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
+from curriculum.stages import Built, Shard, Spread, Tokenizing, Wanted, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.gpu_slots import Slots

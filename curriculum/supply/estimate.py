@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from curriculum import frames
-from curriculum.build.indexes import INDEXED_FAMILY, Index
-from curriculum.build.tokens import Tokenizing
-from curriculum.build.workers import Team
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.sources import require_all
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
+from curriculum.stages.coordinator import Team
+from curriculum.stages.indexes import INDEXED_FAMILY, Index
+from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply.measure import Kind, measure
 from curriculum.supply.scale import Floats, by_ratio

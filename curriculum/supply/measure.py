@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum import encode, frames
-from curriculum.build.lessons import taught_by
-from curriculum.build.row_sources import RowSource
-from curriculum.build.selection import decisions, val_lineages
 from curriculum.objectives import lesson_of
+from curriculum.stages.lessons import taught_by
+from curriculum.stages.row_sources import RowSource
+from curriculum.stages.selection import decisions, val_lineages
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore

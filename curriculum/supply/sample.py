@@ -13,11 +13,6 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
-from curriculum.build.documents import Sheaf
-from curriculum.build.graphs import Graphs
-from curriculum.build.indexes import Index
-from curriculum.build.repositories import Repository
-from curriculum.build.workers import Team
 from curriculum.corpus.history import Past, Sampled, changes_of, opened, read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
@@ -27,6 +22,11 @@ from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.context_targets import CODE, is_blank, touched_functions
 from curriculum.families.render import render
 from curriculum.graph.index import facts_of
+from curriculum.stages.coordinator import Team
+from curriculum.stages.documents import Sheaf
+from curriculum.stages.graphs import Graphs
+from curriculum.stages.indexes import Index
+from curriculum.stages.repositories import Repository
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.change import CommitChange, FileChange
 from schemas.document import FILE_FAMILIES

@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
-from curriculum.build.conversations import conversation_selection_of
-from curriculum.build.indexes import INDEXED_FAMILY, Index
-from curriculum.build.repositories import repositories
-from curriculum.build.row_sources import RowSource
-from curriculum.build.selection import kept_of, selection_of
-from curriculum.build.tokens import Tokenizing, load_tokenizer, tokenizer_of, tokens_of
-from curriculum.build.workers import Team
 from curriculum.corpus.select import SIDES_NAME
+from curriculum.stages.conversations import conversation_selection_of
+from curriculum.stages.coordinator import Team
+from curriculum.stages.indexes import INDEXED_FAMILY, Index
+from curriculum.stages.repositories import repositories
+from curriculum.stages.row_sources import RowSource
+from curriculum.stages.selection import kept_of, selection_of
+from curriculum.stages.tokens import Tokenizing, load_tokenizer, tokenizer_of, tokens_of
 from curriculum.store import Artefact
 from curriculum.supply.sample import (
     FilesTask,

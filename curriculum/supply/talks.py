@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from curriculum.build.documents import Sheaf
-from curriculum.build.workers import Team
 from curriculum.corpus.conversations import (
     SkippedLines,
     find_conversations,
@@ -15,6 +13,8 @@ from curriculum.corpus.conversations import (
 from curriculum.corpus.survey import SURVEY_SCHEMA, in_sample
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
+from curriculum.stages.coordinator import Team
+from curriculum.stages.documents import Sheaf
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
 from schemas.conversation import Conversation

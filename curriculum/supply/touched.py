@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from curriculum import frames
-from curriculum.build.selection import Decisions, decisions
 from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
+from curriculum.stages.selection import Decisions, decisions
 from curriculum.store import Artefact
 
 WALKED_BYTES = 100_000_000

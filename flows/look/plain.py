@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import JOB, Begun, checkpoints
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.run_directory import read_job

@@ -9,8 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.inspection.formats import count, number, percent
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import pack
-from curriculum.build.lessons import taught_by
 from curriculum.corpus.sample import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -28,6 +27,7 @@ from curriculum.objectives import fim, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.stages.lessons import taught_by
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents

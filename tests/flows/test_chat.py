@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from curriculum.build import Built
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
+from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.graph_lines import graph_lines

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curriculum.build import Built, RowSet, Wanted
+from curriculum.stages import Built, RowSet, Wanted
 from curriculum.store import Artefact
 from flows.context_lines import context_lines, context_warnings, length_lines
 from schemas.manifest import Manifest

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.build.tokens import given_tokenizer, load_tokenizer
 from curriculum.diets.load import DIETS, PACKAGE
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.order import Ordered
+from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer

@@ -19,7 +19,6 @@ import yaml
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from curriculum.build.tokens import load_tokenizer
 from curriculum.corpus.conversations import SkippedLines, find_conversations, read_conversations
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
@@ -31,6 +30,7 @@ from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.rows.check import check
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from curriculum.tokens.codec import Tokenizer

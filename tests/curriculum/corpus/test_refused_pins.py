@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from curriculum.build import build as build_corpus
 from curriculum.corpus.conversations import find_conversations
 from curriculum.corpus.sources import resolve
+from curriculum.stages import build as build_corpus
 from curriculum.store import Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import pack
-from curriculum.build.tokens import given_tokenizer, load_tokenizer
 from curriculum.interop import tokens_out
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.folder import whole_folder
@@ -21,6 +20,7 @@ from curriculum.interop.publish import publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer

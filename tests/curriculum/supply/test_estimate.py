@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.build import Tokenizing, Wanted, build
-from curriculum.build.indexes import Index
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.diets.supply import read_supply
+from curriculum.stages import Tokenizing, Wanted, build
+from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
 from curriculum.supply import Estimate, Kind, estimate, sample
 from schemas.corpus import CorpusSpec, HistorySpec

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from curriculum.build import Shard
+from curriculum.stages import Shard
 from curriculum.workers import TRIES, Failure, WorkerPool
 from curriculum.workers.map import attempt, pickled
 from schemas.errors import DietError, WorkerError

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.build import Built, Shard, Spread
+from curriculum.stages import Built, Shard, Spread
 from curriculum.store import Artefact, Store, merge
 from schemas.errors import DietError, StoreError
 
@@ -93,7 +93,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from conftest import tiny_build
-from curriculum.build import Shard, Spread
+from curriculum.stages import Shard, Spread
 from curriculum.store import Store
 if __name__ == "__main__":
     spread = Spread(shard=Shard.parse(sys.argv[1]))

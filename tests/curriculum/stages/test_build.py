@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import pack
-from curriculum.build import Built
 from curriculum.corpus import select, split
 from curriculum.rows.check import check
+from curriculum.stages import Built
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
 from schemas.packed_row import TEXT_PIECE

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.build import Built
-from curriculum.build import workers as build_workers
+from curriculum.stages import Built, coordinator
 from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
 from schemas.progress import unwatched
 
@@ -44,7 +43,7 @@ def made_while_all_are_leased(store: Store, number: int) -> tuple[Artefact, ...]
 def test_the_lease_of_a_build_names_all_tasks_before_a_worker_begins_one(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()
-    team = build_workers.Team(store=store, workers=2, watch=unwatched)
+    team = coordinator.Team(store=store, workers=2, watch=unwatched)
     with store.leased():
         made = team.each("documents", range(3), made_while_all_are_leased, str)
     assert [each.made for (each,) in made] == [True] * 3
@@ -61,7 +60,7 @@ def test_gc_after_every_task_of_a_build_changes_nothing(
         beside = Store(tmp_path)
         collect(beside, garbage(beside))
 
-    monkeypatch.setattr(build_workers.Team, "_tell", tell_and_collect)
+    monkeypatch.setattr(coordinator.Team, "_tell", tell_and_collect)
     built = make_tiny(Store(tmp_path))
     assert contents(built.artefacts()) == contents(tiny.artefacts())
     assert contents([*Store(tmp_path).artefacts()]) == contents(tiny.artefacts())

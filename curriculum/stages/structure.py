@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curriculum.build.selection import title
-from curriculum.build.workers import Team
 from curriculum.families import v6_enriched
 from curriculum.families.render import tools
 from curriculum.families.write import EnrichedWriter, documents_in
+from curriculum.stages.coordinator import Team
+from curriculum.stages.selection import title
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import ENRICHED_FAMILY
 from schemas.reports import DocumentsReport

@@ -3,7 +3,7 @@
     documents.py   documents of files: one pass over a repository's history feeds all families
     indexes.py     what a compiler frontend knows of a repository at its pinned commit
     graphs.py      documents of graphs: a commit within its whole tree
-    enriched.py    documents of another family with their structure
+    structure.py   documents of another family with their structure
     conversations.py
                    documents of conversations, and which of them are kept
     selection.py   what is kept, on which side of the split, in which domain
@@ -11,7 +11,7 @@
     lessons.py     what an objective makes of a document
     rows.py        fitted, scored, packed, checked, published
     imported.py    rows that others made, in place of built ones
-    workers.py     work cut by repository and by data set; who does it never changes a byte
+    coordinator.py work cut by repository and by data set; who does it never changes a byte
 
 Each stage takes published artefacts and publishes one; what is there already is not made again. Graphs,
 indexes, structure and conversations are made only where rows of them are wanted.
@@ -20,28 +20,23 @@ indexes, structure and conversations are made only where rows of them are wanted
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from curriculum.build.conversations import (
+from curriculum.stages.conversations import (
     conversation_selection_of,
     conversations_of,
     require_conversations,
 )
-from curriculum.build.documents import documents_of
-from curriculum.build.enriched import enriched_of
-from curriculum.build.graphs import graphs_of
-from curriculum.build.imported import imported_of
-from curriculum.build.indexes import INDEXED_FAMILY, indexes_of
-from curriculum.build.lessons import check_lessons
-from curriculum.build.repositories import require_sources
-from curriculum.build.row_sources import RowSources, Wanted
-from curriculum.build.rows import (
-    ANCHOR_FAMILY,
-    Anchor,
-    anchor_rows,
-    rows_of,
-)
-from curriculum.build.selection import kept_of, selection_of
-from curriculum.build.tokens import Tokenizing, tokenizer_of, tokens_of
-from curriculum.build.workers import Shard, Spread, Team
+from curriculum.stages.coordinator import Shard, Spread, Team
+from curriculum.stages.documents import documents_of
+from curriculum.stages.graphs import graphs_of
+from curriculum.stages.imported import imported_of
+from curriculum.stages.indexes import INDEXED_FAMILY, indexes_of
+from curriculum.stages.lessons import check_lessons
+from curriculum.stages.repositories import require_sources
+from curriculum.stages.row_sources import RowSources, Wanted
+from curriculum.stages.rows import ANCHOR_FAMILY, Anchor, anchor_rows, rows_of
+from curriculum.stages.selection import kept_of, selection_of
+from curriculum.stages.structure import enriched_of
+from curriculum.stages.tokens import Tokenizing, tokenizer_of, tokens_of
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES

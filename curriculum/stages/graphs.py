@@ -5,10 +5,6 @@ from dataclasses import asdict, dataclass, field
 
 from pydantic import JsonValue
 
-from curriculum.build.documents import Sheaf
-from curriculum.build.indexes import Index, snapshot_of
-from curriculum.build.repositories import Repository, clones, repositories
-from curriculum.build.workers import Team
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
@@ -18,6 +14,10 @@ from curriculum.families.rendered import Rendered
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.names import num_crowded
+from curriculum.stages.coordinator import Team
+from curriculum.stages.documents import Sheaf
+from curriculum.stages.indexes import Index, snapshot_of
+from curriculum.stages.repositories import Repository, clones, repositories
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.change import CommitChange, TreeDelta
 from schemas.corpus import CorpusSpec

@@ -8,14 +8,14 @@ from types import MappingProxyType, TracebackType
 
 from pydantic import JsonValue
 
-from curriculum.build.repositories import Repository, clones, repositories
-from curriculum.build.workers import Team
 from curriculum.corpus import git, history
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
 from curriculum.families.render import REVISIONS, render, tools
 from curriculum.families.rendered import Rendered
 from curriculum.families.write import DocumentWriter
+from curriculum.stages.coordinator import Team
+from curriculum.stages.repositories import Repository, clones, repositories
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import CorpusSpec
 from schemas.document import FILE_FAMILIES, Document

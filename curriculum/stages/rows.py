@@ -12,15 +12,15 @@ import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode, pack, parquet
-from curriculum.build.lessons import taught_by
-from curriculum.build.row_sources import RowSources, Wanted
-from curriculum.build.selection import Decisions, decisions, title, val_lineages
-from curriculum.build.tokens import load_tokenizer
-from curriculum.build.workers import Team
 from curriculum.objectives import REVISIONS, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowLabels, RowWriter
+from curriculum.stages.coordinator import Team
+from curriculum.stages.lessons import taught_by
+from curriculum.stages.row_sources import RowSources, Wanted
+from curriculum.stages.selection import Decisions, decisions, title, val_lineages
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from curriculum.build.selection import title, train_ids
-from curriculum.build.workers import Team
+from curriculum.stages.coordinator import Team
+from curriculum.stages.selection import title, train_ids
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train

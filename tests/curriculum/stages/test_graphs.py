@@ -9,10 +9,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.build import Built, Tokenizing, Wanted, build, sample
-from curriculum.build import documents as file_documents
-from curriculum.build.selection import val_lineages
-from curriculum.build.sides import check_sides
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.check_structure import check_structure
@@ -20,6 +16,10 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.rows.check import check
+from curriculum.stages import Built, Tokenizing, Wanted, build, sample
+from curriculum.stages import documents as file_documents
+from curriculum.stages.selection import val_lineages
+from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document

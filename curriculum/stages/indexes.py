@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from curriculum.build.repositories import Repository, clones, repositories
-from curriculum.build.workers import Team
 from curriculum.corpus import directory, git
 from curriculum.corpus.choice import FILE_MODES
 from curriculum.corpus.listing import listed
 from curriculum.corpus.sources import Source, resolve
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
+from curriculum.stages.coordinator import Team
+from curriculum.stages.repositories import Repository, clones, repositories
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError

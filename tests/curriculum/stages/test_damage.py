@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.build import Built
+from curriculum.stages import Built
 from curriculum.store import Store
 from schemas.errors import CurriculumError
 

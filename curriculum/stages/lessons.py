@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from curriculum.build.row_sources import Wanted
-from curriculum.build.tokens import Tokenizing
 from curriculum.encode import Fitted, Teach, Tokenised
 from curriculum.objectives import Document, Lesson, lesson_of
+from curriculum.stages.row_sources import Wanted
+from curriculum.stages.tokens import Tokenizing
 from curriculum.tokens.codec import Tokenizer
 
 

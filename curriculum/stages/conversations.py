@@ -6,9 +6,6 @@ They depend on nothing else in the corpus, and nothing else depends on them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curriculum.build.documents import Sheaf
-from curriculum.build.selection import title
-from curriculum.build.workers import Team
 from curriculum.corpus import conversations
 from curriculum.corpus.conversations import (
     SkippedLines,
@@ -25,6 +22,9 @@ from curriculum.corpus.select_conversations import (
 )
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
+from curriculum.stages.coordinator import Team
+from curriculum.stages.documents import Sheaf
+from curriculum.stages.selection import title
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.document import CHAT_FAMILY

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.build import Built, Tokenizing, Wanted, build, sample
-from curriculum.build.selection import val_lineages
-from curriculum.build.sides import check_sides
-from curriculum.build.tokens import load_tokenizer
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.rows.check import check
+from curriculum.stages import Built, Tokenizing, Wanted, build, sample
+from curriculum.stages.selection import val_lineages
+from curriculum.stages.sides import check_sides
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
 from schemas.document import CHAT_FAMILY, Document

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.build.selection import decisions
+from curriculum.stages.selection import decisions
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.errors import StoreError
 

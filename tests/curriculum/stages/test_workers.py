@@ -11,13 +11,13 @@ from typing import Any
 import psutil
 import pytest
 
-from curriculum.build import Built
+from curriculum.stages import Built
 from curriculum.store import Store
 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from curriculum.build.workers import Team
+from curriculum.stages.coordinator import Team
 from curriculum.store import Recipe, Store
 from schemas.progress import unwatched
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.build import Tokenizing, Wanted, build
+from curriculum.stages import Tokenizing, Wanted, build
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from curriculum.build import Built
 from curriculum.corpus.domains import PACKAGE
+from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from schemas.errors import CorpusError
 

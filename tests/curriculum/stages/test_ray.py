@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 import pytest
 
-from curriculum.build import Built, Shard, Spread
-from curriculum.build.workers import make_elsewhere, require_same
+from curriculum.stages import Built, Shard, Spread
+from curriculum.stages.coordinator import make_elsewhere, require_same
 from curriculum.store import Recipe, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from curriculum.build import Built, Spread, Tokenizing, Wanted, build
 from curriculum.corpus.load import load_corpus
+from curriculum.stages import Built, Spread, Tokenizing, Wanted, build
 from curriculum.store import Store
 from schemas.corpus import CorpusSpec, HistorySpec
 

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum import parquet
-from curriculum.build.workers import Team
 from curriculum.corpus import decide, domains
 from curriculum.corpus.select import (
     KEPT_NAME,
@@ -27,6 +26,7 @@ from curriculum.corpus.select import (
     ingredients,
     select,
 )
+from curriculum.stages.coordinator import Team
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
 from schemas.errors import StoreError
