@@ -35,8 +35,8 @@ from curriculum.stages.repositories import require_sources
 from curriculum.stages.row_sources import RowSources, Wanted
 from curriculum.stages.rows import ANCHOR_FAMILY, Anchor, anchor_rows, rows_of
 from curriculum.stages.selection import kept_of, selection_of
-from curriculum.stages.structure import enriched_of
-from curriculum.stages.tokens import Tokenizing, tokenizer_of, tokens_of
+from curriculum.stages.structure import Structure
+from curriculum.stages.tokens import Tokenizing, Tokens, tokenizer_of
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
@@ -153,8 +153,9 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     if talks:
         selections[CHAT_FAMILY] = conversation_selection_of(team, corpus, talks)
     flat = (*files, *graphs, *talks)
-    tokens = tokens_of(team, tokenizer, flat, families)
-    enriched = enriched_of(team, _of(flat, {each.base for each in own if each.base}))
+    tokens = team.coordinator.make(Tokens(tokenizer=tokenizer), _of(flat, families))
+    bases = _of(flat, {each.base for each in own if each.base})
+    enriched = team.coordinator.make(Structure(), bases)
     sources = RowSources(
         corpus=corpus,
         documents=(*flat, *enriched),
@@ -207,7 +208,8 @@ def sample(
         *(graphs_of(team, newest, graphs, indexes, sample=number) if graphs else ()),
         *(conversations_of(team, corpus, sample=number) if CHAT_FAMILY in families else ()),
     ]
-    enriched = enriched_of(team, _of(flat, {each.base for each in wanted if each.base}))
+    bases = _of(flat, {each.base for each in wanted if each.base})
+    enriched = team.coordinator.make(Structure(), bases)
     return (*_of(flat, families), *enriched)
 
 

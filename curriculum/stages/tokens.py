@@ -1,12 +1,13 @@
 """The tokenizer, and each document's ids once."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
 from curriculum.stages.coordinator import Team
 from curriculum.stages.selection import title, train_ids
+from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
@@ -80,40 +81,37 @@ def load_tokenizer(artefact: Artefact) -> Tokenizer:
     return Tokenizer.load(artefact.path / TOKENIZER_NAME, Roles(**cast(Any, roles)))
 
 
-def tokens_of(
-    team: Team, tokenizer: Artefact, documents: Sequence[Artefact], families: Collection[str]
-) -> tuple[Artefact, ...]:
-    """The ids of the documents of some families; those of v6_enriched are its base's."""
-    tasks = [
-        _Task(documents=each, tokenizer=tokenizer)
-        for each in documents
-        if each.manifest.labels["family"] in families
-    ]
-    made = team.each("tokens", tasks, _make, lambda task: title(task.documents))
-    return tuple(artefact for artefacts in made for artefact in artefacts)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Task:
-    documents: Artefact
+class Tokens(Stage[Sequence[Artefact], Artefact]):
+    """Ids of the documents of an artefact, each document encoded once."""
+
+    name = "tokens"
     tokenizer: Artefact
 
+    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Artefact]:
+        """Return artefacts of documents; those of v6_enriched have the tokens of their base."""
+        return inputs
 
-def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
-    labels = task.documents.manifest.labels
-    recipe = Recipe(
-        stage="tokens",
-        labels=(("family", labels["family"]), ("repository", labels["repository"])),
-        revision=token_store.REVISION,
-        inputs=(task.documents.as_input("documents"), task.tokenizer.as_input("tokenizer")),
-    )
+    def title(self, task: Artefact) -> str:
+        """Name the documents."""
+        return title(task)
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        tokenizer = load_tokenizer(task.tokenizer)
-        report = token_store.tokenise_documents(task.documents.files(), tokenizer, drafts[0].path)
-        drafts[0].record(report)
+    def recipes(self, task: Artefact) -> Sequence[Recipe]:
+        """Return the recipe of the documents' tokens."""
+        labels = task.manifest.labels
+        recipe = Recipe(
+            stage="tokens",
+            labels=(("family", labels["family"]), ("repository", labels["repository"])),
+            revision=token_store.REVISION,
+            inputs=(task.as_input("documents"), self.tokenizer.as_input("tokenizer")),
+        )
+        return [recipe]
 
-    return tuple(store.produce([recipe], fill))
+    def run(self, task: Artefact, drafts: Sequence[Draft]) -> None:
+        """Encode the documents in their order."""
+        (draft,) = drafts
+        tokenizer = load_tokenizer(self.tokenizer)
+        draft.record(token_store.tokenise_documents(task.files(), tokenizer, draft.path))
 
 
 def _given(tokenizer: Tokenizer) -> Recipe:

@@ -14,7 +14,7 @@ from curriculum.stages.indexes import INDEXED_FAMILY, Index
 from curriculum.stages.repositories import repositories
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import kept_of, selection_of
-from curriculum.stages.tokens import Tokenizing, load_tokenizer, tokenizer_of, tokens_of
+from curriculum.stages.tokens import Tokenizing, Tokens, load_tokenizer, tokenizer_of
 from curriculum.store import Artefact
 from curriculum.supply.sample import (
     FilesTask,
@@ -144,7 +144,7 @@ def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
         sizes=sizes,
         walked=walked if graphs else {},
         documents=documents,
-        tokens=tokens_of(team, tokenizer, documents, plan.families),
+        tokens=team.coordinator.make(Tokens(tokenizer=tokenizer), documents),
         selections={
             **dict.fromkeys(FILE_FAMILIES, selection),
             **_selections_of_graphs(team, corpus, graphs, kept),

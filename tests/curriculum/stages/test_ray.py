@@ -223,14 +223,12 @@ def _opened(store: Store) -> str:
     return store.workspace().uuid
 
 
-def test_a_worker_with_other_tools_is_told_by_what_differs(tmp_path: Path) -> None:
+def test_a_worker_with_other_tools_is_named_by_what_differs() -> None:
     ours = Recipe(stage="documents", labels=(), revision=1, tools={"git": "2.39.5"})
     theirs = dataclasses.replace(ours, tools={"git": "2.47.0"})
-    dry = Store(tmp_path, dry=True)
-    (planned,), (made,) = (dry.produce([one], lambda _: None) for one in (ours, theirs))
-    require_same([planned], [planned])
+    require_same([ours], [ours])
     with pytest.raises(WorkerError, match=r"tools here .*2\.39\.5.*there .*2\.47\.0"):
-        require_same([planned], [made])
+        require_same([ours], [theirs])
 
 
 def test_the_environment_names_the_cluster_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
