@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from curriculum.corpus.sample import SAMPLES, sample_names
-from curriculum.corpus.sources import resolved_once
+from curriculum.corpus.sources import Sources
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
@@ -50,8 +50,8 @@ def main() -> None:
 def _checked(order: RunConfig) -> int:
     """How many artefacts stand as diet and corpus want them; all must."""
     plan = resolve_plan(order, dry=True)
-    with resolved_once(clones="none"):
-        build_phases(plan, [each.name for each in plan.phases], Context())
+    sources = Sources.of(plan.store.root, clones="none")
+    build_phases(plan, [each.name for each in plan.phases], Context(sources=sources))
     keys = {step.recipe.key: step.outcome for step in plan.store.steps}
     assert {*keys.values()} == {"there"}, "something is stale"
     return len(keys)

@@ -1,10 +1,11 @@
 """`--dry-run`: the forecast of a command as a table."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rich.text import Text
 
-from curriculum.corpus.sources import resolved_once
+from curriculum.corpus.sources import looked_up
 from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope
@@ -30,8 +31,8 @@ def forecasted(
     """
     plan = resolve_plan(config, dry=True)
     scope = Scope(until=until, phase=phase, onwards=onwards, retrain=anew is not None, gates=False)
-    with resolved_once(clones="aside"):
-        found = forecast(plan, scope, context_of())
+    with looked_up(plan.store.root) as sources:
+        found = forecast(plan, scope, replace(context_of(), sources=sources))
     show(found, until=until)
 
 

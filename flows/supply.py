@@ -9,6 +9,7 @@ from rich.text import Text
 
 from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
+from curriculum.corpus.sources import Sources
 from curriculum.diets.load import Phases, diet_names, load_phases
 from curriculum.diets.resolve import ResolvedServing, default_base
 from curriculum.inspection.formats import Line, count
@@ -17,7 +18,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
 from curriculum.stages.coordinator import Team
 from curriculum.stages.indexes import INDEXED_FAMILY, Index, indexes_of
-from curriculum.stages.repositories import clones
+from curriculum.stages.repositories import Repository, repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate
@@ -99,14 +100,15 @@ def kind_of(serving: ResolvedServing) -> Kind:
 
 def counted(wish: Wish, watch: Watch) -> Estimate:
     """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
+    sources = Sources.of(wish.home)
     indexed = any(each.family == INDEXED_FAMILY for each in wish.kinds)
     return estimate(
         wish.corpus,
         wish.kinds,
         tokenizing=wish.tokenizing,
         share=wish.share,
-        cache=clones(wish.home),
-        indexes=_indexes(wish.home, wish.corpus) if indexed else (),
+        sources=sources,
+        indexes=_indexes(wish.home, repositories(wish.corpus, sources)) if indexed else (),
         workers=wish.workers or len(os.sched_getaffinity(0)),
         watch=watch,
     )
@@ -169,9 +171,9 @@ def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
     return tuple(sorted(wanted | talks))
 
 
-def _indexes(home: Path, corpus: CorpusSpec) -> tuple[Index, ...]:
+def _indexes(home: Path, listed: Sequence[Repository]) -> tuple[Index, ...]:
     team = Team(store=Store(home, dry=True), workers=1, watch=unwatched)
-    return indexes_of(team, corpus)
+    return indexes_of(team, listed)
 
 
 def _show(found: Estimate, kinds: Sequence[Kind]) -> None:

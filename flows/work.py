@@ -4,11 +4,12 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.corpus.sources import resolved_once
+from curriculum.corpus.sources import Sources, looked_up
 from curriculum.diets.demand import unmeasured
 from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.inspection.formats import number
@@ -17,6 +18,7 @@ from curriculum.inspection.runs import report_of
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.config_snapshots import write_command_snapshot
+from curriculum.pipeline.context import Context
 from curriculum.pipeline.current import mark
 from curriculum.pipeline.events import (
     Event,
@@ -32,8 +34,8 @@ from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.stages import Built
 from curriculum.stages.coordinator import Team
-from curriculum.stages.documents import documents_of
-from curriculum.stages.repositories import require_sources
+from curriculum.stages.documents import Documents
+from curriculum.stages.repositories import repositories, require_sources
 from curriculum.stages.selection import kept_of
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
 from curriculum.store import Artefact, Store
@@ -52,13 +54,11 @@ from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
 from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
-from schemas.progress import Watch, unwatched
 from schemas.reports import DocumentsReport
 
 
-def _events(plan: RunPlan, scope: Scope, watch: Watch) -> Iterator[Event]:
+def _events(plan: RunPlan, scope: Scope, context: Context) -> Iterator[Event]:
     """Carry a plan out in this process; phases that are skipped are warned of."""
-    context = context_of(watch)
     for event in execute(plan, here(context), scope, context):
         if isinstance(event, PhaseSkipped):
             warn(f"{event.phase} is skipped: {event.why}")
@@ -70,8 +70,8 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only prints what would be made, and why."""
     plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
-    with _watching(dry=dry) as watch:
-        for event in _events(plan, Scope(until="build", phase=phase), watch):
+    with _watching(plan) as context:
+        for event in _events(plan, Scope(until="build", phase=phase), context):
             if isinstance(event, PhaseBuilt):
                 built[event.phase] = event.built
     made = [artefact for each in built.values() for artefact in each.artefacts()]
@@ -128,8 +128,8 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         )
     plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
-    with watching() as watch:
-        for event in _events(plan, Scope(until="sample", phase=phase, sample=number), watch):
+    with _working() as context:
+        for event in _events(plan, Scope(until="sample", phase=phase, sample=number), context):
             if isinstance(event, PhaseSampled):
                 made |= {each.key: each for each in event.documents}
     require_some(plan.corpus.name, made.values())
@@ -150,8 +150,8 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     if not dry:
         _require_sources(plan)
         write_command_snapshot(plan)
-    with _watching(dry=dry) as watch:
-        made = [each for event in _events(plan, scope, watch) for each in _made(event)]
+    with _watching(plan) as context:
+        made = [each for event in _events(plan, scope, context) for each in _made(event)]
     if dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -212,8 +212,8 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
         write_command_snapshot(plan)
     made: list[Artefact] = []
     gate: Verdict | None = None
-    with _watching(dry=dry) as watch:
-        for event in _events(plan, scope, watch):
+    with _watching(plan) as context:
+        for event in _events(plan, scope, context):
             made += _made(event)
             if isinstance(event, PhaseTrained) and event.gate is not None:
                 gate = event.gate
@@ -236,23 +236,29 @@ def require_machine() -> None:
         asked(options)
 
 
-def _watching(*, dry: bool) -> AbstractContextManager[Watch]:
-    """A dry walk takes a second; what it says at its end is enough."""
-    return _looking() if dry else watching()
+def _watching(plan: RunPlan) -> AbstractContextManager[Context]:
+    """Return the context of a plan; a dry one takes a second and shows no progress."""
+    return _looking(plan) if plan.store.dry else _working()
 
 
 @contextlib.contextmanager
-def _looking() -> Iterator[Watch]:
-    with resolved_once(clones="aside"):
-        yield unwatched
+def _looking(plan: RunPlan) -> Iterator[Context]:
+    with looked_up(plan.store.root) as sources:
+        yield replace(context_of(), sources=sources)
+
+
+@contextlib.contextmanager
+def _working() -> Iterator[Context]:
+    with watching() as watch:
+        yield context_of(watch)
 
 
 def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
     """Print what `run` would make, and why: a phase that is named is trained anew."""
     plan = resolve_plan(config, dry=True)
     scope = Scope(phase=phase, onwards=onwards, retrain=True)
-    with resolved_once(clones="aside"):
-        made = [each for event in _events(plan, scope, unwatched) for each in _made(event)]
+    with _looking(plan) as context:
+        made = [each for event in _events(plan, scope, context) for each in _made(event)]
     _whence(plan, made)
     _account(plan.store, made)
 
@@ -328,16 +334,17 @@ def _require_sources(plan: RunPlan) -> None:
         CorpusError: for the first repository or file of conversations that can't be read.
     """
     served = {serving.family for phase in plan.phases for serving in phase.servings}
-    require_sources(plan.corpus, plan.store.root, chat=CHAT_FAMILY in served)
+    sources = Sources.of(plan.store.root)
+    require_sources(plan.corpus, sources, chat=CHAT_FAMILY in served)
 
 
 def tokenizer(config: RunConfig) -> None:
     """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
     plan = resolve_plan(config)
-    require_sources(plan.corpus, config.workspace, chat=False)
+    listed = repositories(plan.corpus, Sources.of(config.workspace))
     with plan.store.leased(), watching() as watch:
         team = Team(store=plan.store, workers=config.corpus.workers or 1, watch=watch)
-        documents = documents_of(team, plan.corpus)
+        documents = team.coordinator.make(Documents(), listed)
         kept = kept_of(team, plan.corpus, documents)
         wanted = Tokenizing(
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens

@@ -4,8 +4,7 @@ import contextlib
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote
@@ -35,74 +34,115 @@ class Source:
 
 
 Clones = Literal["kept", "aside", "none"]
-"""Clones that a look may make: in the cache; of bundles alone, and only for as long as it lasts; or none."""
+"""Clones that may be made: in the cache; of bundles alone and in a folder beside it; or none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Known:
-    """Sources that were found so far, and where what isn't there yet is cloned."""
+class Sources:
+    """Sources of pins; each pin is resolved once, and its source is kept here.
 
-    found: dict[tuple[str, Path], Source]
-    clones: Clones
-    aside: Path | None
-    """The folder of clones that are made for this look only, where it may make some."""
+    A pin may move, so that each build has sources of its own; whatever only looks shares them.
+    """
 
+    cache: Path
+    """The folder that bundles and urls are cloned into."""
+    clones: Clones = "kept"
+    aside: Path | None = None
+    """With "aside": the folder of clones that are made for these sources only."""
+    found: dict[str, Source] = field(default_factory=dict)
+    """Sources so far, by the JSON of what names them."""
 
-_known: ContextVar[_Known | None] = ContextVar("_known", default=None)
+    @staticmethod
+    def of(workspace: Path, *, clones: Clones = "kept", aside: Path | None = None) -> "Sources":
+        """Return sources whose clones lie in a workspace."""
+        return Sources(cache=workspace / "repositories", clones=clones, aside=aside)
+
+    def resolve(self, spec: RepositorySpec) -> Source:
+        """Find what a pin names; bundles and urls are cloned on first use, others stay put.
+
+        Raises:
+            CorpusError: if nothing lies there, or it has no such commit, or git can't clone it; and if it
+                isn't cloned yet where no clone may be made.
+        """
+        pin = spec.model_dump_json(include={"name", "path", "url", "commit"})
+        if pin not in self.found:
+            self.found[pin] = self._resolve(spec)
+        return self.found[pin]
+
+    def resolve_all(self, specs: Sequence[RepositorySpec]) -> tuple[Source, ...]:
+        """Find what each pin names; what must be cloned is cloned last, and kept only if it has its commit.
+
+        So a corpus with a mistake in a path or a commit leaves nothing behind.
+
+        Raises:
+            CorpusError: as `resolve`, for the first pin that doesn't resolve.
+        """
+        for spec in specs:
+            _require_readable(spec)
+        for spec in sorted(specs, key=_is_cloned):
+            self.resolve(spec)
+        return tuple(self.resolve(spec) for spec in specs)
+
+    def _resolve(self, spec: RepositorySpec) -> Source:
+        path = self._place(spec)
+        layout = _layout(path, spec)
+        if layout is None:
+            digest = directory.digest(path)
+            return Source(kind="directory", path=path, commit=digest, layout=None)
+        commit = _commit(layout, spec)
+        boundary = git.shallow_commits(layout)
+        return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
+
+    def _place(self, spec: RepositorySpec) -> Path:
+        _require_readable(spec)
+        if spec.url is not None:
+            named = hashlib.sha256(spec.url.encode()).hexdigest()
+            return self._clone(spec.url, f"url-{named[:32]}.git", spec)
+        assert spec.path is not None
+        path = Path(spec.path).expanduser()
+        if path.is_dir():
+            return path
+        with path.open("rb") as file:
+            named = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._clone(str(path.resolve()), f"bundle-{named[:32]}.git", spec)
+
+    def _clone(self, origin: str, name: str, spec: RepositorySpec) -> Path:
+        """Make a bare clone of `origin`, which appears whole or not at all; one that is there stays.
+
+        A clone that lacks the commit of the pin isn't kept.
+
+        Raises:
+            CorpusError: with git's own words, if it can't be cloned.
+        """
+        target = self.cache / name
+        if self.clones != "kept" and not target.exists():
+            if self.aside is None or spec.url is not None:
+                raise CorpusError(
+                    origin,
+                    cause="it isn't cloned yet",
+                    cure="`curriculum build` clones what it reads",
+                )
+            target = self.aside / name
+        arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
+
+        def make(draft: Path) -> None:
+            _require_own_objects(origin, spec)
+            git.transfer(*arguments, str(draft))
+            _require_commit(draft, spec)
+
+        return once(target, make)
 
 
 @contextlib.contextmanager
-def resolved_once(*, clones: Clones = "kept") -> Iterator[None]:
-    """Within it each pin is looked for once; one that needs a clone which may not be made is an error."""
-    with contextlib.ExitStack() as ending:
-        aside: Path | None = None
-        if clones == "aside":
-            scratch = tempfile.TemporaryDirectory(prefix="curriculum-look-")
-            aside = Path(ending.enter_context(scratch))
-        token = _known.set(_Known(found={}, clones=clones, aside=aside))
-        ending.callback(_known.reset, token)
-        yield
-
-
-def require_all(specs: Sequence[RepositorySpec], *, cache: Path) -> None:
-    """Check that every pin resolves; what must be cloned is cloned last, and kept only if it has its commit.
-
-    So a corpus with a mistake in a path or a commit leaves nothing behind. Price: one `git rev-parse` a
-    repository; the files of plain directories aren't read.
-
-    Raises:
-        CorpusError: as `resolve`, for the first pin that doesn't resolve.
-    """
-    for spec in specs:
-        _require_readable(spec)
-    for spec in sorted(specs, key=_is_cloned):
-        _require_commit(_place(spec, cache=cache), spec)
+def looked_up(workspace: Path) -> Iterator[Sources]:
+    """Yield sources for a look at a workspace; what it has no clone of is cloned elsewhere meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="curriculum-look-") as aside:
+        yield Sources.of(workspace, clones="aside", aside=Path(aside))
 
 
 def resolve(spec: RepositorySpec, *, cache: Path) -> Source:
-    """Find what a pin names; bundles and urls are cloned into `cache` on first use, others stay put.
-
-    Raises:
-        CorpusError: if nothing lies there, or it has no such commit, or git can't clone it.
-    """
-    known = _known.get()
-    if known is None:
-        return _resolve(spec, cache)
-    name = spec.model_dump_json(), cache
-    if name not in known.found:
-        known.found[name] = _resolve(spec, cache)
-    return known.found[name]
-
-
-def _resolve(spec: RepositorySpec, cache: Path) -> Source:
-    path = _place(spec, cache=cache)
-    layout = _layout(path, spec)
-    if layout is None:
-        digest = directory.digest(path)
-        return Source(kind="directory", path=path, commit=digest, layout=None)
-    commit = _commit(layout, spec)
-    boundary = git.shallow_commits(layout)
-    return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)
+    """Find what one pin names; see `Sources.resolve`."""
+    return Sources(cache=cache).resolve(spec)
 
 
 def _is_cloned(spec: RepositorySpec) -> bool:
@@ -142,31 +182,6 @@ def _require_commit(path: Path, spec: RepositorySpec) -> None:
         _commit(layout, spec)
 
 
-def _clone(origin: str, target: Path, spec: RepositorySpec) -> Path:
-    """Make a bare clone of `origin` at `target`, which appears whole or not at all; one that is there stays.
-
-    A clone that lacks the commit of the pin isn't kept.
-
-    Raises:
-        CorpusError: with git's own words, if it can't be cloned.
-    """
-    known = _known.get()
-    if known is not None and known.clones != "kept" and not target.exists():
-        if known.aside is None or spec.url is not None:
-            raise CorpusError(
-                origin, cause="it isn't cloned yet", cure="`curriculum build` clones what it reads"
-            )
-        target = known.aside / target.name
-    arguments = ("clone", "--quiet", "--bare", "--no-hardlinks", "--template=", "--", origin)
-
-    def make(draft: Path) -> None:
-        _require_own_objects(origin, spec)
-        git.transfer(*arguments, str(draft))
-        _require_commit(draft, spec)
-
-    return once(target, make)
-
-
 def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
     """Refuse a repository of this machine that borrows objects: a clone would copy them as its own."""
     path = unquote(origin.removeprefix("file://")) if origin.startswith("file://") else origin
@@ -179,20 +194,6 @@ def _require_own_objects(origin: str, spec: RepositorySpec) -> None:
                 cause="it may name packs in another folder, and a clone would follow it",
                 cure="Give the repository by its path instead of a url",
             )
-
-
-def _place(spec: RepositorySpec, *, cache: Path) -> Path:
-    _require_readable(spec)
-    if spec.url is not None:
-        named = hashlib.sha256(spec.url.encode()).hexdigest()
-        return _clone(spec.url, cache / f"url-{named[:32]}.git", spec)
-    assert spec.path is not None
-    path = Path(spec.path).expanduser()
-    if path.is_dir():
-        return path
-    with path.open("rb") as file:
-        named = hashlib.file_digest(file, "sha256").hexdigest()
-    return _clone(str(path.resolve()), cache / f"bundle-{named[:32]}.git", spec)
 
 
 def _layout(path: Path, spec: RepositorySpec) -> git.Layout | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-from curriculum.corpus.sources import resolved_once
+from curriculum.corpus.sources import Sources
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
@@ -59,11 +59,11 @@ def standings(store: Store, resources: Resources) -> Iterator[Standing]:
     current = marked(store, "runs")
     ways = {(each.job.specialist, each.job.branch): None for each in begun}
     ways |= {way_of(each): None for each in store.artefacts("mixtures")}
-    with resolved_once(clones="none"):
-        for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
-            mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
-            runs = [run for run in current if way_of(run) == way]
-            yield from _Look.at(store, way, mine, runs, line).standings()
+    sources = Sources.of(store.root, clones="none")
+    for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
+        mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
+        runs = [run for run in current if way_of(run) == way]
+        yield from _Look.at(store, way, mine, runs, line).standings(sources)
 
 
 def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
@@ -77,8 +77,8 @@ def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
     runs = [run for run in marked(store, "runs") if way_of(run) == way]
     look = _Look.at(store, way, mine, runs, SlotQueue.of(store, resources))
     dry = replace(plan, store=store, planned={})
-    with resolved_once(clones="none"):
-        return tuple(look.phases(dry, _Walk.through(dry)))
+    sources = Sources.of(store.root, clones="none")
+    return tuple(look.phases(dry, _Walk.through(dry, sources)))
 
 
 def earlier(store: Store) -> Iterator[Standing]:
@@ -122,11 +122,11 @@ class _Look:
             line=line,
         )
 
-    def standings(self) -> Iterator[Standing]:
+    def standings(self, sources: Sources) -> Iterator[Standing]:
         """The phases of its diet; of a diet that can't be read what is known without it."""
         try:
             plan = course_of(self.store, self.way, self.begun)
-            walk = _Walk.through(plan)
+            walk = _Walk.through(plan, sources)
         except CurriculumError as wrong:
             yield from self._without_diet(wrong)
             return
@@ -199,10 +199,10 @@ class _Walk:
     """Mixtures by phase."""
 
     @staticmethod
-    def through(plan: RunPlan) -> "_Walk":
+    def through(plan: RunPlan, sources: Sources) -> "_Walk":
         """Plan all phases; rows of all of them come from one pass over the corpus."""
         scope = Scope(until="mix", resume=False)
-        built = build_phases(plan, selected(plan, scope), Context())
+        built = build_phases(plan, selected(plan, scope), Context(sources=sources))
         mixtures = {
             event.phase: event.mixture
             for event in execute(plan, _planned(built), scope, Context())

@@ -79,6 +79,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
             at_once=plan.config.corpus.workers,
             shard=Shard.parse(plan.config.shard) if plan.config.shard else None,
         ),
+        sources=context.sources,
         watch=context.watch,
     )
 

@@ -17,28 +17,29 @@ Each stage takes published artefacts and publishes one; what is there already is
 indexes, structure and conversations are made only where rows of them are wanted.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from curriculum.corpus.sources import Sources
 from curriculum.stages.conversations import (
+    Conversations,
     conversation_selection_of,
-    conversations_of,
     require_conversations,
 )
 from curriculum.stages.coordinator import Shard, Spread, Team
-from curriculum.stages.documents import documents_of
-from curriculum.stages.graphs import graphs_of
+from curriculum.stages.documents import Documents
+from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.imported import imported_of
 from curriculum.stages.indexes import INDEXED_FAMILY, indexes_of
 from curriculum.stages.lessons import check_lessons
-from curriculum.stages.repositories import require_sources
+from curriculum.stages.repositories import Repository, repositories, require_sources
 from curriculum.stages.row_sources import RowSources, Wanted
 from curriculum.stages.rows import ANCHOR_FAMILY, Anchor, anchor_rows, rows_of
 from curriculum.stages.selection import kept_of, selection_of
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizing, Tokens, tokenizer_of
 from curriculum.store import Artefact, Store, in_lease
-from schemas.corpus import CorpusSpec, RepositorySpec
+from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
 from schemas.progress import Watch, unwatched
 
@@ -115,6 +116,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     configure: bool = False,
     workers: int = 1,
     spread: Spread = Spread(),  # noqa: B008 - frozen
+    sources: Sources | None = None,
     watch: Watch = unwatched,
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
@@ -122,7 +124,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     `anchor_length` is the row length of the anchor: the curriculum's smallest. With `configure`, cmake
     makes the compilation databases that lack, which runs code of the repositories. A dry store answers
     with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
-    imported are taken as they are.
+    imported are taken as they are. `sources` are those of a look that has resolved pins before.
 
     Raises:
         CorpusError: for a pin that resolves to nothing, before anything but clones is written, and where
@@ -134,29 +136,32 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     own = [each for each in wanted if each.imported is None]
     check_lessons(tokenizing or Tokenizing(), own)
     families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
-    _require(store, corpus, families)
+    listed = _resolved(corpus, families, sources or Sources.of(store.root))
     team = Team(store=store, workers=workers, watch=watch, spread=spread)
-    files = documents_of(team, corpus)
+    files = team.coordinator.make(Documents(), listed)
     kept = kept_of(team, corpus, files)
     selection = selection_of(team, corpus, files, kept)
     tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, kept)
     there = [(each, imported_of(store, tokenizer, each)) for each in wanted if each.imported]
-    wanted_graphs = [family for family in GRAPH_FAMILIES if family in families]
-    indexes = indexes_of(team, corpus, configure=configure) if INDEXED_FAMILY in families else ()
-    graphs = graphs_of(team, corpus, wanted_graphs, indexes) if wanted_graphs else ()
+    wanted_graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
+    indexes = indexes_of(team, listed, configure=configure) if INDEXED_FAMILY in families else ()
+    graphs = team.coordinator.make(
+        Graphs(families=wanted_graphs), GraphInputs(repositories=listed, indexes=indexes)
+    )
     of_graphs = {family: _of(graphs, {family}) for family in wanted_graphs}
     more = {family: kept_of(team, corpus, of_graphs[family], known=kept) for family in of_graphs}
     selections = {
         family: selection_of(team, corpus, of_graphs[family], more[family]) for family in of_graphs
     }
-    talks = conversations_of(team, corpus) if CHAT_FAMILY in families else ()
+    chats = corpus.conversations if CHAT_FAMILY in families else ()
+    talks = team.coordinator.make(Conversations(corpus=corpus), chats)
     if talks:
         selections[CHAT_FAMILY] = conversation_selection_of(team, corpus, talks)
     flat = (*files, *graphs, *talks)
     tokens = team.coordinator.make(Tokens(tokenizer=tokenizer), _of(flat, families))
     bases = _of(flat, {each.base for each in own if each.base})
     enriched = team.coordinator.make(Structure(), bases)
-    sources = RowSources(
+    row_sources = RowSources(
         corpus=corpus,
         documents=(*flat, *enriched),
         selection=selection,
@@ -164,11 +169,11 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    rows = dict([*zip(own, rows_of(team, sources, own), strict=True), *there])
-    anchor = anchor_rows(team, Anchor(sources=sources, row_length=anchor_length))
+    rows = dict([*zip(own, rows_of(team, row_sources, own), strict=True), *there])
+    anchor = anchor_rows(team, Anchor(sources=row_sources, row_length=anchor_length))
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
-        documents=sources.documents,
+        documents=row_sources.documents,
         kept=(kept, *more.values()),
         selection=selection,
         selections=selections,
@@ -197,36 +202,44 @@ def sample(
     """
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
-    _require(store, corpus, families)
+    listed = _newest(_resolved(corpus, families, Sources.of(store.root)), number)
     team = Team(store=store, workers=workers, watch=watch)
-    newest = corpus.model_copy(update={"repositories": tuple(_newest(corpus, number))})
-    graphs = [family for family in GRAPH_FAMILIES if family in families]
-    indexes = indexes_of(team, newest, configure=configure) if INDEXED_FAMILY in families else ()
+    graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
+    indexes = indexes_of(team, listed, configure=configure) if INDEXED_FAMILY in families else ()
     of_files = families - {*GRAPH_FAMILIES, CHAT_FAMILY}
+    chats = corpus.conversations if CHAT_FAMILY in families else ()
     flat = [
-        *(documents_of(team, newest, sample=number) if of_files else ()),
-        *(graphs_of(team, newest, graphs, indexes, sample=number) if graphs else ()),
-        *(conversations_of(team, corpus, sample=number) if CHAT_FAMILY in families else ()),
+        *team.coordinator.make(Documents(sample=number), listed if of_files else ()),
+        *team.coordinator.make(
+            Graphs(families=graphs, sample=number),
+            GraphInputs(repositories=listed, indexes=indexes),
+        ),
+        *team.coordinator.make(Conversations(corpus=corpus, sample=number), chats),
     ]
     bases = _of(flat, {each.base for each in wanted if each.base})
     enriched = team.coordinator.make(Structure(), bases)
     return (*_of(flat, families), *enriched)
 
 
-def _require(store: Store, corpus: CorpusSpec, families: Collection[str]) -> None:
-    """Refuse a corpus that can't be read before anything is written; a dry store writes nothing."""
+def _resolved(
+    corpus: CorpusSpec, families: Collection[str], sources: Sources
+) -> tuple[Repository, ...]:
+    """Resolve the repositories, once all that is read beside them is there too."""
     chat = CHAT_FAMILY in families
     if chat:
         require_conversations(corpus)
-    if not store.dry:
-        require_sources(corpus, store.root, chat=chat)
+    require_sources(corpus, sources, chat=chat)
+    return repositories(corpus, sources)
 
 
-def _newest(corpus: CorpusSpec, number: int) -> Iterator[RepositorySpec]:
-    for each in corpus.repositories:
-        wanted = number * COMMITS_A_SAMPLE
-        most = min(wanted, each.max_commits or wanted)
-        yield each.model_copy(update={"max_commits": most})
+def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]:
+    """Limit repositories to the newest commits that a sample of so many documents needs."""
+    wanted = number * COMMITS_A_SAMPLE
+    limits = (min(wanted, each.spec.max_commits or wanted) for each in listed)
+    return tuple(
+        replace(each, spec=each.spec.model_copy(update={"max_commits": most}))
+        for each, most in zip(listed, limits, strict=True)
+    )
 
 
 def _of(documents: Sequence[Artefact], families: Collection[str]) -> list[Artefact]:

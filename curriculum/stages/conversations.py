@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from curriculum.corpus import conversations
 from curriculum.corpus.conversations import (
+    ConversationFiles,
     SkippedLines,
     find_conversations,
     ingredients,
@@ -23,9 +24,10 @@ from curriculum.corpus.select_conversations import (
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
 from curriculum.stages.coordinator import Team
-from curriculum.stages.documents import Sheaf
+from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.selection import title
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.stages.stage import Stage
+from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.document import CHAT_FAMILY
 from schemas.errors import CorpusError
@@ -33,17 +35,57 @@ from schemas.progress import Progress
 from schemas.reports import DocumentsReport
 
 
-def conversations_of(
-    team: Team, corpus: CorpusSpec, *, sample: int | None = None
-) -> tuple[Artefact, ...]:
-    """The documents of each source of conversations; at most `sample` of each.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
+    """Documents of the conversations of each source."""
 
-    Raises:
-        CorpusError: for what can't be read.
-    """
-    tasks = [_Task(corpus=corpus, spec=each, sample=sample) for each in corpus.conversations]
-    made = team.each("conversations", tasks, _make, lambda task: task.spec.name)
-    return tuple(artefact for artefacts in made for artefact in artefacts)
+    name = "conversations"
+    corpus: CorpusSpec
+    sample: int | None = None
+    """Documents of each source after which reading ends; None to read everything."""
+
+    def tasks(self, inputs: Sequence[ConversationsSpec]) -> Sequence[ConversationFiles]:
+        """Find the files of each source.
+
+        Raises:
+            CorpusError: for a source without one.
+        """
+        return [find_conversations(each) for each in inputs]
+
+    def title(self, task: ConversationFiles) -> str:
+        """Return the source's name."""
+        return task.spec.name
+
+    def recipes(self, task: ConversationFiles) -> Sequence[Recipe]:
+        """Return the recipe of the source's documents."""
+        sampled = {} if self.sample is None else {"sample": self.sample}
+        recipe = Recipe(
+            stage="documents",
+            labels=(("family", CHAT_FAMILY), ("repository", task.spec.name)),
+            revision=chat.REVISION,
+            config={
+                "family": CHAT_FAMILY,
+                "reader": conversations.REVISION,
+                **ingredients(task, self.corpus),
+                **sampled,
+            },
+        )
+        return [recipe]
+
+    def run(self, task: ConversationFiles, drafts: Sequence[Draft]) -> None:
+        """Write each conversation as a document.
+
+        Raises:
+            CorpusError: for files that changed, and where more than `max_skipped` of the lines can't be read.
+        """
+        skips = SkippedLines()
+        with FamilyWriters(drafts, sample=self.sample) as writers:
+            for each in read_conversations(task, self.corpus, skips):
+                writers.add(Rendered(documents=(chat.document(each),), counts=()))
+                if writers.are_full:
+                    break
+        refuse_losses(task, self.corpus, skips)
+        writers.report(DocumentsReport(lines=skips.report()))
 
 
 def require_conversations(corpus: CorpusSpec) -> None:
@@ -84,38 +126,3 @@ def conversation_selection_of(
     artefact = team.store.produce([recipe], fill)[0]
     team.watch(Progress(stage="selection", item=CHAT_FAMILY, done=1, total=1, unit="tasks"))
     return artefact
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Task:
-    corpus: CorpusSpec
-    spec: ConversationsSpec
-    sample: int | None
-
-
-def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
-    found = find_conversations(task.spec)
-    sampled = {} if task.sample is None else {"sample": task.sample}
-    recipe = Recipe(
-        stage="documents",
-        labels=(("family", CHAT_FAMILY), ("repository", task.spec.name)),
-        revision=chat.REVISION,
-        config={
-            "family": CHAT_FAMILY,
-            "reader": conversations.REVISION,
-            **ingredients(found, task.corpus),
-            **sampled,
-        },
-    )
-
-    def fill(drafts: Sequence[Draft]) -> None:
-        skips = SkippedLines()
-        with Sheaf(drafts, sample=task.sample) as sheaf:
-            for each in read_conversations(found, task.corpus, skips):
-                sheaf.add(Rendered(documents=(chat.document(each),), counts=()))
-                if sheaf.is_full:
-                    break
-        refuse_losses(found, task.corpus, skips)
-        sheaf.report(DocumentsReport(lines=skips.report()))
-
-    return tuple(store.produce([recipe], fill))

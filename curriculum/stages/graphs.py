@@ -7,20 +7,18 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
-from curriculum.corpus.sources import Source, resolve
 from curriculum.families import v4_context_graph, v5_clang_graph
 from curriculum.families.render import tools
 from curriculum.families.rendered import Rendered
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.names import num_crowded
-from curriculum.stages.coordinator import Team
-from curriculum.stages.documents import Sheaf
+from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.indexes import Index, snapshot_of
-from curriculum.stages.repositories import Repository, clones, repositories
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.stages.repositories import Repository
+from curriculum.stages.stage import Stage
+from curriculum.store import Draft, Recipe
 from schemas.change import CommitChange, TreeDelta
-from schemas.corpus import CorpusSpec
 from schemas.reports import CoverageReport, DocumentsReport
 
 REVISIONS: Mapping[str, int] = {
@@ -29,94 +27,98 @@ REVISIONS: Mapping[str, int] = {
 }
 
 
-def graphs_of(
-    team: Team,
-    corpus: CorpusSpec,
-    families: Sequence[str],
-    indexes: Sequence[Index],
-    *,
-    sample: int | None = None,
-) -> tuple[Artefact, ...]:
-    """The documents of some families of graphs, repository by repository.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphTask:
+    """A repository with its index, where indexes are read."""
 
-    A repository without an index has no document of v5_clang_graph, and its manifest says what it lacks.
-    """
-    known = {index.repository: index for index in indexes}
-    tasks = [
-        _Task(
-            repository=each,
-            families=tuple(families),
-            index=known.get(each.name),
-            sample=sample,
-        )
-        for each in repositories(corpus)
-    ]
-    made = team.each("graphs", tasks, _make, lambda task: task.repository.name)
-    return tuple(artefact for artefacts in made for artefact in artefacts)
+    repository: Repository
+    index: Index | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Task:
-    repository: Repository
+class GraphInputs:
+    """Repositories, and the indexes of some or all of them."""
+
+    repositories: Sequence[Repository]
+    indexes: Sequence[Index] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Graphs(Stage[GraphInputs, GraphTask]):
+    """Documents of some families of graphs, repository by repository.
+
+    A repository without an index has no document of v5_clang_graph, and its manifest says what it lacks.
+    """
+
+    name = "graphs"
     families: tuple[str, ...]
-    index: Index | None
-    sample: int | None
+    sample: int | None = None
+    """Documents of each family of a repository after which reading ends; None to read everything."""
 
+    def tasks(self, inputs: GraphInputs) -> Sequence[GraphTask]:
+        """Return the repositories with their indexes; none where no family is wanted."""
+        known = {index.repository: index for index in inputs.indexes}
+        return [
+            GraphTask(repository=each, index=known.get(each.name))
+            for each in (inputs.repositories if self.families else ())
+        ]
 
-def _make(store: Store, task: _Task) -> tuple[Artefact, ...]:
-    source = resolve(task.repository.spec, cache=clones(store.root))
-    recipes = [_recipe(task, source, family) for family in task.families]
+    def title(self, task: GraphTask) -> str:
+        """Return the repository's name."""
+        return task.repository.name
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        _fill(task, source, drafts)
+    def recipes(self, task: GraphTask) -> Sequence[Recipe]:
+        """Return the recipe of each family."""
+        return [self._recipe(task, family) for family in self.families]
 
-    return tuple(store.produce(recipes, fill))
+    def run(self, task: GraphTask, drafts: Sequence[Draft]) -> None:
+        """Apply each commit to the graphs, and render what it changed for all families that are missing.
 
+        Raises:
+            CorpusError: where the repository can't be read, or more than `max_skipped` of its changes.
+        """
+        repository, skips = task.repository, Skips()
+        families = [dict(draft.recipe.labels)["family"] for draft in drafts]
+        graphs = RepositoryGraphs.of(families, task.index)
+        source, spec, corpus = repository.source, repository.spec, repository.corpus
+        with FamilyWriters(drafts, sample=self.sample) as writers:
+            for commit in trees.read_commits(source, spec, corpus, skips):
+                graphs.apply(commit.tree)
+                for rendered in graphs.documents(commit):
+                    writers.add(rendered)
+                if writers.are_full:
+                    break
+        repository.refuse_losses(skips)
+        more = DocumentsReport(
+            changes=skips.report(),
+            without_syntax_tree=tuple(sorted(graphs.incomplete)),
+            crowded_names=dict(sorted(graphs.crowded.items())),
+        )
+        writers.report(more, {family: graphs.report(family, task.index) for family in families})
 
-def _recipe(task: _Task, source: Source, family: str) -> Recipe:
-    repository = task.repository
-    config: dict[str, JsonValue] = {
-        "family": family,
-        "reader": history.REVISION,
-        "trees": trees.REVISION,
-        **history.ingredients(source, repository.spec, repository.corpus),
-        **({} if task.sample is None else {"sample": task.sample}),
-    }
-    index = task.index if family == v5_clang_graph.FAMILY else None
-    if index is not None and index.artefact is None:
-        config["lacks"] = index.lacks
-    return Recipe(
-        stage="documents",
-        labels=(("family", family), ("repository", repository.name)),
-        revision=REVISIONS[family],
-        config=config,
-        inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
-        tools={"git": git.version(), **tools()},
-    )
-
-
-def _fill(task: _Task, source: Source, drafts: Sequence[Draft]) -> None:
-    repository, skips = task.repository, Skips()
-    families = [dict(draft.recipe.labels)["family"] for draft in drafts]
-    graphs = Graphs.of(families, task.index)
-    with Sheaf(drafts, sample=task.sample) as sheaf:
-        for commit in trees.read_commits(source, repository.spec, repository.corpus, skips):
-            graphs.apply(commit.tree)
-            for rendered in graphs.documents(commit):
-                sheaf.add(rendered)
-            if sheaf.is_full:
-                break
-    repository.refuse_losses(skips)
-    more = DocumentsReport(
-        changes=skips.report(),
-        without_syntax_tree=tuple(sorted(graphs.incomplete)),
-        crowded_names=dict(sorted(graphs.crowded.items())),
-    )
-    sheaf.report(more, {family: graphs.report(family, task.index) for family in families})
+    def _recipe(self, task: GraphTask, family: str) -> Recipe:
+        config: dict[str, JsonValue] = {
+            "family": family,
+            "reader": history.REVISION,
+            "trees": trees.REVISION,
+            **task.repository.ingredients(),
+            **({} if self.sample is None else {"sample": self.sample}),
+        }
+        index = task.index if family == v5_clang_graph.FAMILY else None
+        if index is not None and index.artefact is None:
+            config["lacks"] = index.lacks
+        return Recipe(
+            stage="documents",
+            labels=(("family", family), ("repository", task.repository.name)),
+            revision=REVISIONS[family],
+            config=config,
+            inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
+            tools={"git": git.version(), **tools()},
+        )
 
 
 @dataclass(kw_only=True, slots=True)
-class Graphs:
+class RepositoryGraphs:
     """The graphs of one repository as they go from commit to commit."""
 
     families: Sequence[str]
@@ -128,7 +130,7 @@ class Graphs:
     """Paths, each with the most names at a commit of which the graph doesn't look up everything."""
 
     @classmethod
-    def of(cls, families: Sequence[str], index: Index | None) -> "Graphs":
+    def of(cls, families: Sequence[str], index: Index | None) -> "RepositoryGraphs":
         """Those that the families need, over an empty tree."""
         syntactic = CallGraph()
         snapshot = snapshot_of(index) if v5_clang_graph.FAMILY in families else None

@@ -8,13 +8,12 @@ from pathlib import Path
 from curriculum.corpus import directory, git
 from curriculum.corpus.choice import FILE_MODES
 from curriculum.corpus.listing import listed
-from curriculum.corpus.sources import Source, resolve
+from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
 from curriculum.stages.coordinator import Team
-from curriculum.stages.repositories import Repository, clones, repositories
+from curriculum.stages.repositories import Repository
 from curriculum.store import Artefact, Draft, Recipe
-from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError
 from schemas.progress import Progress
 from schemas.reports import IndexReport
@@ -34,7 +33,9 @@ class Index:
     lacks: str = ""
 
 
-def indexes_of(team: Team, corpus: CorpusSpec, *, configure: bool = False) -> tuple[Index, ...]:
+def indexes_of(
+    team: Team, repositories: Sequence[Repository], *, configure: bool = False
+) -> tuple[Index, ...]:
     """The index of every repository that can have one; units are shared out, not repositories.
 
     With `configure`, cmake makes the database of a repository that has none, in a throw-away copy; that
@@ -44,13 +45,13 @@ def indexes_of(team: Team, corpus: CorpusSpec, *, configure: bool = False) -> tu
         CorpusError: for a database that is named and isn't there or is none, and where cmake fails.
     """
     made = []
-    for done, each in enumerate(repositories(corpus), start=1):
+    for done, each in enumerate(repositories, start=1):
         ours = replace(team, store=team.store_for(done - 1))
         index = _index(ours, each, configure=configure)
         while index.artefact and not team.store.keep([index.artefact]):
             index = _index(ours, each, configure=configure)
         made.append(index)
-        total = len(corpus.repositories)
+        total = len(repositories)
         team.watch(Progress(stage="index", item=each.name, done=done, total=total, unit="tasks"))
     return tuple(made)
 
@@ -64,18 +65,17 @@ def _index(team: Team, repository: Repository, *, configure: bool) -> Index:
     lacks = clang.missing()
     if lacks:
         return Index(repository=repository.name, lacks=lacks)
-    source = resolve(repository.spec, cache=clones(team.store.root))
-    database = _database(repository, source)
+    database = _database(repository)
     if database is None and not configure:
         return Index(
             repository=repository.name,
             lacks="it has no compile_commands.json; name one in the corpus file, or give --configure",
         )
-    artefact = _produce(team, repository, source, database)
+    artefact = _produce(team, repository, database)
     return Index(repository=repository.name, artefact=artefact)
 
 
-def _database(repository: Repository, source: Source) -> Path | None:
+def _database(repository: Repository) -> Path | None:
     """The compilation database of a repository: the one that is named, else one in its work tree."""
     named = repository.spec.compile_commands
     if named is not None:
@@ -87,11 +87,12 @@ def _database(repository: Repository, source: Source) -> Path | None:
                 cure="Generate it, or take the line out of the corpus file",
             )
         return Path(named)
-    found = (source.path / name for name in DATABASES)
+    found = (repository.source.path / name for name in DATABASES)
     return next((each for each in found if each.is_file()), None)
 
 
-def _produce(team: Team, repository: Repository, source: Source, database: Path | None) -> Artefact:
+def _produce(team: Team, repository: Repository, database: Path | None) -> Artefact:
+    source = repository.source
     original = source.path if _is_work_tree(source) else None
     recipe = Recipe(
         stage="indexes",

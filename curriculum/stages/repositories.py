@@ -1,26 +1,33 @@
 """The sources of a corpus: what documents and indexes are cut into."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from pydantic import JsonValue
+
+from curriculum.corpus import history
 from curriculum.corpus.conversations import conversation_paths
 from curriculum.corpus.skips import Skips
-from curriculum.corpus.sources import require_all
+from curriculum.corpus.sources import Source, Sources
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repository:
-    """A repository of a corpus."""
+    """A repository of a corpus, with what its pin resolves to."""
 
     corpus: CorpusSpec
     spec: RepositorySpec
+    source: Source
 
     @property
     def name(self) -> str:
         """Its name in the corpus."""
         return self.spec.name
+
+    def ingredients(self) -> dict[str, JsonValue]:
+        """Return all that decides which changes are read, for keys; git's version aside."""
+        return history.ingredients(self.source, self.spec, self.corpus)
 
     def refuse_losses(self, skips: Skips) -> None:
         """Pass if little enough of the history was lost.
@@ -40,17 +47,20 @@ class Repository:
             )
 
 
-def repositories(corpus: CorpusSpec) -> list[Repository]:
-    """The repositories of a corpus, in its order."""
-    return [Repository(corpus=corpus, spec=spec) for spec in corpus.repositories]
+def repositories(corpus: CorpusSpec, sources: Sources) -> tuple[Repository, ...]:
+    """Resolve the repositories of a corpus, in its order.
+
+    Raises:
+        CorpusError: for the first one that doesn't resolve; nothing but clones is written then.
+    """
+    found = sources.resolve_all(corpus.repositories)
+    return tuple(
+        Repository(corpus=corpus, spec=spec, source=source)
+        for spec, source in zip(corpus.repositories, found, strict=True)
+    )
 
 
-def clones(home: Path) -> Path:
-    """The folder of a workspace that bundles and urls are cloned into."""
-    return home / "repositories"
-
-
-def require_sources(corpus: CorpusSpec, home: Path, *, chat: bool) -> None:
+def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None:
     """Check that all that a corpus names can be read, before anything but clones is written.
 
     `chat` says that its conversations are read too.
@@ -60,4 +70,4 @@ def require_sources(corpus: CorpusSpec, home: Path, *, chat: bool) -> None:
     """
     for talks in corpus.conversations if chat else ():
         conversation_paths(talks)
-    require_all(corpus.repositories, cache=clones(home))
+    sources.resolve_all(corpus.repositories)

@@ -11,10 +11,11 @@ import polars as pl
 
 from curriculum import frames
 from curriculum.corpus.select import SIDES_NAME
-from curriculum.corpus.sources import require_all
+from curriculum.corpus.sources import Sources
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from curriculum.stages.coordinator import Team
 from curriculum.stages.indexes import INDEXED_FAMILY, Index
+from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply.measure import Kind, measure
@@ -106,14 +107,14 @@ def estimate(
     *,
     tokenizing: Tokenizing,
     share: float,
-    cache: Path,
+    sources: Sources,
     indexes: Sequence[Index] = (),
     workers: int = 1,
     watch: Watch = unwatched,
 ) -> Estimate:
     """What there is of each kind, from a `share` of each repository's commits and some dozens at least.
 
-    `cache` is where bundles and urls are cloned to. `indexes` are those that a workspace has or would make:
+    `indexes` are those that a workspace has or would make:
     where one isn't made yet, v5_clang_graph is taken to have what v4_context_graph has. Nothing else of
     what is made here stays.
 
@@ -125,10 +126,9 @@ def estimate(
         corpus=corpus,
         families=_families(kinds),
         share=share,
-        cache=cache,
+        repositories=repositories(corpus, sources),
         indexes=tuple(indexes),
     )
-    require_all(corpus.repositories, cache=cache)
     with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
         team = Team(store=Store(Path(folder)), workers=workers, watch=watch)
         taken = take(team, plan, tokenizing)

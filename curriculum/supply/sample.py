@@ -15,19 +15,18 @@ import polars as pl
 from curriculum import frames
 from curriculum.corpus.history import Past, Sampled, changes_of, opened, read_changes
 from curriculum.corpus.skips import Skips
-from curriculum.corpus.sources import Source, resolve
 from curriculum.corpus.survey import Survey, in_sample, survey, survey_of_snapshot
 from curriculum.corpus.trees import commits_of, read_commits
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.context_targets import CODE, is_blank, touched_functions
 from curriculum.families.render import render
 from curriculum.graph.index import facts_of
-from curriculum.stages.coordinator import Team
-from curriculum.stages.documents import Sheaf
-from curriculum.stages.graphs import Graphs
+from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import Repository
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.stages.stage import Stage
+from curriculum.store import Artefact, Draft, Recipe
 from schemas.change import CommitChange, FileChange
 from schemas.document import FILE_FAMILIES
 from schemas.reports import SurveyReport
@@ -41,37 +40,98 @@ the functions that it touched there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FilesTask:
-    """One repository's files, with its survey."""
-
-    repository: Repository
-    share: float
-    cache: Path
-    """Where bundles and urls are cloned to."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphsTask:
+class CommitsTask:
     """Some of a repository's commits with their whole trees; a plain directory has one commit."""
 
     repository: Repository
-    cache: Path
     families: tuple[str, ...]
     index: Index | None
     commits: tuple[str, ...]
     number: int
 
 
-def sampled_files(team: Team, tasks: Sequence[FilesTask]) -> list[tuple[Artefact, ...]]:
-    """By task its survey, then the documents of each family that is made of files."""
-    return team.each("commits", tasks, _make_files, lambda task: task.repository.name)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampledFiles(Stage[Sequence[Repository], Repository]):
+    """The survey of a repository, then the sampled documents of each family that is made of files."""
+
+    name = "commits"
+    share: float
+
+    def tasks(self, inputs: Sequence[Repository]) -> Sequence[Repository]:
+        """Return the repositories."""
+        return inputs
+
+    def title(self, task: Repository) -> str:
+        """Return the repository's name."""
+        return task.name
+
+    def recipes(self, task: Repository) -> Sequence[Recipe]:
+        """Return the recipes of the survey and of each family."""
+        place, config = ("repository", task.name), {"repository": task.name}
+        survey = Recipe(stage="surveys", labels=(place,), revision=0, config=config)
+        documents = [
+            Recipe(
+                stage="documents",
+                labels=(("family", family), place),
+                revision=0,
+                config={**config, "family": family},
+            )
+            for family in FILE_FAMILIES
+        ]
+        return [survey, *documents]
+
+    def run(self, task: Repository, drafts: Sequence[Draft]) -> None:
+        """Survey all commits, and render the changes of the sampled ones."""
+        touched: list[tuple[str, str, int]] = []
+        with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
+            found = reader.survey()
+            chosen = in_sample(found.commits, self.share, fewest=FEWEST)
+            for change in reader.changes(found, chosen):
+                writers.add(render(change, writers.families))
+                touched.append((change.commit, change.lineage, _touched_bytes(change)))
+        write_frame(found.changes, drafts[0].path / SURVEY_NAME)
+        drafts[0].record(SurveyReport(tree_bytes=found.tree_bytes))
+        write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
 
 
-def sampled_graphs(team: Team, tasks: Sequence[GraphsTask]) -> list[tuple[Artefact, ...]]:
-    """By task the documents of each of its families of graphs."""
-    return team.each(
-        "graphs", tasks, _make_graphs, lambda task: f"{task.repository.name} {task.number + 1}"
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
+    """Documents of some commits of a repository, for each of its families of graphs."""
+
+    name = "graphs"
+
+    def tasks(self, inputs: Sequence[CommitsTask]) -> Sequence[CommitsTask]:
+        """Return the parts of the repositories."""
+        return inputs
+
+    def title(self, task: CommitsTask) -> str:
+        """Return the repository's name and the number of the part, from 1."""
+        return f"{task.repository.name} {task.number + 1}"
+
+    def recipes(self, task: CommitsTask) -> Sequence[Recipe]:
+        """Return the recipe of each family."""
+        return [
+            Recipe(
+                stage="documents",
+                labels=(("family", family), ("repository", task.repository.name)),
+                revision=0,
+                config={
+                    "family": family,
+                    "repository": task.repository.name,
+                    "number": task.number,
+                },
+            )
+            for family in task.families
+        ]
+
+    def run(self, task: CommitsTask, drafts: Sequence[Draft]) -> None:
+        """Render the commits one after another."""
+        graphs = RepositoryGraphs.of(task.families, task.index)
+        with FamilyWriters(drafts) as writers, _reading(task.repository) as reader:
+            for commit in reader.commits(task.commits):
+                graphs.apply(commit.tree)
+                for rendered in graphs.documents(commit):
+                    writers.add(rendered)
 
 
 def read_survey(artefact: Artefact) -> pl.DataFrame:
@@ -101,61 +161,6 @@ def write_frame(frame: pl.DataFrame, file: Path) -> None:
     file.write_bytes(held.getbuffer())
 
 
-def _make_files(store: Store, task: FilesTask) -> tuple[Artefact, ...]:
-    place = ("repository", task.repository.name)
-    config = {"repository": task.repository.name}
-    recipes = [Recipe(stage="surveys", labels=(place,), revision=0, config=config)]
-    recipes += [
-        Recipe(
-            stage="documents",
-            labels=(("family", family), place),
-            revision=0,
-            config={**config, "family": family},
-        )
-        for family in FILE_FAMILIES
-    ]
-
-    def fill(drafts: Sequence[Draft]) -> None:
-        touched: list[tuple[str, str, int]] = []
-        with Sheaf(drafts[1:]) as sheaf, _reading(task.repository, task.cache) as reader:
-            found = reader.survey()
-            chosen = in_sample(found.commits, task.share, fewest=FEWEST)
-            for change in reader.changes(found, chosen):
-                sheaf.add(render(change, sheaf.families))
-                touched.append((change.commit, change.lineage, _touched_bytes(change)))
-        write_frame(found.changes, drafts[0].path / SURVEY_NAME)
-        drafts[0].record(SurveyReport(tree_bytes=found.tree_bytes))
-        write_touched([*((each, "", 0) for each in chosen), *touched], drafts[0].path)
-
-    return tuple(store.produce(recipes, fill))
-
-
-def _make_graphs(store: Store, task: GraphsTask) -> tuple[Artefact, ...]:
-    recipes = [
-        Recipe(
-            stage="documents",
-            labels=(("family", family), ("repository", task.repository.name)),
-            revision=0,
-            config={
-                "family": family,
-                "repository": task.repository.name,
-                "number": task.number,
-            },
-        )
-        for family in task.families
-    ]
-
-    def fill(drafts: Sequence[Draft]) -> None:
-        graphs = Graphs.of(task.families, task.index)
-        with Sheaf(drafts) as sheaf, _reading(task.repository, task.cache) as reader:
-            for commit in reader.commits(task.commits):
-                graphs.apply(commit.tree)
-                for rendered in graphs.documents(commit):
-                    sheaf.add(rendered)
-
-    return tuple(store.produce(recipes, fill))
-
-
 def _touched_bytes(change: FileChange) -> int:
     """Bytes of the functions that a change touched; 1 for a change of a CMake file."""
     if change.after is None or is_blank(change):
@@ -175,14 +180,13 @@ class _Reader:
     """A history that is open, or a plain directory, which is read as a whole."""
 
     repository: Repository
-    source: Source
     past: Past | None
 
     def survey(self) -> Survey:
         """What there is to read."""
         if self.past is None:
             return survey_of_snapshot(self._directory())
-        return survey(self.past, self.repository.spec, self.source.commit)
+        return survey(self.past, self.repository.spec, self.repository.source.commit)
 
     def changes(self, found: Survey, commits: Sequence[str]) -> Iterator[FileChange]:
         """The changes of some commits."""
@@ -196,21 +200,23 @@ class _Reader:
         """Some commits with their trees."""
         spec, corpus = self.repository.spec, self.repository.corpus
         if self.past is None:
-            yield from read_commits(self.source, spec, corpus, Skips())
+            yield from read_commits(self.repository.source, spec, corpus, Skips())
             return
         sampled = Sampled(commits=frozenset(commits), marks=frozenset())
         yield from commits_of(self.past, spec, Skips(), sampled)
 
     def _directory(self) -> Iterator[FileChange]:
-        return read_changes(self.source, self.repository.spec, self.repository.corpus, Skips())
+        return read_changes(
+            self.repository.source, self.repository.spec, self.repository.corpus, Skips()
+        )
 
 
 @contextmanager
-def _reading(repository: Repository, cache: Path) -> Iterator[_Reader]:
-    spec, corpus = repository.spec, repository.corpus
-    source = resolve(spec, cache=cache)
+def _reading(repository: Repository) -> Iterator[_Reader]:
+    source = repository.source
     if source.layout is None:
-        yield _Reader(repository=repository, source=source, past=None)
+        yield _Reader(repository=repository, past=None)
         return
+    spec, corpus = repository.spec, repository.corpus
     with opened(source.layout, source, spec, corpus, Skips()) as past:
-        yield _Reader(repository=repository, source=source, past=past)
+        yield _Reader(repository=repository, past=past)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
@@ -11,20 +10,19 @@ from curriculum.corpus.select import SIDES_NAME
 from curriculum.stages.conversations import conversation_selection_of
 from curriculum.stages.coordinator import Team
 from curriculum.stages.indexes import INDEXED_FAMILY, Index
-from curriculum.stages.repositories import repositories
+from curriculum.stages.repositories import Repository
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import kept_of, selection_of
 from curriculum.stages.tokens import Tokenizing, Tokens, load_tokenizer, tokenizer_of
 from curriculum.store import Artefact
 from curriculum.supply.sample import (
-    FilesTask,
-    GraphsTask,
+    CommitsTask,
+    SampledFiles,
+    SampledGraphs,
     read_survey,
     read_touched,
-    sampled_files,
-    sampled_graphs,
 )
-from curriculum.supply.talks import TalkTask, sampled_talks
+from curriculum.supply.talks import SampledConversations
 from curriculum.supply.touched import commits_to_walk, domains_of, sizes_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
@@ -45,8 +43,8 @@ class Plan:
     """Of documents: never v6_enriched."""
     share: float
     """Of the commits of each repository."""
-    cache: Path
-    """Where bundles and urls are cloned to."""
+    repositories: Sequence[Repository]
+    """The repositories of the corpus."""
     indexes: Sequence[Index]
     """What is there, or could be made, for v5_clang_graph."""
 
@@ -65,17 +63,16 @@ class Plan:
         index = self._index(repository)
         return index is not None and index.artefact is not None and index.artefact.planned
 
-    def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[GraphsTask]:
+    def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[CommitsTask]:
         """The commits of each repository in `parts`, each of which parses one whole tree first."""
-        for each in repositories(self.corpus):
+        for each in self.repositories:
             families, commits = self.graphs_of(each.name), walked[each.name]
             size = -(-len(commits) // parts)
             for number in range(parts if families else 0):
                 some = tuple(commits[number * size : (number + 1) * size])
                 if some:
-                    yield GraphsTask(
+                    yield CommitsTask(
                         repository=each,
-                        cache=self.cache,
                         families=families,
                         index=self._index(each.name),
                         commits=some,
@@ -121,9 +118,9 @@ def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
     Raises:
         CorpusError, TokenizerError: as a build does.
     """
-    corpus, listed = plan.corpus, repositories(plan.corpus)
-    tasks = [FilesTask(repository=each, share=plan.share, cache=plan.cache) for each in listed]
-    made = dict(zip((each.name for each in listed), sampled_files(team, tasks), strict=True))
+    corpus, listed = plan.corpus, plan.repositories
+    sampled = team.coordinator.by_task(SampledFiles(share=plan.share), listed)
+    made = dict(zip((each.name for each in listed), sampled, strict=True))
     surveys = {name: found[0] for name, found in made.items()}
     files = [artefact for found in made.values() for artefact in found[1:]]
     kept = kept_of(team, corpus, files)
@@ -131,8 +128,7 @@ def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
     sizes = {name: _sizes(found, selection) for name, found in made.items()}
     walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
     parts = max(1, team.workers // len(listed))
-    runs = sampled_graphs(team, list(plan.graph_tasks(walked, parts)))
-    graphs = [artefact for found in runs for artefact in found]
+    graphs = team.coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
     talks = _talks(team, plan)
     surveys |= {name: survey for name, (survey, _) in talks.items()}
     said = [found for _, found in talks.values()]
@@ -178,11 +174,11 @@ def _talks(team: Team, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
     if CHAT_FAMILY not in plan.families:
         return {}
     corpus = plan.corpus
-    tasks = [TalkTask(corpus=corpus, spec=each, share=plan.share) for each in corpus.conversations]
-    made = sampled_talks(team, tasks)
+    stage = SampledConversations(corpus=corpus, share=plan.share)
+    made = team.coordinator.by_task(stage, corpus.conversations)
     return {
-        task.spec.name: (survey, documents)
-        for task, (survey, documents) in zip(tasks, made, strict=True)
+        spec.name: (survey, documents)
+        for spec, (survey, documents) in zip(corpus.conversations, made, strict=True)
     }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum.corpus.conversations import (
+    ConversationFiles,
     SkippedLines,
     find_conversations,
     read_conversations,
@@ -13,9 +14,9 @@ from curriculum.corpus.conversations import (
 from curriculum.corpus.survey import SURVEY_SCHEMA, in_sample
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
-from curriculum.stages.coordinator import Team
-from curriculum.stages.documents import Sheaf
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.stage import Stage
+from curriculum.store import Draft, Recipe
 from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
 from schemas.conversation import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
@@ -26,51 +27,51 @@ FEWEST = 2_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TalkTask:
-    """One source of conversations."""
+class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
+    """The survey of each source of conversations, and the documents of its sample."""
 
+    name = "conversations"
     corpus: CorpusSpec
-    spec: ConversationsSpec
     share: float
 
+    def tasks(self, inputs: Sequence[ConversationsSpec]) -> Sequence[ConversationFiles]:
+        """Find the files of each source.
 
-def sampled_talks(team: Team, tasks: Sequence[TalkTask]) -> list[tuple[Artefact, ...]]:
-    """By source its survey and the documents of its sample; all lines are read twice."""
-    return team.each("conversations", tasks, _make, lambda task: task.spec.name)
+        Raises:
+            CorpusError: for a source without one.
+        """
+        return [find_conversations(each) for each in inputs]
 
+    def title(self, task: ConversationFiles) -> str:
+        """Return the source's name."""
+        return task.spec.name
 
-def _make(store: Store, task: TalkTask) -> tuple[Artefact, ...]:
-    name = task.spec.name
-    recipes = [
-        Recipe(
-            stage="surveys",
-            labels=(("repository", name),),
-            revision=0,
-            config={"conversations": name},
-        ),
-        Recipe(
-            stage="documents",
-            labels=(("family", CHAT_FAMILY), ("repository", name)),
-            revision=0,
-            config={"conversations": name},
-        ),
-    ]
+    def recipes(self, task: ConversationFiles) -> Sequence[Recipe]:
+        """Return the recipes of the survey and of the documents."""
+        place, config = ("repository", task.spec.name), {"conversations": task.spec.name}
+        return [
+            Recipe(stage="surveys", labels=(place,), revision=0, config=config),
+            Recipe(
+                stage="documents",
+                labels=(("family", CHAT_FAMILY), place),
+                revision=0,
+                config=config,
+            ),
+        ]
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        found = find_conversations(task.spec)
-        rows = [_row(each) for each in read_conversations(found, task.corpus, SkippedLines())]
+    def run(self, task: ConversationFiles, drafts: Sequence[Draft]) -> None:
+        """Survey all lines, then read them again for the documents of the sample."""
+        rows = [_row(each) for each in read_conversations(task, self.corpus, SkippedLines())]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
-        listed = in_sample(frame["commit"], task.share, fewest=FEWEST)
+        listed = in_sample(frame["commit"], self.share, fewest=FEWEST)
         write_touched([(each, "", 0) for each in listed], drafts[0].path)
         chosen = frozenset(listed)
-        with Sheaf(drafts[1:]) as sheaf:
-            for each in read_conversations(found, task.corpus, SkippedLines()):
+        with FamilyWriters(drafts[1:]) as writers:
+            for each in read_conversations(task, self.corpus, SkippedLines()):
                 if each.digest in chosen:
-                    sheaf.add(Rendered(documents=(chat.document(each),), counts=()))
-
-    return tuple(store.produce(recipes, fill))
+                    writers.add(Rendered(documents=(chat.document(each),), counts=()))
 
 
 def _row(conversation: Conversation) -> tuple[str, str, int, int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
+from curriculum.corpus.sources import Sources
 from curriculum.diets.supply import read_supply
 from curriculum.stages import Tokenizing, Wanted, build
 from curriculum.stages.indexes import Index
@@ -41,7 +42,9 @@ def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kin
 
 
 def guess(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path, share: float) -> Estimate:
-    return estimate(corpus, kinds, tokenizing=TOKENIZING, share=share, cache=folder)
+    return estimate(
+        corpus, kinds, tokenizing=TOKENIZING, share=share, sources=Sources(cache=folder)
+    )
 
 
 def test_an_estimate_from_all_commits_is_what_a_build_leaves(tmp_path: Path) -> None:
@@ -92,7 +95,14 @@ def test_a_part_of_the_commits_tells_about_as_much_as_all(
 def test_the_same_sample_is_estimated_alike_by_any_number_of_processes(tmp_path: Path) -> None:
     corpus, kinds = one_repository(), (CONTEXT, FILES[0])
     one = guess(corpus, kinds, tmp_path, 0.01)
-    two = estimate(corpus, kinds, tokenizing=TOKENIZING, share=0.01, cache=tmp_path, workers=2)
+    two = estimate(
+        corpus,
+        kinds,
+        tokenizing=TOKENIZING,
+        share=0.01,
+        sources=Sources(cache=tmp_path),
+        workers=2,
+    )
     assert one == two
 
 
@@ -122,7 +132,7 @@ def test_a_family_whose_index_is_not_made_yet_is_taken_to_have_what_the_other_gr
             (kind, CONTEXT),
             tokenizing=TOKENIZING,
             share=0.01,
-            cache=tmp_path,
+            sources=Sources(cache=tmp_path),
             indexes=(Index(repository=name, artefact=None if lacks else planned, lacks=lacks),),
         )
         for lacks in ("", "libclang")
