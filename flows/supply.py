@@ -16,8 +16,8 @@ from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
-from curriculum.stages.coordinator import Team
-from curriculum.stages.indexes import INDEXED_FAMILY, Index, indexes_of
+from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.indexes import INDEXED_FAMILY, Index, make_indexes
 from curriculum.stages.repositories import Repository, repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
@@ -27,7 +27,7 @@ from flows.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.errors import CorpusError, DietError
-from schemas.progress import Watch, unwatched
+from schemas.progress import Watch
 from schemas.yaml_text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
@@ -172,8 +172,7 @@ def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
 
 
 def _indexes(home: Path, listed: Sequence[Repository]) -> tuple[Index, ...]:
-    team = Team(store=Store(home, dry=True), workers=1, watch=unwatched)
-    return indexes_of(team, listed)
+    return make_indexes(Coordinator(store=Store(home, dry=True)), listed)
 
 
 def _show(found: Estimate, kinds: Sequence[Kind]) -> None:

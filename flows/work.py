@@ -33,11 +33,11 @@ from curriculum.pipeline.explain import reasons
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.stages import Built
-from curriculum.stages.coordinator import Team
+from curriculum.stages.coordinator import Coordinator, Workers
 from curriculum.stages.documents import Documents
 from curriculum.stages.repositories import repositories, require_sources
-from curriculum.stages.selection import kept_of
-from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizing, tokenizer_of
+from curriculum.stages.selection import Kept, KeptDocuments
+from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.sbatch import asked
@@ -343,12 +343,14 @@ def tokenizer(config: RunConfig) -> None:
     plan = resolve_plan(config)
     listed = repositories(plan.corpus, Sources.of(config.workspace))
     with plan.store.leased(), watching() as watch:
-        team = Team(store=plan.store, workers=config.corpus.workers or 1, watch=watch)
-        documents = team.coordinator.make(Documents(), listed)
-        kept = kept_of(team, plan.corpus, documents)
+        workers = Workers(processes=config.corpus.workers or 1)
+        coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
+        documents = coordinator.make(Documents(), listed)
+        (kept,) = coordinator.make(Kept(corpus=plan.corpus), documents)
         wanted = Tokenizing(
             vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
         )
-        trained = tokenizer_of(team, wanted, documents, kept)
+        inputs = KeptDocuments(documents=documents, kept=kept)
+        (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
         mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

@@ -24,7 +24,7 @@ from curriculum.pipeline.current import mark
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
-from curriculum.stages import Built, Shard, Spread, Tokenizing, Wanted, build, sample
+from curriculum.stages import Built, Shard, Tokenizing, Wanted, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.gpu_slots import Slots
@@ -73,10 +73,10 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         anchor_length=_smallest(plan.specs),
         tokenizing=tokenizing_of(plan.diet),
         configure=plan.config.build.configure,
-        workers=workers_of(plan),
-        spread=Spread(
+        workers=Workers(
+            processes=workers_of(plan),
             ray=context.resources.ray,
-            at_once=plan.config.corpus.workers,
+            in_flight=plan.config.corpus.workers,
             shard=Shard.parse(plan.config.shard) if plan.config.shard else None,
         ),
         sources=context.sources,
@@ -101,7 +101,7 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
         _data_sets(plan.phase(phase)),
         number=number,
         configure=plan.config.build.configure,
-        workers=workers_of(plan),
+        workers=Workers(processes=workers_of(plan)),
         watch=context.watch,
     )
     if not plan.store.dry:

@@ -20,30 +20,31 @@ indexes, structure and conversations are made only where rows of them are wanted
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from curriculum.corpus.domains import load_domains
 from curriculum.corpus.sources import Sources
 from curriculum.stages.conversations import (
     Conversations,
-    conversation_selection_of,
+    ConversationSelection,
     require_conversations,
 )
-from curriculum.stages.coordinator import Shard, Spread, Team
+from curriculum.stages.coordinator import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.documents import Documents
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.imported import imported_of
-from curriculum.stages.indexes import INDEXED_FAMILY, indexes_of
+from curriculum.stages.indexes import INDEXED_FAMILY, make_indexes
 from curriculum.stages.lessons import check_lessons
 from curriculum.stages.repositories import Repository, repositories, require_sources
 from curriculum.stages.row_sources import RowSources, Wanted
-from curriculum.stages.rows import ANCHOR_FAMILY, Anchor, anchor_rows, rows_of
-from curriculum.stages.selection import kept_of, selection_of
+from curriculum.stages.rows import ANCHOR_FAMILY, make_anchor, make_rows
+from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.structure import Structure
-from curriculum.stages.tokens import Tokenizing, Tokens, tokenizer_of
+from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
 from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
 from schemas.progress import Watch, unwatched
 
-__all__ = ["Built", "RowSet", "Shard", "Spread", "Tokenizing", "Wanted", "build", "sample"]
+__all__ = ["Built", "RowSet", "Shard", "Tokenizing", "Wanted", "Workers", "build", "sample"]
 
 COMMITS_A_SAMPLE = 4
 """Commits that are read for each document of a sample: most have one."""
@@ -106,7 +107,7 @@ class Built:
 
 
 @in_lease
-def build(  # noqa: PLR0913 - who works is told apart from what is built
+def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     store: Store,
     corpus: CorpusSpec,
     wanted: Sequence[Wanted],
@@ -114,8 +115,7 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
     anchor_length: int,
     tokenizing: Tokenizing | None = None,
     configure: bool = False,
-    workers: int = 1,
-    spread: Spread = Spread(),  # noqa: B008 - frozen
+    workers: Workers = ALONE,
     sources: Sources | None = None,
     watch: Watch = unwatched,
 ) -> Built:
@@ -133,54 +133,59 @@ def build(  # noqa: PLR0913 - who works is told apart from what is built
         TokenizerError, PackError, SchemaError: where a promise of the contracts can't be kept.
         WorkerError: where a worker is killed again and again, or a cluster isn't there.
     """
+    tokenizing = tokenizing or Tokenizing()
     own = [each for each in wanted if each.imported is None]
-    check_lessons(tokenizing or Tokenizing(), own)
+    check_lessons(tokenizing, own)
     families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
-    team = Team(store=store, workers=workers, watch=watch, spread=spread)
-    files = team.coordinator.make(Documents(), listed)
-    kept = kept_of(team, corpus, files)
-    selection = selection_of(team, corpus, files, kept)
-    tokenizer = tokenizer_of(team, tokenizing or Tokenizing(), files, kept)
-    there = [(each, imported_of(store, tokenizer, each)) for each in wanted if each.imported]
-    wanted_graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
-    indexes = indexes_of(team, listed, configure=configure) if INDEXED_FAMILY in families else ()
-    graphs = team.coordinator.make(
-        Graphs(families=wanted_graphs), GraphInputs(repositories=listed, indexes=indexes)
+    coordinator = Coordinator(store=store, workers=workers, watch=watch)
+    make = coordinator.make
+    files = make(Documents(), listed)
+    (kept,) = make(Kept(corpus=corpus), files)
+    selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
+    (selection,) = make(selecting, KeptDocuments(documents=files, kept=kept))
+    tokenizers = Tokenizers(tokenizing=tokenizing)
+    (tokenizer,) = make(tokenizers, KeptDocuments(documents=files, kept=kept))
+    imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
+
+    indexed = listed if INDEXED_FAMILY in families else ()
+    indexes = make_indexes(coordinator, indexed, configure=configure)
+    graph_families = tuple(family for family in GRAPH_FAMILIES if family in families)
+    graphs = make(
+        Graphs(families=graph_families), GraphInputs(repositories=listed, indexes=indexes)
     )
-    of_graphs = {family: _of(graphs, {family}) for family in wanted_graphs}
-    more = {family: kept_of(team, corpus, of_graphs[family], known=kept) for family in of_graphs}
-    selections = {
-        family: selection_of(team, corpus, of_graphs[family], more[family]) for family in of_graphs
-    }
-    chats = corpus.conversations if CHAT_FAMILY in families else ()
-    talks = team.coordinator.make(Conversations(corpus=corpus), chats)
-    if talks:
-        selections[CHAT_FAMILY] = conversation_selection_of(team, corpus, talks)
-    flat = (*files, *graphs, *talks)
-    tokens = team.coordinator.make(Tokens(tokenizer=tokenizer), _of(flat, families))
-    bases = _of(flat, {each.base for each in own if each.base})
-    enriched = team.coordinator.make(Structure(), bases)
-    row_sources = RowSources(
+    kept_graphs = [
+        KeptDocuments(documents=own, kept=make(Kept(corpus=corpus, files=kept), own)[0])
+        for own in (_of(graphs, {family}) for family in graph_families)
+    ]
+    graph_selections = [make(selecting, each)[0] for each in kept_graphs]
+    chats = make(
+        Conversations(corpus=corpus), corpus.conversations if CHAT_FAMILY in families else ()
+    )
+    chat_selections = make(ConversationSelection(corpus=corpus), chats)
+
+    texts = (*files, *graphs, *chats)
+    tokens = make(Tokens(tokenizer=tokenizer), _of(texts, families))
+    enriched = make(Structure(), _of(texts, {each.base for each in own if each.base}))
+    made = RowSources(
         corpus=corpus,
-        documents=(*flat, *enriched),
+        documents=(*texts, *enriched),
         selection=selection,
-        selections=selections,
+        selections={_family(each): each for each in (*graph_selections, *chat_selections)},
         tokenizer=tokenizer,
         tokens=tokens,
     )
-    rows = dict([*zip(own, rows_of(team, row_sources, own), strict=True), *there])
-    anchor = anchor_rows(team, Anchor(sources=row_sources, row_length=anchor_length))
+    rows = dict(zip(own, make_rows(coordinator, made, own), strict=True)) | imported
     return Built(
         indexes=tuple(each.artefact for each in indexes if each.artefact),
-        documents=row_sources.documents,
-        kept=(kept, *more.values()),
+        documents=made.documents,
+        kept=(kept, *(each.kept for each in kept_graphs)),
         selection=selection,
-        selections=selections,
+        selections=made.selections,
         tokenizer=tokenizer,
         tokens=tokens,
         rows=tuple(RowSet(wanted=each, train=rows[each][0], val=rows[each][1]) for each in wanted),
-        anchor=anchor,
+        anchor=make_anchor(coordinator, made, anchor_length),
     )
 
 
@@ -192,7 +197,7 @@ def sample(
     *,
     number: int,
     configure: bool = False,
-    workers: int = 1,
+    workers: Workers = ALONE,
     watch: Watch = unwatched,
 ) -> tuple[Artefact, ...]:
     """At most `number` documents, or 8 MB, of each family that is wanted in each repository, to look at.
@@ -203,22 +208,25 @@ def sample(
     wanted = [each for each in wanted if each.imported is None]
     families = {each.flat_family for each in wanted}
     listed = _newest(_resolved(corpus, families, Sources.of(store.root)), number)
-    team = Team(store=store, workers=workers, watch=watch)
-    graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
-    indexes = indexes_of(team, listed, configure=configure) if INDEXED_FAMILY in families else ()
+    coordinator = Coordinator(store=store, workers=workers, watch=watch)
+    make = coordinator.make
+    indexed = listed if INDEXED_FAMILY in families else ()
+    indexes = make_indexes(coordinator, indexed, configure=configure)
     of_files = families - {*GRAPH_FAMILIES, CHAT_FAMILY}
-    chats = corpus.conversations if CHAT_FAMILY in families else ()
-    flat = [
-        *team.coordinator.make(Documents(sample=number), listed if of_files else ()),
-        *team.coordinator.make(
-            Graphs(families=graphs, sample=number),
+    of_graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
+    texts = [
+        *make(Documents(sample=number), listed if of_files else ()),
+        *make(
+            Graphs(families=of_graphs, sample=number),
             GraphInputs(repositories=listed, indexes=indexes),
         ),
-        *team.coordinator.make(Conversations(corpus=corpus, sample=number), chats),
+        *make(
+            Conversations(corpus=corpus, sample=number),
+            corpus.conversations if CHAT_FAMILY in families else (),
+        ),
     ]
-    bases = _of(flat, {each.base for each in wanted if each.base})
-    enriched = team.coordinator.make(Structure(), bases)
-    return (*_of(flat, families), *enriched)
+    enriched = make(Structure(), _of(texts, {each.base for each in wanted if each.base}))
+    return (*_of(texts, families), *enriched)
 
 
 def _resolved(
@@ -243,4 +251,8 @@ def _newest(listed: Sequence[Repository], number: int) -> tuple[Repository, ...]
 
 
 def _of(documents: Sequence[Artefact], families: Collection[str]) -> list[Artefact]:
-    return [each for each in documents if each.manifest.labels["family"] in families]
+    return [each for each in documents if _family(each) in families]
+
+
+def _family(artefact: Artefact) -> str:
+    return artefact.manifest.labels["family"]

@@ -15,7 +15,6 @@ from curriculum.corpus.conversations import (
     read_conversations,
     refuse_losses,
 )
-from curriculum.corpus.select import DocumentsOf
 from curriculum.corpus.select_conversations import (
     REVISION,
     conversation_ingredients,
@@ -23,15 +22,13 @@ from curriculum.corpus.select_conversations import (
 )
 from curriculum.families import chat
 from curriculum.families.rendered import Rendered
-from curriculum.stages.coordinator import Team
 from curriculum.stages.family_writers import FamilyWriters
-from curriculum.stages.selection import title
+from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.document import CHAT_FAMILY
 from schemas.errors import CorpusError
-from schemas.progress import Progress
 from schemas.reports import DocumentsReport
 
 
@@ -104,25 +101,34 @@ def require_conversations(corpus: CorpusSpec) -> None:
         )
 
 
-def conversation_selection_of(
-    team: Team, corpus: CorpusSpec, documents: Sequence[Artefact]
-) -> Artefact:
-    """What of the conversations is kept, and on which side; their domain is their own."""
-    recipe = Recipe(
-        stage="selections",
-        labels=(("corpus", corpus.name), ("family", CHAT_FAMILY)),
-        revision=REVISION,
-        config=conversation_ingredients(corpus),
-        inputs=tuple(each.as_input(title(each)) for each in documents),
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
+    """Kept conversations and their side of the split; their domain is their own."""
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        listed = [
-            DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
-            for each in documents
-        ]
-        drafts[0].record(select_conversations(listed, corpus, drafts[0].path).report())
+    name = "selection"
+    placement = "each shard"
+    corpus: CorpusSpec
 
-    artefact = team.store.produce([recipe], fill)[0]
-    team.watch(Progress(stage="selection", item=CHAT_FAMILY, done=1, total=1, unit="tasks"))
-    return artefact
+    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
+        """Return all documents as one task, if there are any."""
+        return [inputs] if inputs else []
+
+    def title(self, task: Sequence[Artefact]) -> str:
+        """Return the family."""
+        return CHAT_FAMILY
+
+    def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
+        """Return the recipe of the selection."""
+        recipe = Recipe(
+            stage="selections",
+            labels=(("corpus", self.corpus.name), ("family", CHAT_FAMILY)),
+            revision=REVISION,
+            config=conversation_ingredients(self.corpus),
+            inputs=tuple(each.as_input(title(each)) for each in task),
+        )
+        return [recipe]
+
+    def run(self, task: Sequence[Artefact], drafts: Sequence[Draft]) -> None:
+        """Find duplicates, apply the rules of quality and split by conversations."""
+        (draft,) = drafts
+        draft.record(select_conversations(folders(task), self.corpus, draft.path).report())

@@ -3,7 +3,7 @@
 import functools
 import platform
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,6 @@ from schemas.progress import Progress, Watch, unwatched
 
 Inputs = TypeVar("Inputs")
 Task = TypeVar("Task")
-Make = Callable[[Store, Task], tuple[Artefact, ...]]
-"""Makes, or in a dry store plans, the artefacts of one task; a module-level function."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -261,167 +259,4 @@ def _difference(ours: Recipe, theirs: Recipe) -> str:
     fields = [name for name in compared if getattr(ours, name) != getattr(theirs, name)]
     here = {name: getattr(ours, name) for name in fields}
     there = {name: getattr(theirs, name) for name in fields}
-    return f"{', '.join(fields)} here {here}, there {there}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spread:
-    """How a build goes past one process tree; by default it doesn't."""
-
-    ray: str | None = None
-    """The address of the Ray cluster whose workers make what is missing."""
-    at_once: int | None = None
-    """Tasks that the cluster is given at once; by default all that are missing."""
-    shard: Shard | None = None
-    """The part of each stage's tasks that is made; by default all."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Team:
-    """Where artefacts go, how many processes make them, who else does, and who is told."""
-
-    store: Store
-    workers: int
-    watch: Watch
-    spread: Spread = Spread()
-
-    @property
-    def coordinator(self) -> Coordinator:
-        """The coordinator over the same store and workers."""
-        spread = self.spread
-        workers = Workers(
-            processes=self.workers, ray=spread.ray, in_flight=spread.at_once, shard=spread.shard
-        )
-        return Coordinator(store=self.store, workers=workers, watch=self.watch)
-
-    def each(
-        self, stage: str, tasks: Sequence[Task], make: "Make[Task]", name: Callable[[Task], str]
-    ) -> list[tuple[Artefact, ...]]:
-        """The artefacts of each task, in the order of the tasks; only what is missing is worked on.
-
-        A shard makes its own tasks. Those of others are there or planned, and so is what is made of them.
-        """
-        if not tasks:
-            return []
-        if self.store.dry:
-            return [make(self.store, task) for task in tasks]
-        planned, asked = self._planned(make, tasks)
-        missing = [at for at, made in enumerate(planned) if any(each.planned for each in made)]
-        ours = [at for at in missing if self.owns(at) and _can_be_made(planned[at])]
-        there = len(tasks) - len(missing)
-        self._tell(stage, "", there, len(tasks))
-        if ours:
-            if self._hands_out(len(ours)):
-                # Once here, and not by each of the workers that read it.
-                recipes = (recipe for at in ours for recipe in asked[at])
-                self.store.verify_inputs(recipes, threads=self.workers)
-            with closing(self._make(make, [tasks[at] for at in ours], name)) as results:
-                for done, (number, made) in enumerate(results, start=there + 1):
-                    at = ours[number]
-                    _require_same_made(planned[at], made)
-                    planned[at] = made
-                    self._tell(stage, name(tasks[at]), done, len(tasks))
-        theirs = sorted({*missing} - {*ours})
-        # Others may have made them meanwhile: then this shard goes on further.
-        now, _ = self._planned(make, [tasks[at] for at in theirs])
-        for at, made in zip(theirs, now, strict=True):
-            planned[at] = made
-        return planned
-
-    def _planned(
-        self, make: "Make[Task]", tasks: Sequence[Task]
-    ) -> tuple[list[tuple[Artefact, ...]], list[Sequence[Recipe]]]:
-        """Look up what is there of each task, and the recipes of what is missing.
-
-        All of it is named in this process's lease.
-        """
-        while True:
-            dry = Store(self.store.root, dry=True)
-            planned, missing = [], list[Sequence[Recipe]]()
-            for task in tasks:
-                before = len(dry.steps)
-                planned.append(make(dry, task))
-                steps = dry.steps[before:]
-                missing.append([each.recipe for each in steps if each.outcome == "planned"])
-            if self.store.keep(each for made in planned for each in made):
-                return planned, missing
-
-    def owns(self, at: int) -> bool:
-        """Whether the task at an index of a stage is ours."""
-        return self.spread.shard is None or self.spread.shard.owns(at)
-
-    def store_for(self, at: int) -> Store:
-        """Where the task at an index of a stage is made; a dry store if it is another shard's."""
-        return self.store if self.owns(at) else Store(self.store.root, dry=True)
-
-    def _make(
-        self, make: "Make[Task]", tasks: Sequence[Task], name: Callable[[Task], str]
-    ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
-        """What is made of each task, with its number, as it comes."""
-        if not self._hands_out(len(tasks)):
-            return ((at, make(self.store, task)) for at, task in enumerate(tasks))
-        # The workspace is this command's, not that of whichever worker writes first.
-        self.store.open()
-        if self.spread.ray is not None:
-            who = self.store.workspace().uuid
-            work = functools.partial(make_elsewhere, make, self.store.root, who)
-            in_flight = self.spread.at_once or len(tasks)
-            return RayPool(address=self.spread.ray, in_flight=in_flight).map(work, tasks, name=name)
-        work = functools.partial(_make_in_worker, make, self.store.root)
-        return WorkerPool(size=self.workers).map(work, tasks, name=name)
-
-    def _hands_out(self, tasks: int) -> bool:
-        """Return True where other processes than this one make so many tasks."""
-        return self.spread.ray is not None or (self.workers > 1 and tasks > 1)
-
-    def _tell(self, stage: str, item: str, done: int, total: int) -> None:
-        self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
-
-
-def _make_in_worker(make: "Make[Task]", root: Path, task: Task) -> tuple[Artefact, ...]:
-    return make(Store(root, trusts=True), task)
-
-
-def make_elsewhere(
-    make: Callable[[Store, Task], tuple[Artefact, ...]], root: Path, uuid: str, task: Task
-) -> tuple[Artefact, ...]:
-    """Make a task's artefacts on a node, in the workspace that has this uuid.
-
-    Raises:
-        WorkerError: where the node sees another folder under that path.
-    """
-    store = Store(root, trusts=True)
-    if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
-        raise WorkerError(
-            f"node {platform.node()}",
-            str(root),
-            cause="it sees another folder there than the machine that began the build",
-            cure="Keep the workspace on storage that all nodes share, under the same path",
-        )
-    return make(store, task)
-
-
-def _require_same_made(planned: Sequence[Artefact], made: Sequence[Artefact]) -> None:
-    """Pass if a worker made what was planned here: its code and tools are the same as ours.
-
-    Raises:
-        WorkerError: naming what differs.
-    """
-    for ours, theirs in zip(planned, made, strict=True):
-        if ours.key != theirs.key:
-            raise WorkerError(
-                str(theirs.path),
-                _difference_made(ours, theirs),
-                cause="a worker made something else than this machine planned",
-                cure="Install the same version of curriculum, git and parsers on all nodes",
-            )
-
-
-def _difference_made(ours: Artefact, theirs: Artefact) -> str:
-    told = ("revision", "config", "tools", "inputs")
-    fields = [
-        name for name in told if getattr(ours.manifest, name) != getattr(theirs.manifest, name)
-    ]
-    here = {name: getattr(ours.manifest, name) for name in fields}
-    there = {name: getattr(theirs.manifest, name) for name in fields}
     return f"{', '.join(fields)} here {here}, there {there}"

@@ -11,17 +11,19 @@ from curriculum.corpus.listing import listed
 from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang
-from curriculum.stages.coordinator import Team
+from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.repositories import Repository
+from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.errors import CorpusError
-from schemas.progress import Progress
+from schemas.progress import Watch
 from schemas.reports import IndexReport
 
 INDEXED_FAMILY = "v5_clang_graph"
 """The family that reads indexes."""
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
 """Where a database is looked for in a work tree, as clang's own tools do."""
+NO_DATABASE = "it has no compile_commands.json; name one in the corpus file, or give --configure"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,46 +35,111 @@ class Index:
     lacks: str = ""
 
 
-def indexes_of(
-    team: Team, repositories: Sequence[Repository], *, configure: bool = False
-) -> tuple[Index, ...]:
-    """The index of every repository that can have one; units are shared out, not repositories.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexTask:
+    """A repository with its compilation database; None where cmake makes it."""
 
-    With `configure`, cmake makes the database of a repository that has none, in a throw-away copy; that
-    runs the repository's own code.
+    repository: Repository
+    database: Path | None
+
+    @property
+    def original(self) -> Path | None:
+        """The work tree whose paths the database names."""
+        source = self.repository.source
+        return source.path if _is_work_tree(source) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Indexes(Stage[Sequence[Repository], IndexTask]):
+    """The index of each repository that can have one; workers share its units, not repositories."""
+
+    name = "index"
+    placement = "coordinator"
+    configure: bool
+    """Let cmake make the databases that are missing, in a throw-away copy; it runs the repository's code."""
+    processes: int
+    watch: Watch
+
+    def tasks(self, inputs: Sequence[Repository]) -> Sequence[IndexTask]:
+        """Return the repositories that have a database, or get one by cmake.
+
+        Raises:
+            CorpusError: for a database that is named and isn't there.
+        """
+        found = [IndexTask(repository=each, database=_database(each)) for each in inputs]
+        return [each for each in found if each.database or self.configure]
+
+    def title(self, task: IndexTask) -> str:
+        """Return the repository's name."""
+        return task.repository.name
+
+    def recipes(self, task: IndexTask) -> Sequence[Recipe]:
+        """Return the recipe of the index.
+
+        Raises:
+            CorpusError: for a database that is none.
+        """
+        recipe = Recipe(
+            stage="indexes",
+            labels=(("repository", task.repository.name),),
+            revision=clang.REVISION,
+            config={
+                "commit": task.repository.source.commit,
+                "database": _fingerprint(task, task.database) if task.database else "configured",
+            },
+            tools=clang.versions(),
+        )
+        return [recipe]
+
+    def run(self, task: IndexTask, drafts: Sequence[Draft]) -> None:
+        """Index a copy of the tree at the pinned commit, unit by unit.
+
+        Raises:
+            CorpusError: where cmake fails.
+        """
+        (draft,) = drafts
+        with tempfile.TemporaryDirectory(prefix="curriculum-") as scratch:
+            tree, made = Path(scratch) / "tree", Path(scratch) / "configured"
+            export_tree(task.repository.source, tree)
+            report = clang.index_tree(
+                tree,
+                task.database or clang.configure(tree, made),
+                draft.path,
+                original=task.original if task.database else made / "source",
+                workers=self.processes,
+                watch=lambda seen: self.watch(replace(seen, item=task.repository.name)),
+            )
+        draft.record(IndexReport.model_validate(asdict(report)))
+
+
+def make_indexes(
+    coordinator: Coordinator, repositories: Sequence[Repository], *, configure: bool = False
+) -> tuple[Index, ...]:
+    """Return the index of every repository, or what it lacks to have one.
 
     Raises:
         CorpusError: for a database that is named and isn't there or is none, and where cmake fails.
     """
-    made = []
-    for done, each in enumerate(repositories, start=1):
-        ours = replace(team, store=team.store_for(done - 1))
-        index = _index(ours, each, configure=configure)
-        while index.artefact and not team.store.keep([index.artefact]):
-            index = _index(ours, each, configure=configure)
-        made.append(index)
-        total = len(repositories)
-        team.watch(Progress(stage="index", item=each.name, done=done, total=total, unit="tasks"))
-    return tuple(made)
+    lacks = clang.missing()
+    if lacks:
+        return tuple(Index(repository=each.name, lacks=lacks) for each in repositories)
+    processes, watch = coordinator.workers.processes, coordinator.watch
+    stage = Indexes(configure=configure, processes=processes, watch=watch)
+    made = coordinator.make(stage, repositories)
+    by_name = {each.manifest.labels["repository"]: each for each in made}
+    return tuple(
+        Index(
+            repository=each.name,
+            artefact=by_name.get(each.name),
+            lacks="" if each.name in by_name else NO_DATABASE,
+        )
+        for each in repositories
+    )
 
 
 def snapshot_of(index: Index | None) -> clang.Snapshot | None:
     """What an index says, if there is one."""
     return clang.Snapshot.open(index.artefact.path) if index and index.artefact else None
-
-
-def _index(team: Team, repository: Repository, *, configure: bool) -> Index:
-    lacks = clang.missing()
-    if lacks:
-        return Index(repository=repository.name, lacks=lacks)
-    database = _database(repository)
-    if database is None and not configure:
-        return Index(
-            repository=repository.name,
-            lacks="it has no compile_commands.json; name one in the corpus file, or give --configure",
-        )
-    artefact = _produce(team, repository, database)
-    return Index(repository=repository.name, artefact=artefact)
 
 
 def _database(repository: Repository) -> Path | None:
@@ -91,40 +158,9 @@ def _database(repository: Repository) -> Path | None:
     return next((each for each in found if each.is_file()), None)
 
 
-def _produce(team: Team, repository: Repository, database: Path | None) -> Artefact:
-    source = repository.source
-    original = source.path if _is_work_tree(source) else None
-    recipe = Recipe(
-        stage="indexes",
-        labels=(("repository", repository.name),),
-        revision=clang.REVISION,
-        config={
-            "commit": source.commit,
-            "database": _fingerprint(source, database, original) if database else "configured",
-        },
-        tools=clang.versions(),
-    )
-
-    def fill(drafts: Sequence[Draft]) -> None:
-        with tempfile.TemporaryDirectory(prefix="curriculum-") as scratch:
-            tree, made = Path(scratch) / "tree", Path(scratch) / "configured"
-            export_tree(source, tree)
-            report = clang.index_tree(
-                tree,
-                database or clang.configure(tree, made),
-                drafts[0].path,
-                original=original if database else made / "source",
-                workers=team.workers,
-                watch=lambda seen: team.watch(replace(seen, item=repository.name)),
-            )
-        drafts[0].record(IndexReport.model_validate(asdict(report)))
-
-    return team.store.produce([recipe], fill)[0]
-
-
-def _fingerprint(source: Source, database: Path, original: Path | None) -> str:
-    paths = _paths(source)
-    return clang.read_database(database, paths, original=original).fingerprint(paths)
+def _fingerprint(task: IndexTask, database: Path) -> str:
+    paths = _paths(task.repository.source)
+    return clang.read_database(database, paths, original=task.original).fingerprint(paths)
 
 
 def _is_work_tree(source: Source) -> bool:

@@ -16,18 +16,18 @@ from curriculum.objectives import REVISIONS, lesson_of
 from curriculum.rows.check import check
 from curriculum.rows.spool import Spool, SpooledDocuments
 from curriculum.rows.write import RowCounts, RowLabels, RowWriter
-from curriculum.stages.coordinator import Team
+from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.lessons import taught_by
 from curriculum.stages.row_sources import RowSources, Wanted
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
+from curriculum.stages.stage import Stage
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Draft, Recipe
 from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.document import ENRICHED_FAMILY
 from schemas.packed_row import RowFormat
-from schemas.progress import Progress
 from schemas.reports import ContextReport, DomainRows, RowsReport
 
 REVISION = 2
@@ -46,54 +46,39 @@ Split = Literal["train", "val", "anchor"]
 class RowTask:
     """One data set, one or both sides of the split."""
 
-    sources: RowSources
     wanted: Wanted
     splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Anchor:
-    """The anchor at one row length."""
+class Rows(Stage[Sequence[Wanted], RowTask]):
+    """Packed rows of data sets to train on, and of those that measure them, which several may share."""
 
+    name = "rows"
     sources: RowSources
-    row_length: int
 
+    def tasks(self, inputs: Sequence[Wanted]) -> Sequence[RowTask]:
+        """Cut by data set: both sides are made in one pass."""
+        asked: dict[Wanted, tuple[Split, ...]] = {each.held_out: ("val",) for each in inputs}
+        asked |= {each: ("train", *asked.get(each, ())) for each in inputs if each.held_out == each}
+        asked |= {each: ("train",) for each in inputs if each.held_out != each}
+        return [RowTask(wanted=each, splits=splits) for each, splits in asked.items()]
 
-def rows_of(
-    team: Team, sources: RowSources, wanted: Sequence[Wanted]
-) -> list[tuple[Artefact, Artefact]]:
-    """(train, val) of each data set; val are the rows that measure it, which several may share."""
-    asked: dict[Wanted, tuple[Split, ...]] = {each.held_out: ("val",) for each in wanted}
-    asked |= {each: ("train", *asked.get(each, ())) for each in wanted if each.held_out == each}
-    asked |= {each: ("train",) for each in wanted if each.held_out != each}
-    tasks = [RowTask(sources=sources, wanted=each, splits=splits) for each, splits in asked.items()]
-    made = team.each("rows", tasks, _make, lambda task: task.wanted.title)
-    found = {
-        (task.wanted, split): artefact
-        for task, sides in zip(tasks, made, strict=True)
-        for split, artefact in zip(task.splits, sides, strict=True)
-    }
-    return [(found[each, "train"], found[each.held_out, "val"]) for each in wanted]
+    def title(self, task: RowTask) -> str:
+        """Return the title of the data set."""
+        return task.wanted.title
 
+    def recipes(self, task: RowTask) -> Sequence[Recipe]:
+        """Return the recipe of each side."""
+        return [_recipe(self.sources, task.wanted, split) for split in task.splits]
 
-def anchor_rows(team: Team, anchor: Anchor) -> Artefact:
-    """The rows of the anchor."""
-    wanted = Wanted(family=ANCHOR_FAMILY, row_length=anchor.row_length)
-    made = _produce(team.store, anchor.sources, wanted, ("anchor",))
-    team.watch(Progress(stage="rows", item="anchor", done=1, total=1, unit="tasks"))
-    return made[0]
+    def run(self, task: RowTask, drafts: Sequence[Draft]) -> None:
+        """Fit, score, pack, write and check the rows of all sides that are missing.
 
-
-def _make(store: Store, task: RowTask) -> tuple[Artefact, ...]:
-    return _produce(store, task.sources, task.wanted, task.splits)
-
-
-def _produce(
-    store: Store, sources: RowSources, wanted: Wanted, splits: tuple[Split, ...]
-) -> tuple[Artefact, ...]:
-    recipes = [_recipe(sources, wanted, split) for split in splits]
-
-    def fill(drafts: Sequence[Draft]) -> None:
+        Raises:
+            PackError, SchemaError: for rows that don't keep the contract.
+        """
+        sources, wanted = self.sources, task.wanted
         tokenizer = load_tokenizer(sources.tokenizer)
         spool = drafts[0].path / "spool"
         spool.mkdir()
@@ -106,7 +91,40 @@ def _produce(
         for draft in filled:
             check(draft.path).raise_first()
 
-    return tuple(store.produce(recipes, fill))
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnchorRows(Rows):
+    """Rows of the anchor, the same validation texts for every phase and diet."""
+
+    placement = "each shard"
+
+    def tasks(self, inputs: Sequence[Wanted]) -> Sequence[RowTask]:
+        """Return a task for each length of its rows."""
+        return [RowTask(wanted=each, splits=("anchor",)) for each in inputs]
+
+    def title(self, task: RowTask) -> str:
+        """Return its name."""
+        return "anchor"
+
+
+def make_rows(
+    coordinator: Coordinator, sources: RowSources, wanted: Sequence[Wanted]
+) -> list[tuple[Artefact, Artefact]]:
+    """Return (train, val) of each data set; val are the rows that measure it."""
+    stage = Rows(sources=sources)
+    found = {
+        (task.wanted, split): artefact
+        for task, made in zip(stage.tasks(wanted), coordinator.by_task(stage, wanted), strict=True)
+        for split, artefact in zip(task.splits, made, strict=True)
+    }
+    return [(found[each, "train"], found[each.held_out, "val"]) for each in wanted]
+
+
+def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) -> Artefact:
+    """Return the anchor in rows of one length."""
+    wanted = Wanted(family=ANCHOR_FAMILY, row_length=row_length)
+    (anchor,) = coordinator.make(AnchorRows(sources=sources), [wanted])
+    return anchor
 
 
 def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:

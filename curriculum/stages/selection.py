@@ -26,75 +26,106 @@ from curriculum.corpus.select import (
     ingredients,
     select,
 )
-from curriculum.stages.coordinator import Team
+from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import CorpusSpec
+from schemas.domains import DomainsSpec
 from schemas.errors import StoreError
-from schemas.progress import Progress
 from schemas.reports import SelectionReport
 
 
-def kept_of(
-    team: Team,
-    corpus: CorpusSpec,
-    documents: Sequence[Artefact],
-    *,
-    known: Artefact | None = None,
-) -> Artefact:
-    """What of the documents is kept, and on which side.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
+    """Documents that are kept, and their side of the split; one task sees all of them."""
 
-    `known` is what was kept of files, whose sides hold; then the documents are those of one family of
-    graphs.
-    """
-    recipe = Recipe(
-        stage="selections",
-        labels=(*_labels(corpus, documents, of_graphs=known is not None), ("step", "kept")),
-        revision=REVISION,
-        config=ingredients(corpus),
-        inputs=(
-            *((known.as_input("kept"),) if known else ()),
-            *(each.as_input(title(each)) for each in documents),
-        ),
-    )
+    name = "selection"
+    placement = "each shard"
+    corpus: CorpusSpec
+    files: Artefact | None = None
+    """What is kept of files, whose sides hold; then the documents are of one family of graphs."""
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        sides = known.path / SIDES_NAME if known else None
-        summary = select(_folders(documents), corpus, drafts[0].path, known=sides)
-        drafts[0].record(summary.report())
+    def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
+        """Return all documents as one task."""
+        return [inputs]
 
-    return team.store.produce([recipe], fill)[0]
+    def title(self, task: Sequence[Artefact]) -> str:
+        """Name the documents."""
+        return f"kept of {_title(self.corpus, task, of_graphs=self.files is not None)}"
+
+    def recipes(self, task: Sequence[Artefact]) -> Sequence[Recipe]:
+        """Return the recipe of what is kept."""
+        known = (self.files.as_input("kept"),) if self.files else ()
+        labels = _labels(self.corpus, task, of_graphs=self.files is not None)
+        recipe = Recipe(
+            stage="selections",
+            labels=(*labels, ("step", "kept")),
+            revision=REVISION,
+            config=ingredients(self.corpus),
+            inputs=(*known, *(each.as_input(title(each)) for each in task)),
+        )
+        return [recipe]
+
+    def run(self, task: Sequence[Artefact], drafts: Sequence[Draft]) -> None:
+        """Find duplicates, apply the rules of quality and split by files."""
+        (draft,) = drafts
+        sides = self.files.path / SIDES_NAME if self.files else None
+        draft.record(select(folders(task), self.corpus, draft.path, known=sides).report())
 
 
-def selection_of(
-    team: Team, corpus: CorpusSpec, documents: Sequence[Artefact], kept: Artefact
-) -> Artefact:
-    """What was `kept` of the documents, with the domain of each.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptDocuments:
+    """Documents, and the artefact that says what of them is kept."""
 
-    Raises:
-        CorpusError: for rules of domains that can't be used.
-    """
-    spec = domains.load_domains(corpus.domains)
-    labels = _labels(corpus, documents, of_graphs="family" in kept.manifest.labels)
-    recipe = Recipe(
-        stage="selections",
-        labels=labels,
-        revision=decide.REVISION,
-        config=domains.ingredients(spec),
-        inputs=(
-            kept.as_input("kept"),
-            *(each.as_input(title(each)) for each in documents),
-        ),
-    )
+    documents: Sequence[Artefact]
+    kept: Artefact
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        decided = decide.decide(_folders(documents), kept.path, spec, drafts[0].path)
-        drafts[0].record(kept.reported(SelectionReport))
-        drafts[0].record(decided.report())
+    @property
+    def of_graphs(self) -> bool:
+        """Return True for documents of one family of graphs."""
+        return "family" in self.kept.manifest.labels
 
-    artefact = team.store.produce([recipe], fill)[0]
-    item = dict(labels).get("family", corpus.name)
-    team.watch(Progress(stage="selection", item=item, done=1, total=1, unit="tasks"))
-    return artefact
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection(Stage[KeptDocuments, KeptDocuments]):
+    """Kept documents with the domain of each; one task sees all of them."""
+
+    name = "selection"
+    placement = "each shard"
+    corpus: CorpusSpec
+    rules: DomainsSpec
+
+    def tasks(self, inputs: KeptDocuments) -> Sequence[KeptDocuments]:
+        """Return all documents as one task."""
+        return [inputs]
+
+    def title(self, task: KeptDocuments) -> str:
+        """Return the name of the corpus, or of the family of graphs."""
+        return _title(self.corpus, task.documents, of_graphs=task.of_graphs)
+
+    def recipes(self, task: KeptDocuments) -> Sequence[Recipe]:
+        """Return the recipe of the selection."""
+        recipe = Recipe(
+            stage="selections",
+            labels=_labels(self.corpus, task.documents, of_graphs=task.of_graphs),
+            revision=decide.REVISION,
+            config=domains.ingredients(self.rules),
+            inputs=(
+                task.kept.as_input("kept"),
+                *(each.as_input(title(each)) for each in task.documents),
+            ),
+        )
+        return [recipe]
+
+    def run(self, task: KeptDocuments, drafts: Sequence[Draft]) -> None:
+        """Decide the domain of each kept document by the rules."""
+        (draft,) = drafts
+        decided = decide.decide(folders(task.documents), task.kept.path, self.rules, draft.path)
+        draft.record(task.kept.reported(SelectionReport))
+        draft.record(decided.report())
+
+
+def _title(corpus: CorpusSpec, documents: Sequence[Artefact], *, of_graphs: bool) -> str:
+    return documents[0].manifest.labels["family"] if of_graphs else corpus.name
 
 
 def _labels(
@@ -104,7 +135,8 @@ def _labels(
     return (("corpus", corpus.name), *family)
 
 
-def _folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
+def folders(documents: Sequence[Artefact]) -> list[DocumentsOf]:
+    """Return the folder of each artefact of documents, with its repository."""
     return [
         DocumentsOf(repository=each.manifest.labels["repository"], path=each.path)
         for each in documents

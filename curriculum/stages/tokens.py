@@ -5,15 +5,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
-from curriculum.stages.coordinator import Team
-from curriculum.stages.selection import title, train_ids
+from curriculum.stages.selection import KeptDocuments, title, train_ids
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import DocumentTokens, Roles
-from schemas.progress import Progress
 
 TRAINED_ON = "v2_simple"
 """The family whose texts a tokenizer is trained on: whole files, each version once."""
@@ -34,26 +32,53 @@ class Tokenizing:
         return Roles(document_tokens=self.document_tokens)
 
 
-def tokenizer_of(
-    team: Team, tokenizing: Tokenizing, documents: Sequence[Artefact], kept: Artefact
-) -> Artefact:
-    """The tokenizer artefact; one that is trained sees texts of the train side only.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenizerTask:
+    """A given tokenizer, or the texts that one is trained on."""
 
-    Raises:
-        TokenizerError: for a given one that loses bytes; nothing is written then.
-    """
-    given = Tokenizer.load(tokenizing.file, tokenizing.roles) if tokenizing.file else None
-    texts = [each for each in documents if each.manifest.labels["family"] == TRAINED_ON]
-    recipe = _given(given) if given else _trained(tokenizing, texts, kept)
+    given: Tokenizer | None
+    texts: Sequence[Artefact]
+    kept: Artefact
 
-    def fill(drafts: Sequence[Draft]) -> None:
-        tokenizer = given or _train(tokenizing, texts, kept)
-        drafts[0].record(train.write_tokenizer(tokenizer, drafts[0].path))
 
-    artefact = team.store.produce([recipe], fill)[0]
-    name = tokenizing.file.name if tokenizing.file else "trained on the corpus"
-    team.watch(Progress(stage="tokenizer", item=name, done=1, total=1, unit="tasks"))
-    return artefact
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
+    """The tokenizer of a build; one that is trained sees texts of the train side only."""
+
+    name = "tokenizer"
+    placement = "each shard"
+    tokenizing: Tokenizing
+
+    def tasks(self, inputs: KeptDocuments) -> Sequence[TokenizerTask]:
+        """Load the given tokenizer, or choose the documents whose texts one is trained on.
+
+        Raises:
+            TokenizerError: for a given one that loses bytes.
+        """
+        file, roles = self.tokenizing.file, self.tokenizing.roles
+        task = TokenizerTask(
+            given=Tokenizer.load(file, roles) if file else None,
+            texts=[
+                each for each in inputs.documents if each.manifest.labels["family"] == TRAINED_ON
+            ],
+            kept=inputs.kept,
+        )
+        return [task]
+
+    def title(self, task: TokenizerTask) -> str:
+        """Return the name of the file, or say that it is trained."""
+        file = self.tokenizing.file
+        return file.name if file else "trained on the corpus"
+
+    def recipes(self, task: TokenizerTask) -> Sequence[Recipe]:
+        """Return the recipe of the tokenizer."""
+        return [_given(task.given) if task.given else _trained(self.tokenizing, task)]
+
+    def run(self, task: TokenizerTask, drafts: Sequence[Draft]) -> None:
+        """Train the tokenizer if none is given, and write it."""
+        (draft,) = drafts
+        tokenizer = task.given or _train(self.tokenizing, task)
+        draft.record(train.write_tokenizer(tokenizer, draft.path))
 
 
 def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -> Artefact:
@@ -123,7 +148,7 @@ def _given(tokenizer: Tokenizer) -> Recipe:
     )
 
 
-def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], kept: Artefact) -> Recipe:
+def _trained(tokenizing: Tokenizing, task: TokenizerTask) -> Recipe:
     return Recipe(
         stage="tokenizers",
         labels=(),
@@ -133,18 +158,18 @@ def _trained(tokenizing: Tokenizing, texts: Sequence[Artefact], kept: Artefact) 
             **asdict(tokenizing.roles),
         },
         inputs=(
-            kept.as_input("kept"),
-            *(each.as_input(title(each)) for each in texts),
+            task.kept.as_input("kept"),
+            *(each.as_input(title(each)) for each in task.texts),
         ),
         tools=train.TOOLS,
     )
 
 
-def _train(tokenizing: Tokenizing, texts: Sequence[Artefact], kept: Artefact) -> Tokenizer:
+def _train(tokenizing: Tokenizing, task: TokenizerTask) -> Tokenizer:
     known: set[str] = set()
-    for each in texts:
-        known |= train_ids(kept, each)
-    files = [file for each in texts for file in each.files()]
+    for each in task.texts:
+        known |= train_ids(task.kept, each)
+    files = [file for each in task.texts for file in each.files()]
     sample = train.sample_texts(files, keep=known)
     made = train.train_tokenizer(sample, vocab_size=tokenizing.vocab_size)
     return Tokenizer.parse(made.decode(), tokenizing.roles)

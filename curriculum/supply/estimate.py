@@ -13,7 +13,7 @@ from curriculum import frames
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.sources import Sources
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
-from curriculum.stages.coordinator import Team
+from curriculum.stages.coordinator import Coordinator, Workers
 from curriculum.stages.indexes import INDEXED_FAMILY, Index
 from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
@@ -130,8 +130,10 @@ def estimate(
         indexes=tuple(indexes),
     )
     with tempfile.TemporaryDirectory(prefix="curriculum-supply-") as folder:
-        team = Team(store=Store(Path(folder)), workers=workers, watch=watch)
-        taken = take(team, plan, tokenizing)
+        coordinator = Coordinator(
+            store=Store(Path(folder)), workers=Workers(processes=workers), watch=watch
+        )
+        taken = take(coordinator, plan, tokenizing)
         measured = _measured(kinds)
         lines: list[Line] = []
         for done, kind in enumerate(measured):

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum import frames
+from curriculum.corpus.domains import load_domains
 from curriculum.corpus.select import SIDES_NAME
-from curriculum.stages.conversations import conversation_selection_of
-from curriculum.stages.coordinator import Team
+from curriculum.stages.conversations import ConversationSelection
+from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.indexes import INDEXED_FAMILY, Index
 from curriculum.stages.repositories import Repository
 from curriculum.stages.row_sources import RowSource
-from curriculum.stages.selection import kept_of, selection_of
-from curriculum.stages.tokens import Tokenizing, Tokens, load_tokenizer, tokenizer_of
+from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
 from curriculum.store import Artefact
 from curriculum.supply.sample import (
     CommitsTask,
@@ -112,27 +113,30 @@ class Taken:
         ]
 
 
-def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
+def take(coordinator: Coordinator, plan: Plan, tokenizing: Tokenizing) -> Taken:
     """Sample a corpus; a tokenizer that isn't given is trained on the files of the sample.
 
     Raises:
         CorpusError, TokenizerError: as a build does.
     """
     corpus, listed = plan.corpus, plan.repositories
-    sampled = team.coordinator.by_task(SampledFiles(share=plan.share), listed)
+    sampled = coordinator.by_task(SampledFiles(share=plan.share), listed)
     made = dict(zip((each.name for each in listed), sampled, strict=True))
     surveys = {name: found[0] for name, found in made.items()}
     files = [artefact for found in made.values() for artefact in found[1:]]
-    kept = kept_of(team, corpus, files)
-    selection = selection_of(team, corpus, files, kept)
+    (kept,) = coordinator.make(Kept(corpus=corpus), files)
+    selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
+    kept_files = KeptDocuments(documents=files, kept=kept)
+    (selection,) = coordinator.make(selecting, kept_files)
     sizes = {name: _sizes(found, selection) for name, found in made.items()}
     walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
-    parts = max(1, team.workers // len(listed))
-    graphs = team.coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
-    talks = _talks(team, plan)
+    parts = max(1, coordinator.workers.processes // len(listed))
+    graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
+    talks = _talks(coordinator, plan)
     surveys |= {name: survey for name, (survey, _) in talks.items()}
     said = [found for _, found in talks.values()]
-    tokenizer = tokenizer_of(team, tokenizing, files, kept)
+    (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
+    chat_selections = coordinator.make(ConversationSelection(corpus=corpus), said)
     documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
     return Taken(
         surveys={name: read_survey(each) for name, each in surveys.items()},
@@ -140,11 +144,11 @@ def take(team: Team, plan: Plan, tokenizing: Tokenizing) -> Taken:
         sizes=sizes,
         walked=walked if graphs else {},
         documents=documents,
-        tokens=team.coordinator.make(Tokens(tokenizer=tokenizer), documents),
+        tokens=coordinator.make(Tokens(tokenizer=tokenizer), documents),
         selections={
             **dict.fromkeys(FILE_FAMILIES, selection),
-            **_selections_of_graphs(team, corpus, graphs, kept),
-            **({CHAT_FAMILY: conversation_selection_of(team, corpus, said)} if said else {}),
+            **_selections_of_graphs(coordinator, selecting, graphs, kept),
+            **{_family(each): each for each in chat_selections},
         },
         tokenizer=load_tokenizer(tokenizer),
     )
@@ -169,13 +173,13 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
     return [each for each in commits if each in chosen]
 
 
-def _talks(team: Team, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
+def _talks(coordinator: Coordinator, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
     """By source of conversations, its survey and its documents."""
     if CHAT_FAMILY not in plan.families:
         return {}
     corpus = plan.corpus
     stage = SampledConversations(corpus=corpus, share=plan.share)
-    made = team.coordinator.by_task(stage, corpus.conversations)
+    made = coordinator.by_task(stage, corpus.conversations)
     return {
         spec.name: (survey, documents)
         for spec, (survey, documents) in zip(corpus.conversations, made, strict=True)
@@ -183,14 +187,15 @@ def _talks(team: Team, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
 
 
 def _selections_of_graphs(
-    team: Team, corpus: CorpusSpec, graphs: Sequence[Artefact], kept: Artefact
+    coordinator: Coordinator, selecting: Selection, graphs: Sequence[Artefact], kept: Artefact
 ) -> dict[str, Artefact]:
-    families = sorted({_family(each) for each in graphs})
-    own = {family: [each for each in graphs if _family(each) == family] for family in families}
-    return {
-        family: selection_of(team, corpus, some, kept_of(team, corpus, some, known=kept))
-        for family, some in own.items()
-    }
+    keeping, found = Kept(corpus=selecting.corpus, files=kept), dict[str, Artefact]()
+    for family in sorted({_family(each) for each in graphs}):
+        own = [each for each in graphs if _family(each) == family]
+        (kept_graphs,) = coordinator.make(keeping, own)
+        inputs = KeptDocuments(documents=own, kept=kept_graphs)
+        (found[family],) = coordinator.make(selecting, inputs)
+    return found
 
 
 def _family(artefact: Artefact) -> str:

@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock
 
 from curriculum.corpus.load import load_corpus
-from curriculum.stages import Built, Spread, Tokenizing, Wanted, build
+from curriculum.stages import Built, Tokenizing, Wanted, Workers, build
 from curriculum.store import Store
 from schemas.corpus import CorpusSpec, HistorySpec
 
@@ -21,7 +21,7 @@ WANTED = (
     Wanted(family="v2_simple", objective="doc_to_code", row_length=512),
     Wanted(family="v3_doxygen", objective="code_to_doc", row_length=1024),
 )
-ALONE = Spread()
+ALONE = Workers()
 GIT = """#!/bin/sh
 case " $* " in *" cat-file "*) . {folder}/first > {folder}/said 2>&1;; esac
 exec {git} "$@"
@@ -80,7 +80,7 @@ def small_corpus() -> CorpusSpec:
 
 
 def small_build(
-    store: Store, *, workers: int = 1, vocab_size: int = 800, domains: str = "domains"
+    store: Store, *, workers: Workers = ALONE, vocab_size: int = 800, domains: str = "domains"
 ) -> Built:
     return build(
         store,
@@ -92,7 +92,7 @@ def small_build(
     )
 
 
-def tiny_build(store: Store, *, workers: int = 1, spread: Spread = ALONE) -> Built:
+def tiny_build(store: Store, *, workers: Workers = ALONE) -> Built:
     """All kinds of stages over a few commits: what is cut by repository, by family and by data set."""
     corpus = small_corpus()
     repositories = [each.model_copy(update={"max_commits": 2}) for each in corpus.repositories]
@@ -107,7 +107,6 @@ def tiny_build(store: Store, *, workers: int = 1, spread: Spread = ALONE) -> Bui
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=400),
         workers=workers,
-        spread=spread,
     )
 
 

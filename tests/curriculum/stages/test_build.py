@@ -18,7 +18,7 @@ import pytest
 from curriculum import pack
 from curriculum.corpus import select, split
 from curriculum.rows.check import check
-from curriculum.stages import Built
+from curriculum.stages import Built, Workers
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
 from schemas.packed_row import TEXT_PIECE
@@ -173,7 +173,7 @@ def test_the_checker_finds_nothing_to_object_to(workspace: Path, built: Built) -
 
 
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path, make: Make, built: Built) -> None:
-    shared = make(Store(tmp_path), workers=2)
+    shared = make(Store(tmp_path), workers=Workers(processes=2))
     assert contents(shared.artefacts()) == contents(built.artefacts())
 
 

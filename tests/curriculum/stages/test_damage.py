@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.stages import Built
+from curriculum.stages import Built, Workers
 from curriculum.store import Store
 from schemas.errors import CurriculumError
 
@@ -41,7 +41,7 @@ def test_rows_are_never_made_of_a_damaged_input(
     damaged = max(inputs, key=lambda each: each.stat().st_size)
     flip(damaged)
     with pytest.raises(CurriculumError, match=str(damaged)):
-        make_tiny(Store(home), workers=workers)
+        make_tiny(Store(home), workers=Workers(processes=workers))
     used = {each.key for rows in Store(home).artefacts("rows") for each in rows.manifest.inputs}
     assert Store(home).load(damaged.parent).key not in used
 
@@ -66,7 +66,7 @@ def test_each_input_is_hashed_once_in_a_build(
         return plain(file)
 
     monkeypatch.setattr(verify, "sha256_of", counted)
-    make_tiny(Store(home), workers=2)
+    make_tiny(Store(home), workers=Workers(processes=2))
     assert hashed
     assert len(hashed) == len(set(hashed))
 

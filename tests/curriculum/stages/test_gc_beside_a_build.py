@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.stages import Built, coordinator
+from curriculum.stages import Built, Workers
+from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
-from schemas.progress import unwatched
 
 MakeTiny = Callable[..., Built]
 GCS = """
@@ -30,23 +31,33 @@ def recipe(number: int) -> Recipe:
     return Recipe(stage="documents", labels=(), revision=1, config={"number": number})
 
 
-def made_while_all_are_leased(store: Store, number: int) -> tuple[Artefact, ...]:
-    """A task that looks whether the lease of the coordinator names those of all tasks."""
+class WhileAllAreLeased(Stage[range, int]):
+    """A stage whose tasks look whether the lease of the coordinator names those of all tasks."""
 
-    def fill(_: Sequence[Draft]) -> None:
-        files = [file.read_text() for file in (store.root / "leases").glob("*.json")]
+    name = "documents"
+
+    def tasks(self, inputs: range) -> range:
+        return inputs
+
+    def title(self, task: int) -> str:
+        return str(task)
+
+    def recipes(self, task: int) -> list[Recipe]:
+        return [recipe(task)]
+
+    def run(self, task: int, drafts: Sequence[Draft]) -> None:
+        root = drafts[0].path.parents[1]
+        files = [file.read_text() for file in (root / "leases").glob("*.json")]
         assert any(all(recipe(each).key in text for each in range(3)) for text in files)
-
-    return tuple(store.produce([recipe(number)], fill))
 
 
 def test_the_lease_of_a_build_names_all_tasks_before_a_worker_begins_one(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()
-    team = coordinator.Team(store=store, workers=2, watch=unwatched)
+    coordinator = Coordinator(store=store, workers=Workers(processes=2))
     with store.leased():
-        made = team.each("documents", range(3), made_while_all_are_leased, str)
-    assert [each.made for (each,) in made] == [True] * 3
+        made = coordinator.make(WhileAllAreLeased(), range(3))
+    assert [each.made for each in made] == [True] * 3
 
 
 def contents(artefacts: list[Artefact]) -> dict[str, str]:
@@ -56,11 +67,11 @@ def contents(artefacts: list[Artefact]) -> dict[str, str]:
 def test_gc_after_every_task_of_a_build_changes_nothing(
     tiny: Built, make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def tell_and_collect(*_: object) -> None:
+    def report_and_collect(*_: object) -> None:
         beside = Store(tmp_path)
         collect(beside, garbage(beside))
 
-    monkeypatch.setattr(coordinator.Team, "_tell", tell_and_collect)
+    monkeypatch.setattr(Coordinator, "_report", report_and_collect)
     built = make_tiny(Store(tmp_path))
     assert contents(built.artefacts()) == contents(tiny.artefacts())
     assert contents([*Store(tmp_path).artefacts()]) == contents(tiny.artefacts())
@@ -85,7 +96,7 @@ def test_gc_at_random_moments_beside_a_build_changes_nothing(
         assert gc.stderr is not None
         assert gc.stdout.readline() == b"ready\n"
         try:
-            built = make_tiny(Store(home), workers=1 + (seed >= 10))
+            built = make_tiny(Store(home), workers=Workers(processes=1 + (seed >= 10)))
         finally:
             gc.kill()
         assert gc.stderr.read() == b""

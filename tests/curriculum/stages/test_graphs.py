@@ -16,7 +16,7 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.rows.check import check
-from curriculum.stages import Built, Tokenizing, Wanted, build, family_writers, sample
+from curriculum.stages import Built, Tokenizing, Wanted, Workers, build, family_writers, sample
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store
@@ -61,7 +61,7 @@ def graphs(
         wanted,
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=800),
-        workers=workers,
+        workers=Workers(processes=workers),
     )
 
 

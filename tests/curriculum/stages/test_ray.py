@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from typing import Any
 import psutil
 import pytest
 
-from curriculum.stages import Built, Shard, Spread
-from curriculum.stages.coordinator import make_elsewhere, require_same
-from curriculum.store import Recipe, Store
+from curriculum.stages import Built, Shard, Workers
+from curriculum.stages.coordinator import Assignment, require_same, run_in_worker
+from curriculum.stages.stage import Stage
+from curriculum.store import Draft, Recipe, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
 from flows.contexts import resources
@@ -105,7 +106,7 @@ def test_a_build_over_two_workers_leaves_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, cluster: str, git: Any
 ) -> None:
     met = git.let_meet(2)
-    built = make_tiny(Store(tmp_path), spread=Spread(ray=cluster))
+    built = make_tiny(Store(tmp_path), workers=Workers(ray=cluster))
     git.first("")
     assert contents(built) == contents(tiny)
     assert len([*met.iterdir()]) >= 2
@@ -117,7 +118,7 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str, git: Any
 ) -> None:
     git.kill_one(tmp_path)
-    built = make_tiny(Store(tmp_path), spread=Spread(ray=standing))
+    built = make_tiny(Store(tmp_path), workers=Workers(ray=standing))
     assert git.has_killed()
     assert contents(built) == contents(tiny)
     assert not any((tmp_path / ".drafts").iterdir())
@@ -126,9 +127,9 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
 def test_shards_over_ray_leave_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str
 ) -> None:
-    first = make_tiny(Store(tmp_path), spread=Spread(ray=standing, shard=Shard.parse("1/2")))
+    first = make_tiny(Store(tmp_path), workers=Workers(ray=standing, shard=Shard.parse("1/2")))
     assert first.missing
-    built = make_tiny(Store(tmp_path), spread=Spread(ray=standing, at_once=1))
+    built = make_tiny(Store(tmp_path), workers=Workers(ray=standing, in_flight=1))
     assert contents(built) == contents(tiny)
 
 
@@ -202,20 +203,42 @@ def test_an_address_where_nobody_listens_is_refused_before_ray_looks_for_it(
             results(address, len, ["a"])
 
 
-def make(store: Store, task: str) -> tuple[object, ...]:
-    recipe = Recipe(stage="documents", labels=(("repository", task),), revision=1)
-    return tuple(store.produce([recipe], lambda drafts: None))
+class Named(Stage[list[str], str]):
+    """Documents that hold nothing, of each name."""
+
+    name = "documents"
+
+    def tasks(self, inputs: list[str]) -> list[str]:
+        return inputs
+
+    def title(self, task: str) -> str:
+        return task
+
+    def recipes(self, task: str) -> list[Recipe]:
+        return [Recipe(stage="documents", labels=(("repository", task),), revision=1)]
+
+    def run(self, task: str, drafts: Sequence[Draft]) -> None:
+        pass
 
 
 def test_a_node_that_sees_another_folder_is_named(tmp_path: Path) -> None:
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    uuid = _opened(here)
+    uuid, stage = _opened(here), Named()
+    assignment = Assignment(task="fmt", recipes=tuple(stage.recipes("fmt")))
     with pytest.raises(WorkerError, match="another folder"):
-        make_elsewhere(make, there.root, uuid, "fmt")  # type: ignore[arg-type]
+        run_in_worker(stage, there.root, uuid, assignment)
     _opened(there)
     with pytest.raises(WorkerError, match="storage that all nodes share"):
-        make_elsewhere(make, there.root, uuid, "fmt")  # type: ignore[arg-type]
-    assert make_elsewhere(make, here.root, uuid, "fmt")[0].made  # type: ignore[arg-type]
+        run_in_worker(stage, there.root, uuid, assignment)
+    assert run_in_worker(stage, here.root, uuid, assignment)[0].made
+
+
+def test_a_node_with_another_revision_makes_nothing(tmp_path: Path) -> None:
+    stage, planned = Named(), Recipe(stage="documents", labels=(), revision=2)
+    uuid = _opened(Store(tmp_path))
+    with pytest.raises(WorkerError, match=r"revision here .*2.* there .*1"):
+        run_in_worker(stage, tmp_path, uuid, Assignment(task="fmt", recipes=(planned,)))
+    assert not [*Store(tmp_path).artefacts()]
 
 
 def _opened(store: Store) -> str:

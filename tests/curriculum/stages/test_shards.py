@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.stages import Built, Shard, Spread
+from curriculum.stages import Built, Shard, Workers
 from curriculum.store import Artefact, Store, merge
 from schemas.errors import DietError, StoreError
 
@@ -30,7 +30,7 @@ def contents(built: Built) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def shard(root: Path, make_tiny: Make, which: Shard) -> Built:
-    return make_tiny(Store(root), spread=Spread(shard=which))
+    return make_tiny(Store(root), workers=Workers(shard=which))
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
@@ -93,11 +93,11 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {folder!r})
 from conftest import tiny_build
-from curriculum.stages import Shard, Spread
+from curriculum.stages import Shard, Workers
 from curriculum.store import Store
 if __name__ == "__main__":
-    spread = Spread(shard=Shard.parse(sys.argv[1]))
-    while tiny_build(Store(Path({root!r})), spread=spread).missing:
+    workers = Workers(shard=Shard.parse(sys.argv[1]))
+    while tiny_build(Store(Path({root!r})), workers=workers).missing:
         pass
 """
 

@@ -11,28 +11,38 @@ from typing import Any
 import psutil
 import pytest
 
-from curriculum.stages import Built
+from curriculum.stages import Built, Workers
 from curriculum.store import Store
 
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from curriculum.stages.coordinator import Team
+from curriculum.stages.coordinator import Coordinator, Workers
+from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, Store
-from schemas.progress import unwatched
 
 ROOT = Path(sys.argv[1])
 
-def make(store, task):
-    def fill(drafts):
+class Endless(Stage):
+    name = "documents"
+
+    def tasks(self, inputs):
+        return inputs
+
+    def title(self, task):
+        return task
+
+    def recipes(self, task):
+        labels = (("repository", task),)
+        return [Recipe(stage="documents", labels=labels, revision=1, config={"task": task})]
+
+    def run(self, task, drafts):
         (ROOT / f"{task}.pid").write_text(str(os.getpid()))
         time.sleep(6000)
-    recipe = Recipe(stage="documents", labels=(("repository", task),), revision=1, config={"task": task})
-    return tuple(store.produce([recipe], fill))
 
 if __name__ == "__main__":
-    team = Team(store=Store(ROOT / "home"), workers=2, watch=unwatched)
-    team.each("documents", ["first", "second"], make, str)
+    coordinator = Coordinator(store=Store(ROOT / "home"), workers=Workers(processes=2))
+    coordinator.make(Endless(), ["first", "second"])
 """
 
 
@@ -70,7 +80,7 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same(
     git = make_git(programs)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     git.kill_one(home)
-    built = make_tiny(Store(home), workers=2)
+    built = make_tiny(Store(home), workers=Workers(processes=2))
     assert git.has_killed()
     assert [(one.key, one.content) for one in built.artefacts()] == [
         (one.key, one.content) for one in tiny.artefacts()
