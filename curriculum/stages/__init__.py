@@ -1,20 +1,26 @@
-"""Build: repositories in, packed rows out.
+"""Build: repositories in, packed rows out, stage by stage.
 
-    documents.py   documents of files: one pass over a repository's history feeds all families
-    indexes.py     what a compiler frontend knows of a repository at its pinned commit
-    graphs.py      documents of graphs: a commit within its whole tree
-    structure.py   documents of another family with their structure
-    conversations.py
-                   documents of conversations, and which of them are kept
-    selection.py   what is kept, on which side of the split, in which domain
-    tokens.py      a tokenizer, trained on the corpus or given; each document's ids once
-    lessons.py     what an objective makes of a document
-    rows.py        fitted, scored, packed, checked, published
-    imported.py    rows that others made, in place of built ones
-    coordinator.py work cut by repository and by data set; who does it never changes a byte
+    stage.py           Stage: tasks, recipes of a task, and the code that runs one
+    coordinator.py     Coordinator: looks recipes up, and has only missing tasks run by its workers
 
-Each stage takes published artefacts and publishes one; what is there already is not made again. Graphs,
-indexes, structure and conversations are made only where rows of them are wanted.
+    repositories.py    repositories of a corpus, with the commits that their pins resolve to
+    documents.py       documents of files: one pass over a repository's history feeds all families
+    indexes.py         facts of a compiler frontend about each repository at its pinned commit
+    graphs.py          documents of graphs: a commit within its whole tree
+    conversations.py   documents of conversations, and which of them are kept
+    family_writers.py  writers of the documents of several families in one pass
+    structure.py       documents of another family with their structure
+    selection.py       what is kept, on which side of the split, in which domain
+    tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
+    row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
+    lessons.py         what an objective makes of a document
+    rows.py            documents fitted, scored, packed, checked and published as rows
+    sides.py           proof that no row holds context from the other side of the split
+    imported.py        rows that others made, in place of built ones
+
+`build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
+is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of
+them are wanted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -124,7 +130,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     `anchor_length` is the row length of the anchor: the curriculum's smallest. With `configure`, cmake
     makes the compilation databases that lack, which runs code of the repositories. A dry store answers
     with what it would make; a shard makes its share, and plans what others haven't made. Rows that were
-    imported are taken as they are. `sources` are those of a look that has resolved pins before.
+    imported are taken as they are. Pins are resolved anew unless `sources` are given.
 
     Raises:
         CorpusError: for a pin that resolves to nothing, before anything but clones is written, and where
@@ -142,10 +148,10 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     make = coordinator.make
     files = make(Documents(), listed)
     (kept,) = make(Kept(corpus=corpus), files)
+    kept_files = KeptDocuments(documents=files, kept=kept)
     selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
-    (selection,) = make(selecting, KeptDocuments(documents=files, kept=kept))
-    tokenizers = Tokenizers(tokenizing=tokenizing)
-    (tokenizer,) = make(tokenizers, KeptDocuments(documents=files, kept=kept))
+    (selection,) = make(selecting, kept_files)
+    (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
     imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
 
     indexed = listed if INDEXED_FAMILY in families else ()
@@ -155,8 +161,8 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
         Graphs(families=graph_families), GraphInputs(repositories=listed, indexes=indexes)
     )
     kept_graphs = [
-        KeptDocuments(documents=own, kept=make(Kept(corpus=corpus, files=kept), own)[0])
-        for own in (_of(graphs, {family}) for family in graph_families)
+        KeptDocuments(documents=some, kept=make(Kept(corpus=corpus, files=kept), some)[0])
+        for some in (_of(graphs, {family}) for family in graph_families)
     ]
     graph_selections = [make(selecting, each)[0] for each in kept_graphs]
     chats = make(
