@@ -13,8 +13,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
@@ -32,13 +32,15 @@ _START_SECONDS = 60.0
 _CURE = "What is finished is kept. Give fewer --workers, or more memory"
 _END_SECONDS = 60.0
 """Time for a worker to exit by itself: the exit status of one that was killed is the reason reported."""
+_POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerPool(Pool):
     """Spawned processes that answer one task at a time; each has at most one task in flight.
 
-    They end when the iterator of `map` does, whatever ends it, and with this process.
+    They end when the iterator of `map` does, whatever ends it, and with this process. Inside of `keeping`
+    idle ones wait for the next `map` instead.
     """
 
     size: int
@@ -49,13 +51,28 @@ class WorkerPool(Pool):
     """Tries of a task whose worker is killed."""
     quiet: bool = False
     """Discard what workers write to stderr, and leave no core dumps."""
+    idle: "list[_Worker] | None" = field(default=None, repr=False)
+    """Workers that wait for the next `map`; None where they end with theirs."""
+
+    @contextlib.contextmanager
+    def keeping(self) -> "Iterator[WorkerPool]":
+        """Keep idle workers from one `map` to the next until the block ends.
+
+        A worker takes seconds to start and to import what its tasks need.
+        """
+        idle: list[_Worker] = []
+        try:
+            yield replace(self, idle=idle)
+        finally:
+            for worker in idle:
+                _end(worker)
 
     def _outcomes(
         self, work: Callable[[Task], Result], backlog: Backlog[Task]
     ) -> Outcomes[Result | Failure]:
         processes = _Processes(pool=self, work=work, backlog=backlog)
         try:
-            processes.start(min(self.size, len(backlog.tasks)))
+            processes.begin()
             yield from processes.outcomes()
         finally:
             processes.kill()
@@ -68,6 +85,8 @@ class _Worker:
     deadline: float | None
     task: int | None = None
     """None until it is ready."""
+    work: object = None
+    """Function that it was last sent."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,11 +100,25 @@ class _Processes(Generic[Task, Result]):
     killed: Counter[int | None] = field(default_factory=Counter)
     """Killed workers by task; under None those that never got ready."""
 
+    def begin(self) -> None:
+        """Take idle workers, and start as many more as there are tasks for."""
+        number = min(self.pool.size, len(self.backlog.tasks))
+        idle = self.pool.idle or []
+        while idle and len(self.workers) < number:
+            worker = idle.pop()
+            worker.task, worker.deadline = None, self._deadline()
+            if not worker.process.is_alive():
+                _end(worker)
+                continue
+            self.workers.append(worker)
+            self._assign(worker)
+        self.start(number - len(self.workers))
+
     def start(self, number: int) -> None:
         """Start workers; each asks for a task once it is ready."""
         with interrupts_held():
             for _ in range(number):
-                process, connection = spawned(_serve, (self.work, self.pool.quiet))
+                process, connection = spawned(_serve, self.pool.quiet)
                 deadline = self._deadline(_START_SECONDS)
                 worker = _Worker(process=process, connection=connection, deadline=deadline)
                 self.workers.append(worker)
@@ -120,16 +153,18 @@ class _Processes(Generic[Task, Result]):
             yield task, answer
 
     def _assign(self, worker: _Worker) -> None:
-        """Send a worker its next task, or let it end."""
+        """Send a worker its next task, or let it end or wait for the next map."""
         if not self.backlog.waiting:
-            self._release(worker)
+            self._dismiss(worker)
             return
         if worker.task is not None:
             worker.deadline = self._deadline()
         worker.task = self.backlog.waiting.popleft()
         # The pipe of a dead worker is broken: its exit is handled when its end of file is read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            worker.connection.send(self.backlog.tasks[worker.task])
+            sent = None if worker.work is self.work else self.work
+            worker.work = self.work
+            worker.connection.send((sent, self.backlog.tasks[worker.task]))
 
     def _deadline(self, extra: float = 0.0) -> float | None:
         limit = self.pool.limit_seconds
@@ -137,15 +172,15 @@ class _Processes(Generic[Task, Result]):
 
     def _stop(self, worker: _Worker) -> Outcomes[Result | Failure]:
         """Kill a worker that is over its time."""
-        worker.process.kill()
-        self._release(worker)
+        self._remove(worker)
         end = f"no end after {self.pool.limit_seconds:g} s"
         error = self._error(worker, end, "its process was over its time and was killed")
         yield from self._lose(worker, Failure(outcome="timed out", reason=end, error=error))
 
     def _replace(self, worker: _Worker) -> Outcomes[Result | Failure]:
         """Try the task of a worker that died again, or report how its process ended."""
-        self._release(worker)
+        self.workers.remove(worker)
+        _leave(worker)
         code = worker.process.exitcode
         assert code is not None
         if code == -signal.SIGINT:
@@ -180,24 +215,47 @@ class _Processes(Generic[Task, Result]):
         if len(self.backlog.waiting) > sum(each.task is None for each in self.workers):
             self.start(1)
 
-    def _release(self, worker: _Worker) -> None:
+    def _dismiss(self, worker: _Worker) -> None:
+        """Let a worker without a task wait for the next map, or end by itself."""
         self.workers.remove(worker)
-        worker.connection.close()
-        worker.process.join(_END_SECONDS)
-        worker.process.kill()
-        worker.process.join()
+        if self.pool.idle is None:
+            _leave(worker)
+        else:
+            self.pool.idle.append(worker)
+
+    def _remove(self, worker: _Worker) -> None:
+        self.workers.remove(worker)
+        _end(worker)
 
     def kill(self) -> None:
         """End all workers at once."""
         for worker in self.workers:
             worker.process.kill()
         for worker in tuple(self.workers):
-            self._release(worker)
+            self._remove(worker)
 
 
-def _serve(job: tuple[Callable[[Task], Result], bool], connection: Connection) -> None:
-    """Answer tasks until the other end closes."""
-    work, quiet = job
+def _leave(worker: _Worker) -> None:
+    """Let a worker's process end by itself, as it does when its connection closes.
+
+    A join with a timeout would wait for what that process has started, too: it has the same descriptors open.
+    """
+    worker.connection.close()
+    until = time.monotonic() + _END_SECONDS
+    while worker.process.exitcode is None and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+    _end(worker)
+
+
+def _end(worker: _Worker) -> None:
+    """Kill a worker's process, if it still runs."""
+    worker.connection.close()
+    worker.process.kill()
+    worker.process.join()
+
+
+def _serve(quiet: bool, connection: Connection) -> None:
+    """Answer tasks until the other end closes; each comes with its function where that is another one."""
     # A worker ends at an interrupt, and with its parent, without a message: the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -207,8 +265,12 @@ def _serve(job: tuple[Callable[[Task], Result], bool], connection: Connection) -
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with contextlib.suppress(EOFError, OSError):
         connection.send(_READY)
+        work: Callable[[object], object] | None = None
         while True:
-            connection.send_bytes(pickled(attempt(work, connection.recv())))
+            sent, task = connection.recv()
+            work = sent or work
+            assert work is not None
+            connection.send_bytes(pickled(attempt(work, task)))
 
 
 def _end_with_parent() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from curriculum.stages import Shard
 from curriculum.workers import TRIES, Failure, WorkerPool
+from curriculum.workers import pool as workers_pool
 from curriculum.workers.map import attempt, pickled
 from schemas.errors import DietError, WorkerError
 
@@ -104,7 +105,10 @@ def test_a_killed_worker_is_reported_and_the_others_go_on(settings: str, tmp_pat
     assert (tmp_path / "tries").read_text().count("x") == pool.tries
 
 
-def test_a_worker_over_its_time_is_killed_and_its_task_named() -> None:
+def test_a_worker_over_its_time_is_killed_and_its_task_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers_pool, "_START_SECONDS", 5.0)
     pool = WorkerPool(size=1, limit_seconds=1.0)
     tasks = ["true", "exec sleep 6000", "true"]
     made = reported(pool, os.system, tasks)
@@ -167,6 +171,33 @@ def test_a_task_that_fails_says_so_once_those_that_run_are_finished(tmp_path: Pa
     with pytest.raises(ValueError, match="invalid literal") as caught:
         results(int, ["7", "seven", "8"], size=1)
     assert "in a worker" in caught.value.__notes__[0]
+
+
+def _children() -> set[int]:
+    return {one.pid for one in psutil.Process().children() if "spawn_main" in _line(one)}
+
+
+def test_kept_workers_answer_one_map_after_another_and_end_with_the_block() -> None:
+    before = _children()
+    with WorkerPool(size=2).keeping() as pool:
+        assert dict(pool.map(len, ["a", "bb", "ccc"])) == {0: 1, 1: 2, 2: 3}
+        first = _children() - before
+        assert len(first) == 2
+        assert dict(pool.map(int, ["7", "8", "9"])) == {0: 7, 1: 8, 2: 9}
+        assert dict(pool.map(int, ["5"])) == {0: 5}
+        assert _children() - before == first
+        os.kill(min(first), signal.SIGKILL)
+        assert dict(pool.map(len, ["a", "bb"])) == {0: 1, 1: 2}
+    assert _children() == before
+
+
+def test_a_kept_worker_whose_results_nobody_wants_is_gone() -> None:
+    before = _children()
+    with WorkerPool(size=2).keeping() as pool:
+        with closing(pool.map(os.system, ["true", "sleep 6000"])) as found:
+            next(found)
+        assert dict(pool.map(len, ["a", "bb"])) == {0: 1, 1: 2}
+    assert _children() == before
 
 
 def test_workers_are_gone_when_nobody_wants_more_results() -> None:
