@@ -51,6 +51,8 @@ TOGETHER = ("tests/dashboards/",)
 """Folders whose files share a server and are taken by one process."""
 LONG = ("stages", "train")
 """Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
+PACKAGE = TESTS.parent / "curriculum"
+DEMO_COMMITS, DEMO_BUDGET = 12, "token_budget: 160K\ntokens_per_step: 2048"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -125,18 +127,42 @@ def curriculum() -> str:
 
 @pytest.fixture(scope="session")
 def demo(curriculum: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A workspace in which the demo ran, and what it printed: made once for all processes, to look at."""
+    """A workspace in which the demo ran, and what it printed: made once for all processes, to look at.
+
+    It holds a corpus and a diet of the demo's names with fewer commits and tokens, which take their place.
+    """
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
     home, said = shared / "demo" / "workspace", shared / "demo.txt"
     with FileLock(shared / "demo.lock"):
         if not said.exists():
-            command = [curriculum, "demo", "--home", str(home)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            furnish_small_demo(home)
+            for words in (["trust", str(home)], ["demo", "--home", str(home)]):
+                command = [curriculum, *words]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
             said.write_text(done.stdout + done.stderr * (done.returncode != 0))
     assert "Everything lies in" in said.read_text(), said.read_text()
     return home, said.read_text()
+
+
+def furnish_small_demo(home: Path) -> None:
+    """Write the demo's corpus and diet into a workspace, with the newest commits and fewer tokens alone."""
+    corpus = (PACKAGE / "corpora" / "sample.yaml").read_text()
+    corpus = corpus.replace(": sample/", f": {PACKAGE / 'corpora' / 'sample'}/")
+    licence = "    licence: Apache-2.0\n    compile_commands"
+    assert licence in corpus
+    corpus = corpus.replace(licence, f"    max_commits: {DEMO_COMMITS}\n{licence}")
+    diet = (PACKAGE / "diets" / "templates.demo.yaml").read_text()
+    assert "token_budget: 400K" in diet
+    diet = diet.replace("token_budget: 400K", DEMO_BUDGET)
+    # The proof of a step takes longer than all steps here: that of the first phase is there to look at.
+    first, proof, rest = diet.partition("    require: [leakcheck]\n")
+    diet = first + proof + rest.replace(proof, "")
+    for name, text in (("corpora/sample.yaml", corpus), ("diets/templates.demo.yaml", diet)):
+        file = home / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,8 @@ from schemas.text import Strict, parse
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TEXT = README.read_text()
+MINUTES = ("curriculum leakcheck --model tiny --dtype float32",)
+"""Commands of minutes: tests/flows/test_leakcheck.py gives this one a smaller model by default."""
 
 
 class Pieces(Strict):
@@ -112,15 +114,26 @@ def test_commands_run_as_printed(
     shutil.copytree(demo_home, tmp_path / "workspace")
     ran = 0
     for command in commands():
-        if not command.startswith("curriculum "):
+        if not command.startswith("curriculum ") or command in MINUTES:
             continue
-        words = shlex.split(command.replace("~/src/leveldb", str(sample_clone)))
-        done = subprocess.run(
-            [curriculum, *words[1:]], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        run_as_printed(command.replace("~/src/leveldb", str(sample_clone)), tmp_path, curriculum)
         ran += 1
     assert ran > 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", MINUTES)
+def test_commands_of_minutes_run_as_printed(command: str, tmp_path: Path, curriculum: str) -> None:
+    assert command in commands()
+    run_as_printed(command, tmp_path, curriculum)
+
+
+def run_as_printed(command: str, folder: Path, curriculum: str) -> None:
+    words = shlex.split(command)
+    done = subprocess.run(
+        [curriculum, *words[1:]], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 
 
 def test_the_sql_runs_in_plain_duckdb(demo_home: Path) -> None:

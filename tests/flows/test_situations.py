@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from curriculum.corpus.sample import SAMPLES
-from curriculum.diets.load import DIETS
 from curriculum.pipeline import approvals
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context, Resources
@@ -70,10 +68,9 @@ class Place:
     def diet(self, before: str, after: str) -> None:
         """Change the first such words of the diet, in the workspace's own copy of it."""
         file = self.home / "diets" / f"{DIET}.yaml"
-        text = (file if file.is_file() else DIETS / file.name).read_text()
+        text = file.read_text()
         assert before in text
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text.replace(before, after, 1))
+        _write(file, text.replace(before, after, 1))
 
     def begin(self, phase: str) -> Path:
         """An attempt at a phase that isn't finished, beside the finished one."""
@@ -273,11 +270,8 @@ def another_model(place: Place) -> None:
 
 
 def another_corpus_rule(place: Place) -> None:
-    text = (SAMPLES.parent / "sample.yaml").read_text()
-    text = text.replace("sample/", f"{SAMPLES}/").replace("val_fraction: 0.05", "val_fraction: 0.2")
     file = place.home / "corpora" / "sample.yaml"
-    file.parent.mkdir()
-    file.write_text(text)
+    _write(file, file.read_text().replace("val_fraction: 0.05", "val_fraction: 0.2"))
 
 
 def the_diet_is_broken(place: Place) -> None:
