@@ -144,8 +144,23 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     check_lessons(tokenizing, own)
     families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
-    coordinator = Coordinator(store=store, workers=workers, watch=watch)
-    make = coordinator.make
+    with Coordinator(store=store, workers=workers, watch=watch).keeping_workers() as coordinator:
+        return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, configure)
+
+
+def _build(
+    coordinator: Coordinator,
+    corpus: CorpusSpec,
+    wanted: Sequence[Wanted],
+    listed: Sequence[Repository],
+    anchor_length: int,
+    tokenizing: Tokenizing,
+    configure: bool,
+) -> Built:
+    """Make one stage after another; each takes what those before it published."""
+    make, store = coordinator.make, coordinator.store
+    own = [each for each in wanted if each.imported is None]
+    families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
     files = make(Documents(), listed)
     (kept,) = make(Kept(corpus=corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)

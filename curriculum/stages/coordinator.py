@@ -4,8 +4,8 @@ import functools
 import platform
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -97,6 +97,14 @@ class Coordinator:
     store: Store
     workers: Workers = ALONE
     watch: Watch = unwatched
+    pool: WorkerPool | None = None
+    """Processes that are kept from stage to stage; None: each stage starts its own."""
+
+    @contextmanager
+    def keeping_workers(self) -> Iterator["Coordinator"]:
+        """Keep the worker processes of this machine from stage to stage until the block ends."""
+        with WorkerPool(size=self.workers.processes).keeping() as pool:
+            yield replace(self, pool=pool)
 
     def make(self, stage: Stage[Inputs, Task], inputs: Inputs) -> tuple[Artefact, ...]:
         """Return the artefacts of all tasks, in their order; see `by_task`."""
@@ -191,7 +199,7 @@ class Coordinator:
             return RayPool(address=workers.ray, in_flight=workers.in_flight or tasks)
         if workers.processes == 1 or tasks == 1:
             return None
-        return WorkerPool(size=workers.processes)
+        return self.pool or WorkerPool(size=workers.processes)
 
     def _report(self, stage: str, item: str, done: int, total: int) -> None:
         self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))

@@ -151,7 +151,13 @@ class Store:
             path = self.place(recipe)
             if path not in self._seen and not (path / MANIFEST_NAME).is_file():
                 return None
-            artefact = self._look(path)
+            try:
+                artefact = self._look(path)
+            except (FileNotFoundError, StoreError):
+                # A dry store holds nothing off: gc may have removed it meanwhile.
+                if not self.dry or path.exists():
+                    raise
+                return None
         if artefact.key != recipe.key:
             raise StoreError(
                 str(path),
