@@ -13,8 +13,8 @@ with app.setup:
 
 @app.cell
 def _() -> tuple[Snapshot]:
-    snapshot = Snapshot(place.home())
-    mo.Html(frame.header("overview"))
+    snapshot, old = standing.snapshot(place.home(), place.resources())
+    mo.Html(frame.header("overview") + old)
     return (snapshot,)
 
 

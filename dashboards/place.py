@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from curriculum.pipeline.context import Resources
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,16 +23,26 @@ Served = Callable[[], Server | None]
 
 _shown: list[Path] = []
 _served: list[Served] = []
+_resources: "list[Resources]" = []
 
 
 def unserved() -> None:
     """No server: pages of a workspace that nobody serves."""
 
 
-def show(home: Path, served: Served = unserved) -> None:
-    """Let all pages of this process show a workspace, and the flow runs of its server."""
+def show(home: Path, served: Served = unserved, resources: "Resources | None" = None) -> None:
+    """Let all pages of this process show a workspace and the flow runs of its server."""
     _shown[:] = [home]
     _served[:] = [served]
+    _resources[:] = [resources] if resources else []
+
+
+def resources() -> "Resources":
+    """The resources of this machine whose slots the jobs of the workspace wait for."""
+    # Every command reads Server of this module.
+    from curriculum.pipeline.context import Resources
+
+    return _resources[0] if _resources else Resources()
 
 
 def server() -> Server | None:

@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
+
 from curriculum.catalog import open_catalog
 
 Line = TypeVar("Line")
@@ -59,11 +61,14 @@ def _quoted(value: str | None) -> str:
 
 
 class Snapshot:
-    """A workspace as it stood when a page was opened; all panels of a page look at the same."""
+    """A workspace as it stood when a page was opened; all panels of a page look at the same.
 
-    def __init__(self, home: Path) -> None:
+    A `status` that was computed since replaces the one that is written.
+    """
+
+    def __init__(self, home: Path, status: pa.Table | None = None) -> None:
         self.home = home
-        self._catalog = open_catalog(home)
+        self._catalog = open_catalog(home, status)
         # Some kilobytes of somebody else's Parquet can unpack to gigabytes.
         self._catalog.execute(f"SET memory_limit = '{MOST_MEMORY}'")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import marimo
 
+from curriculum.pipeline.context import Resources
 from dashboards import frame, place
 from dashboards.guard import (
     ALWAYS,
@@ -44,13 +45,14 @@ def application(
     names: Collection[str],
     served: place.Served,
     cure: str,
+    resources: Resources | None = None,
 ) -> Application:
     """The pages of a workspace, for browsers that know the token and ask for one of the names.
 
     A name is a host and a port: `127.0.0.1:4202`. `served` answers with the Prefect server;
-    `cure` is the sentence for a browser that isn't logged in.
+    `cure` is the sentence for a browser that isn't logged in; `resources` are those of this machine.
     """
-    place.show(home, served)
+    place.show(home, served, resources)
     pages = marimo.create_asgi_app(
         quiet=True, html_head=frame.HEAD, session_ttl=SESSION_TTL_S, include_code=False
     )

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.status_table import current_status
 from dashboards import charts, frame
 from dashboards.charts import amount, share
 from dashboards.flow_runs import FlowRun, flow_runs
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
 from dashboards.times import duration
+from schemas.errors import CurriculumError
 
 MOST_LINES = 40
 """Of what needs a hand; the question behind it gives all."""
@@ -99,6 +103,15 @@ class DataSet:
     scored: int
     documents: int
     packed: float
+
+
+def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, str]:
+    """Open a workspace with the status of now, and a sentence where only an old one can be had."""
+    try:
+        return Snapshot(home, current_status(home, resources)), ""
+    except CurriculumError as refused:
+        why = f"The status below is the one that was written last: {refused}"
+        return Snapshot(home), f'<p class="calm" role="status">{text(why)}</p>'
 
 
 def first() -> str:

@@ -22,6 +22,7 @@ from typing import NoReturn
 from dashboards import turns
 from dashboards.guard import login
 from flows import settings
+from flows.contexts import resources
 from schemas.errors import CurriculumError
 
 CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
@@ -126,6 +127,7 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
                     names,
                     lambda: settings.server_of(workspace),
                     cure,
+                    resources(),
                 ),
                 log_level="warning",
                 access_log=False,

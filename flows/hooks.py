@@ -10,12 +10,14 @@ from flows import settings, tracking
 from flows.contexts import context_of
 from flows.names import run_name
 from flows.page.write import rewritten
+from flows.status import record
 from flows.tracking import Log
 from schemas.errors import JobError
 
 
 def link_report(plan: RunPlan) -> None:
-    """Write a specialist's report anew, and link it on the flow run's page."""
+    """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
+    record(plan.store.root, Log().warning)
     if (file := rewritten(plan, Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)
         place = f"{address}/{file.name}" if address else file.as_uri()

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import math
+import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -29,10 +30,19 @@ MOST_LINES = 40
 MOST_LETTERS = 200
 """Of a value in a table."""
 STDIN = "-"
+_STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
 
 
 def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = None) -> None:
-    """The answer to a question, on the terminal or in a file that appears when it is whole."""
+    """The answer to a question, on the terminal or in a file that appears when it is whole.
+
+    For one that names the status of the phases it is computed anew.
+    """
+    if _STATUS.search(sql):
+        # It plans every phase, and most questions are about something else.
+        from flows.status import record
+
+        record(home)
     with catalog.stream(home, sql) as answer:
         if form is Form.TABLE and file is None:
             _print(answer)

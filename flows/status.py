@@ -1,5 +1,6 @@
 """`curriculum status`: what the workspace holds, how far each specialist is, and what is stale."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,16 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
+from curriculum.pipeline.notifiers import Say
 from curriculum.pipeline.speed import money
-from curriculum.pipeline.status import Standing, earlier, standings
+from curriculum.pipeline.status import Standing, Survey, earlier
+from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
 from flows.contexts import resources
 from flows.show import out, print_json, table, warn
 from flows.trust import shadow_words, shadows
+from schemas.errors import CurriculumError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,10 +52,23 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
 
 
 def look(store: Store, *, everything: bool = False) -> Status:
-    """What a workspace holds; nothing is made. `store` is a dry one."""
+    """What a workspace holds; only its status is written, where that can be. `store` is a dry one."""
     artefacts = list(store.artefacts())
-    phases = (*(earlier(store) if everything else ()), *standings(store, resources()))
+    survey = Survey.of(store, resources())
+    now = tuple(survey.standings())
+    with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
+        write_status(survey, now)
+    phases = (*(earlier(store) if everything else ()), *now)
     return Status(stages=tuple(_stages(artefacts, len(garbage(store)))), phases=phases)
+
+
+def record(home: Path, say: Say = warn) -> None:
+    """Write the status of a workspace; where that fails `say` gets the reason and no run is stopped."""
+    try:
+        survey = Survey.of(Store(home, dry=True), resources())
+        write_status(survey, survey.standings())
+    except (CurriculumError, OSError) as failed:
+        say(f"the status of {home} isn't written: {failed}")
 
 
 def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:

@@ -52,6 +52,7 @@ from flows.page.write import rewritten, shows
 from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
+from flows.status import record
 from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
 from schemas.reports import DocumentsReport
@@ -86,6 +87,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
             _tell(name, each)
     if not dry:
         rewritten(plan)
+        record(plan.store.root)
 
 
 def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
@@ -164,6 +166,7 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
                 warn(f"{title}: {line}")
     if not dry:
         rewritten(plan)
+        record(plan.store.root)
     _warn_unmeasured(plan, phases)
     _whence(plan, made)
     _account(plan.store, made)
@@ -224,6 +227,7 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     _account(plan.store, made)
     if not dry:
         rewritten(plan)
+        record(plan.store.root)
     runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
     out.print(table(run_line(report_of(run)) for run in runs))
     return _is_open(gate)

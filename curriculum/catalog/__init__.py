@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
 from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
@@ -32,10 +33,13 @@ __all__ = [
 ]
 
 
-def open_catalog(root: Path | str | None = None) -> duckdb.DuckDBPyConnection:
+def open_catalog(
+    root: Path | str | None = None, status: pa.Table | None = None
+) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the views of a workspace, by default of $CURRICULUM_HOME.
 
     An empty workspace gives empty views with the right columns. What can't be read is named in the
-    view `problems`; all others answer without it.
+    view `problems`; all others answer without it. The view `status` has the given table, by default that of
+    current/status.parquet.
     """
-    return connect(Path(root or os.environ.get("CURRICULUM_HOME", "workspace")))
+    return connect(Path(root or os.environ.get("CURRICULUM_HOME", "workspace")), computed=status)

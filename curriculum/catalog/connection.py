@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from curriculum.catalog import status
 from curriculum.catalog.cache import Cache, digest_of
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.sql_text import pattern, quoted
@@ -33,13 +34,17 @@ class Relation:
     """Of a macro its parameters."""
 
 
-def connect(home: Path, asked: str | None = None) -> duckdb.DuckDBPyConnection:
+def connect(
+    home: Path, asked: str | None = None, computed: pa.Table | None = None
+) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB with the views of a workspace; catalog.sql is written where it isn't current.
 
-    With a question that is `asked` it has only what that question names.
+    With a question that is `asked` it has only what that question names. A status that was `computed` since
+    replaces the one that is written; catalog.sql isn't changed by it.
     """
-    snapshot = take(home)
-    _publish(snapshot)
+    snapshot = take(home, computed)
+    if computed is None:
+        _publish(snapshot)
     connection = duckdb.connect()
     for name, table in snapshot.tables.items():
         connection.register(_incoming(name), table)
@@ -96,7 +101,11 @@ def _publish(snapshot: Snapshot) -> Path | None:
     if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
         return None
     passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
-    places = {name: _kept(Cache(home=home), name, table) for name, table in passing}
+    # The status is a file of the workspace already; catalog.sql reads the newest.
+    places = {
+        name: status.FILE if name == "status" else _kept(Cache(home=home), name, table)
+        for name, table in passing
+    }
     if not all(places.values()):
         return None  # Read-only, or full: who asks in this process has the answer all the same.
     memory = {name: f"read_parquet({quoted(pattern(path))})" for name, path in places.items()}

@@ -24,6 +24,7 @@ from curriculum.catalog.data import KINDS, fault_of, kind_of
 from curriculum.catalog.diets import diets
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.seen import Seen
+from curriculum.catalog.status import written_status
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
 from curriculum.store import published as artefact_at
@@ -70,8 +71,11 @@ class Snapshot:
     """By the name of their kind: the live data files that can be read, relative to the workspace."""
 
 
-def take(home: Path) -> Snapshot:
-    """The workspace as it stands now; files that are the ones that were read before aren't opened again."""
+def take(home: Path, status: pa.Table | None = None) -> Snapshot:
+    """The workspace as it stands now; files that are the ones that were read before aren't opened again.
+
+    A `status` that was computed since replaces the one that is written.
+    """
     home = home.absolute()
     found = walk(home)
     marked = _marked(home)
@@ -85,15 +89,15 @@ def take(home: Path) -> Snapshot:
     sound, faults = _sound(seen, kept.table("live"), kept.table("data"))
     if not kept.tables:
         seen.keep(cache, digest)
-    running = open_tables(home, found.open_runs)
-    problems = pa.concat_tables(
-        [kept.table("problems"), faults, _problems(found.passed_over), _problems(running.problems)]
-    )
+    running, written = open_tables(home, found.open_runs), written_status(home)
+    passed_over = [*found.passed_over, *running.problems, *written.problems]
+    problems = pa.concat_tables([kept.table("problems"), faults, _problems(passed_over)])
     tables = {
         **kept.tables,
         **running.tables,
         **closed_gates(home),
         **diets(home, cache),
+        "status": written.table if status is None else status,
         "problems": problems,
     }
     return Snapshot(

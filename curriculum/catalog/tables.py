@@ -19,6 +19,7 @@ from schemas import regular_files
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
 from schemas.manifest import InputRecord
 from schemas.mixture import Continued, MixtureReport
+from schemas.status import STATUS_SCHEMA
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
 
@@ -87,8 +88,9 @@ OPEN_TABLES: dict[str, pa.Schema] = {
     "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
     "closed_gates": _schema("run content specialist branch phase kind why cure"),
     "diets": _schema("specialist branch phase"),
+    "status": STATUS_SCHEMA,
 }
-"""Tables of open runs, closed gates and diets, which are read anew each time."""
+"""Tables of open runs, closed gates, diets and status, which are read anew each time."""
 
 
 def lines_of(artefact: Artefact, path: str) -> Lines:

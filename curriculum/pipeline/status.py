@@ -1,5 +1,6 @@
 """Status of each phase of a specialist, compared with its diet, its corpus and its gates of today."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal, TypeVar, cast
 from curriculum.corpus.sources import Sources
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
+from curriculum.pipeline import approvals
 from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context, Resources
@@ -24,6 +26,7 @@ from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.train.launch.machine import Machine
 from curriculum.train.recipe import finished, run_recipe
+from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
@@ -49,21 +52,90 @@ class Standing:
     """The report of a finished run."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Survey:
+    """Everything that the status of a workspace is computed from, except the repositories' own history."""
+
+    store: Store
+    begun: Sequence[Begun]
+    current: Sequence[Artefact]
+    """Finished runs that are marked as current."""
+    line: SlotQueue
+    courses: Mapping[Way, RunPlan | CurriculumError]
+    """The course of each specialist that has begun, with its diet of today; or why there is none."""
+
+    @staticmethod
+    def of(store: Store, resources: Resources) -> "Survey":
+        """Read a workspace; nothing is made, cloned or fetched for it. `store` is a dry one."""
+        assert store.dry
+        begun = begun_in(store)
+        ways = {each.way: None for each in begun}
+        ways |= {way_of(each): None for each in store.artefacts("mixtures")}
+        courses = {
+            way: _course(store, way, [each for each in begun if each.way == way])
+            for way in sorted(ways, key=lambda way: (way[0], way[1] or ""))
+        }
+        return Survey(
+            store=store,
+            begun=begun,
+            current=marked(store, "runs"),
+            line=SlotQueue.of(store, resources),
+            courses=courses,
+        )
+
+    def standings(self) -> Iterator[Standing]:
+        """Every phase of every specialist that has begun, in the order of its curriculum."""
+        sources = Sources.of(self.store.root, clones="none")
+        for way, course in self.courses.items():
+            yield from self._look(way).standings(course, sources)
+
+    def digest(self) -> str:
+        """Digest the manifests, marks, approvals, open attempts and courses of the workspace."""
+        store, hashed = self.store, hashlib.sha256()
+        for each in store.artefacts():
+            manifest = each.manifest
+            hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
+        for pattern in ("current/*.txt", f"{approvals.FOLDER}/*.json"):
+            for file in sorted(store.root.glob(pattern)):
+                hashed.update(repr((file.name, regular_files.read(file))).encode())
+        for begun in self.begun:
+            if not (begun.path / MANIFEST_NAME).is_file():
+                found = attempt(store, begun, self.line)
+                hashed.update(repr((str(begun.path), found.state, found.why)).encode())
+        for way, course in self.courses.items():
+            said = str(course) if isinstance(course, CurriculumError) else _said(course)
+            hashed.update(repr((way, said)).encode())
+        return hashed.hexdigest()
+
+    def _look(self, way: Way) -> "_Look":
+        begun = [each for each in self.begun if each.way == way]
+        runs = [run for run in self.current if way_of(run) == way]
+        return _Look.at(self.store, way, begun, runs, self.line)
+
+
 def standings(store: Store, resources: Resources) -> Iterator[Standing]:
     """Every phase of every specialist that has begun, in the order of its curriculum.
 
     Nothing is made, cloned or fetched for it. `store` is a dry one.
     """
-    assert store.dry
-    begun, line = begun_in(store), SlotQueue.of(store, resources)
-    current = marked(store, "runs")
-    ways = {(each.job.specialist, each.job.branch): None for each in begun}
-    ways |= {way_of(each): None for each in store.artefacts("mixtures")}
-    sources = Sources.of(store.root, clones="none")
-    for way in sorted(ways, key=lambda way: (way[0], way[1] or "")):
-        mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
-        runs = [run for run in current if way_of(run) == way]
-        yield from _Look.at(store, way, mine, runs, line).standings(sources)
+    return Survey.of(store, resources).standings()
+
+
+def _course(store: Store, way: Way, begun: Sequence[Begun]) -> RunPlan | CurriculumError:
+    try:
+        return course_of(store, way, begun)
+    except CurriculumError as wrong:
+        return wrong
+
+
+def _said(plan: RunPlan) -> str:
+    """The values that a course is resolved from, in the same words in every process."""
+    corpus = plan.corpus.model_dump_json()
+    specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
+    file = Path(plan.corpus.domains)
+    domains = regular_files.read(file, follow_links=True) if file.is_file() else file
+    own = (plan.diet.model_dump_json(), corpus, domains, specs, sorted(plan.imported.items()))
+    return repr((plan.config.model_dump_json(), plan.overrides, *own))
 
 
 def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
@@ -96,7 +168,6 @@ class _Look:
 
     store: Store
     way: Way
-    begun: Sequence[Begun]
     current: Mapping[str, Artefact]
     """Finished runs by phase."""
     open: Mapping[str, Begun]
@@ -116,21 +187,22 @@ class _Look:
         return _Look(
             store=store,
             way=way,
-            begun=begun,
             current=by_phase,
             open={name: each for name, each in newest.items() if _is_open(each, by_phase)},
             line=line,
         )
 
-    def standings(self, sources: Sources) -> Iterator[Standing]:
+    def standings(self, course: RunPlan | CurriculumError, sources: Sources) -> Iterator[Standing]:
         """The phases of its diet; of a diet that can't be read what is known without it."""
+        if isinstance(course, CurriculumError):
+            yield from self._without_diet(course)
+            return
         try:
-            plan = course_of(self.store, self.way, self.begun)
-            walk = _Walk.through(plan, sources)
+            walk = _Walk.through(course, sources)
         except CurriculumError as wrong:
             yield from self._without_diet(wrong)
             return
-        yield from self.phases(plan, walk)
+        yield from self.phases(course, walk)
 
     def phases(self, plan: RunPlan, walk: "_Walk") -> Iterator[Standing]:
         """The phases of a course."""

@@ -1,4 +1,3 @@
 -- What is stale?
--- Mixtures and runs that stand, although something newer took the place of what they were made of. A diet that was
--- edited since shows in `curriculum status`.
-SELECT stage, specialist, branch, phase, why, path FROM stale()
+-- Phases whose run isn't the one that diet, corpus and inputs lead to, as of the last `curriculum status` or run.
+SELECT specialist, branch, phase, why, path FROM stale()

@@ -58,7 +58,7 @@ def test_specialists_stand_by_phases_with_state_figure_tokens_and_yield(page: Pa
         [each.split()[0] for each in line.locator("td").all_inner_texts()] for line in lines.all()
     ]
     assert states == [
-        ["waiting", "mixed", "–"],
+        ["waiting", "missing", "–"],
         ["done", "done", "holds"],
         ["done", "done", "failed"],
     ]

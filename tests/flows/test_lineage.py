@@ -224,9 +224,6 @@ def test_an_open_run_that_went_back_without_rows_is_followed_through_its_own_pla
     assert {key for key, _ in seen} == {before.job.run_key, job.run_key}
     assert max(each for key, each in seen if key == before.job.run_key) == step
     assert max(each for key, each in seen if key == job.run_key) == 1
-    stale = catalog.execute("SELECT stage, phase, why FROM stale()").fetchall()
-    assert ("runs", "syntax", "its mixture was made anew") in stale
-    assert ("runs", "anneal", "it goes on from structure, which is stale") in stale
 
 
 def test_six_digits_mean_a_commit_and_five_do_not(demo_home: Path) -> None:

@@ -15,9 +15,9 @@ FROM runs WHERE state = 'interrupted'
 UNION ALL
 SELECT 4, kind, concat_ws(' · ', specialist, branch, phase), why, cure, specialist, branch, phase FROM gates
 UNION ALL
-SELECT 5, 'stale', concat_ws(' · ', specialist, branch, phase), max_by(why, stage),
+SELECT 5, 'stale', concat_ws(' · ', specialist, branch, phase), why,
        'curriculum run ' || concat_ws('.', specialist, branch), specialist, branch, phase
-FROM stale() GROUP BY specialist, branch, phase
+FROM stale()
 UNION ALL
 SELECT 6, 'warning', concat_ws(' · ', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
        'curriculum diet check ' || concat_ws('.', specialist, branch), specialist, branch, NULL

@@ -1,4 +1,4 @@
-"""What SQL says that a step read is what training's loader reads; costs and staleness are counted right."""
+"""What SQL says that a step read is what training's loader reads; costs are counted right."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,6 @@ DRAWS = st.integers(min_value=0, max_value=10**6)
 
 
 Model = TypeVar("Model", bound=BaseModel)
-Tables = dict[str, list[tuple[str | None, ...]]]
 
 
 def _at(kind: type[Model], file: Path) -> Model:
@@ -305,111 +304,3 @@ def test_money_of_all_attempts_counts_and_val_bpb_is_that_of_the_last(
         (None, 3, 111.0, 5.0, 4.0, 3.5, 0.5, pytest.approx(2.22), pytest.approx(0.1)),
         ("b", 1, 50.0, None, 4.0, 4.5, -0.5, None, None),
     ]
-
-
-_FRESH: Tables = {
-    "artefacts": [
-        ("rows", None, None, None, "r1", "R1", "rows/1"),
-        ("mixtures", "a", None, "syntax", "m1", "M1", "mixtures/1"),
-        ("mixtures", "a", None, "graph", "m2", "M2", "mixtures/2"),
-        ("runs", "a", None, "syntax", "k1", "K1", "runs/1"),
-        ("runs", "a", None, "graph", "k2", "K2", "runs/2"),
-    ],
-    "inputs": [
-        ("mixtures", "m1", "rows 0", "r1", "R1"),
-        ("mixtures", "m2", "rows 0", "r1", "R1"),
-        ("runs", "k1", "plan", "m1", "M1"),
-        ("runs", "k2", "plan", "m2", "M2"),
-        ("runs", "k2", "previous", "k1", "K1"),
-    ],
-    "marks": [
-        ("build-a-syntax-of-c", "rows/1"),
-        ("build-a-graph-of-c", "rows/1"),
-        ("mixtures-a-syntax", "mixtures/1"),
-        ("mixtures-a-graph", "mixtures/2"),
-        ("runs-a-syntax", "runs/1"),
-        ("runs-a-graph", "runs/2"),
-    ],
-}
-"""Two phases of a specialist, the second from the first, nothing of them stale."""
-_COLUMNS = {
-    "artefacts": "stage, specialist, branch, phase, key, content, path",
-    "inputs": "stage, key, name, input_key, input_content",
-    "marks": "mark, path",
-}
-
-
-def stale(connection: duckdb.DuckDBPyConnection, tables: Tables) -> list[tuple[str, ...]]:
-    for name, lines in tables.items():
-        columns = _COLUMNS[name]
-        listed = ", ".join(f"{each.strip()} VARCHAR" for each in columns.split(","))
-        connection.execute(f"CREATE TABLE {name} ({listed})")
-        connection.executemany(
-            f"INSERT INTO {name} VALUES ({', '.join('?' * len(lines[0]))})", lines
-        )
-    connection.execute(text_of("places"))
-    connection.execute(text_of("stale"))
-    return connection.execute("SELECT stage, phase, why FROM stale()").fetchall()
-
-
-def marked(mark: str, path: str) -> list[tuple[str | None, ...]]:
-    return [(name, path if name == mark else there) for name, there in _FRESH["marks"]]
-
-
-def test_what_was_made_of_what_stands_is_not_stale(bare: duckdb.DuckDBPyConnection) -> None:
-    assert stale(bare, _FRESH) == []
-
-
-def test_a_mixture_of_rows_that_were_built_anew_is_stale_and_all_that_follows(
-    bare: duckdb.DuckDBPyConnection,
-) -> None:
-    again = ("rows", None, None, None, "r2", "R2", "rows/2")
-    changed: Tables = {
-        **_FRESH,
-        "artefacts": [*_FRESH["artefacts"], again],
-        "marks": marked("build-a-syntax-of-c", "rows/2"),
-    }
-    assert stale(bare, changed) == [
-        ("mixtures", "syntax", "its rows were built anew: rows 0"),
-        ("runs", "graph", "it goes on from syntax, which is stale"),
-        ("runs", "syntax", "its mixture is stale"),
-    ]
-
-
-def test_rows_built_anew_with_the_same_content_make_nothing_stale(
-    bare: duckdb.DuckDBPyConnection,
-) -> None:
-    same = ("rows", None, None, None, "r2", "R1", "rows/2")
-    changed: Tables = {
-        **_FRESH,
-        "artefacts": [*_FRESH["artefacts"], same],
-        "marks": marked("build-a-syntax-of-c", "rows/2"),
-    }
-    assert stale(bare, changed) == []
-
-
-def test_a_run_of_an_earlier_mixture_or_from_an_earlier_run_is_stale(
-    bare: duckdb.DuckDBPyConnection,
-) -> None:
-    changed: Tables = {
-        **_FRESH,
-        "artefacts": [
-            *_FRESH["artefacts"],
-            ("mixtures", "a", None, "graph", "m3", "M3", "mixtures/3"),
-            ("runs", "a", None, "syntax", "k3", "K3", "runs/3"),
-        ],
-        "marks": [
-            (
-                name,
-                {"mixtures-a-graph": "mixtures/3", "runs-a-syntax": "runs/3"}.get(str(name), path),
-            )
-            for name, path in _FRESH["marks"]
-        ],
-        "inputs": [*_FRESH["inputs"], ("runs", "k3", "plan", "m1", "M1")],
-    }
-    found = stale(bare, changed)
-    assert [(stage, phase) for stage, phase, _ in found] == [("runs", "graph")]
-    assert found[0][2] in (
-        "its mixture was made anew",
-        "the run of syntax that it goes on from was made anew",
-    )

@@ -138,7 +138,7 @@ def test_a_cursor_of_a_catalog_has_its_views(home: Path) -> None:
 
 
 def test_every_statement_of_the_files_is_known_by_its_name() -> None:
-    texts = [text_of(subject) for subject in ("tables", "views", "lineage", "mixing", "stale")]
+    texts = [text_of(subject) for subject in ("tables", "views", "lineage", "mixing", "status")]
     made = sum(text.count("\nCREATE ") for text in texts)
     assert made > 40
     assert len([each for each in statements() if each.makes]) >= made
