@@ -1,0 +1,163 @@
+"""One status: the command, the report, the overview and SQL agree, after edits of a diet too."""
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from curriculum.corpus.sample import SAMPLES
+from curriculum.pipeline.context import Resources
+from dashboards import standing
+from dashboards.questions import question
+from tests.flows.cli_runner import curriculum
+
+CORPUS = f"""
+name: small
+repositories:
+  - name: lattice
+    path: {json.dumps(str(SAMPLES / "lattice.bundle"))}
+    licence: Apache-2.0
+    max_commits: 12
+files: [cpp, c, cmake, make]
+val_fraction: 0.3
+"""
+DIET = """
+specialist: tiny
+phases_file: phases.demo
+corpus: {corpus}
+vocab_size: 400
+model: tiny
+token_budget: 4K
+tokens_per_step: 1024
+phases:
+  - phase: syntax
+    portion: 0.5
+    servings: [{{family: v2_simple, share: 0.6}}, {{family: v3_simple, share: 0.4}}]
+    max_repetition: 100
+  - phase: file_graph
+    portion: 0.5
+    servings: [{{family: v2_simple, share: 1}}]
+    max_repetition: 100
+"""
+STATE = re.compile(r'<tr data-phase="([^"]*)">.*?<span class="state is-([a-z]+)', re.DOTALL)
+Answer = dict[str, str]
+"""States by phase."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace whose first phase is trained; about 15 s of a core."""
+    home = tmp_path_factory.mktemp("agree") / "home"
+    for folder in ("corpora", "diets"):
+        (home / folder).mkdir(parents=True)
+    (home / "corpora" / "small.yaml").write_text(CORPUS)
+    (home / "diets" / "tiny.yaml").write_text(DIET.format(corpus="small"))
+    done = curriculum("train", "tiny", "--phase", "syntax", "--workers", "1", home=home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return home
+
+
+@pytest.fixture
+def home(trained: Path, tmp_path: Path) -> Path:
+    """A copy of it, to edit."""
+    return Path(shutil.copytree(trained, tmp_path / "home"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edit:
+    """Words of a file that are replaced, and the states that follow."""
+
+    file: str = "diets/tiny.yaml"
+    before: str
+    after: str
+    states: Answer
+
+
+EDITS = {
+    "nothing": Edit(
+        before="vocab_size: 400",
+        after="vocab_size: 400",
+        states={"syntax": "done", "file_graph": "missing"},
+    ),
+    "shares": Edit(
+        before="share: 0.6}, {family: v3_simple, share: 0.4}",
+        after="share: 0.5}, {family: v3_simple, share: 0.5}",
+        states={"syntax": "stale", "file_graph": "waiting"},
+    ),
+    "a gate": Edit(
+        before="max_repetition: 100\n  - phase: file_graph",
+        after="max_repetition: 100\n    require: [approval]\n  - phase: file_graph",
+        states={"syntax": "stale", "file_graph": "waiting"},
+    ),
+    "the corpus": Edit(
+        file="corpora/small.yaml",
+        before="val_fraction: 0.3",
+        after="val_fraction: 0.2",
+        states={"syntax": "stale", "file_graph": "waiting"},
+    ),
+}
+
+
+def of_command(home: Path) -> Answer:
+    done = curriculum("status", "--json", home=home)
+    assert done.returncode == 0, done.stderr
+    return {each["phase"]: each["state"] for each in json.loads(done.stdout)["phases"]}
+
+
+def of_report(home: Path) -> Answer:
+    done = curriculum("report", "tiny", home=home)
+    assert done.returncode == 0, done.stderr
+    return dict(STATE.findall((home / "reports" / "tiny.html").read_text()))
+
+
+def of_overview(home: Path) -> Answer:
+    snapshot, old = standing.snapshot(home, Resources())
+    assert old == ""
+    found = snapshot.ask(question("panels/standing"), standing.Standing)
+    return {each.phase: each.state for each in found}
+
+
+def of_sql(home: Path) -> Answer:
+    asked = "SELECT phase, state FROM status"
+    done = curriculum("query", asked, "--format", "jsonl", home=home)
+    assert done.returncode == 0, done.stderr
+    lines = map(json.loads, done.stdout.splitlines())
+    return {each["phase"]: each["state"] for each in lines}
+
+
+def stale(home: Path) -> set[str]:
+    done = curriculum("query", "SELECT phase FROM stale()", "--format", "jsonl", home=home)
+    return {json.loads(line)["phase"] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_all_that_show_a_status_show_the_same_after_an_edit(home: Path, name: str) -> None:
+    edit = EDITS[name]
+    file = home / edit.file
+    text = file.read_text()
+    assert edit.before in text
+    file.write_text(text.replace(edit.before, edit.after))
+    # The overview first: the file of the last run is there, and old.
+    assert of_overview(home) == edit.states
+    assert of_report(home) == edit.states
+    assert of_sql(home) == edit.states
+    assert of_command(home) == edit.states
+    assert stale(home) == {phase for phase, state in edit.states.items() if state == "stale"}
+
+
+def test_a_run_leaves_the_status_that_the_overview_takes_as_it_is(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curriculum.pipeline.status.Survey.standings", lambda _: iter([]))
+    assert of_overview(trained) == EDITS["nothing"].states
+
+
+def test_looking_at_the_overview_writes_no_status(home: Path) -> None:
+    file = home / "current" / "status.parquet"
+    (home / "diets" / "tiny.yaml").write_text(DIET.format(corpus="small").replace("4K", "5K"))
+    before = file.read_bytes()
+    assert of_overview(home)["syntax"] == "stale"
+    assert file.read_bytes() == before
