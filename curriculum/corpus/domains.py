@@ -6,6 +6,7 @@
 What a rule says of a document depends on that document alone, so no domain moves when a corpus grows.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,12 @@ def load_domains(name_or_path: str = "domains") -> DomainsSpec:
             a condition that can't be read, asks for what there isn't, or looks beyond its document.
     """
     file = _file(name_or_path)
-    text = text_of(file)
+    return _checked(text_of(file), file)
+
+
+@functools.lru_cache(maxsize=8)
+def _checked(text: str, file: Path) -> DomainsSpec:
+    """The rules in the text of a file; a plan and each of its selections ask for the same."""
     spec = parse(DomainsSpec, text, file=str(file), error=CorpusError)
     for fault in _faults(spec):
         line = line_of(text, fault.location, file=str(file), error=CorpusError)
