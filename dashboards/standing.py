@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.pipeline.context import Resources
+from curriculum.pipeline.references import spelled
 from curriculum.pipeline.status_table import current_status
 from dashboards import charts, frame
 from dashboards.charts import amount, share
@@ -317,9 +318,9 @@ def title(specialist: str, branch: str | None) -> str:
     """A specialist's name, and that of its branch.
 
     >>> title("templates", "demo"), title("testing", None)
-    ('templates · demo', 'testing')
+    ('templates/demo', 'testing')
     """
-    return f"{specialist} · {branch}" if branch else specialist
+    return spelled((specialist, branch))
 
 
 def by_specialist(found: Sequence[Standing]) -> dict[str, list[Standing]]:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count, percent
 from curriculum.inspection.runs import change
+from curriculum.pipeline.references import spelled
 from curriculum.pipeline.speed import money
 from curriculum.store.recipe import KEY_DIGITS
 from flows.contrast import (
@@ -102,7 +103,7 @@ def _titles(compared: Sequence[Side]) -> list[str]:
 
 def _run_line(side: Side) -> Line:
     job, report = side.job, side.report
-    way = "/".join(filter(None, (job.specialist, job.branch)))
+    way = spelled((job.specialist, job.branch))
     if report is None:
         bits = f"{side.beat.val_bpb:.3f}" if side.beat and side.beat.val_bpb else ""
         tokens = count(side.beat.valid_tokens) if side.beat else ""

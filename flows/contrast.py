@@ -9,7 +9,7 @@ from curriculum.inspection.formats import percent
 from curriculum.inspection.runs import TOO_FEW
 from curriculum.mix import report_of as mixture_report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.references import Begun, Succession, begun_in, named, run_of
+from curriculum.pipeline.references import Begun, Succession, begun_in, named, run_of, spelled
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.launcher import read_heartbeat
@@ -129,9 +129,8 @@ def sides(home: Path, what: str) -> dict[str, Side]:
         return {run.job.phase: _side(store, _title(what, run), run)}
     mine = [each for each in begun if each.way == whose.way]
     mine.sort(key=Succession.of(store).place)
-    prefix = "/".join(filter(None, whose.way))
     phases = dict.fromkeys(each.job.phase for each in mine)
-    runs = (run_of(store, f"{prefix}/{phase}", name="a run") for phase in phases)
+    runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
 
 

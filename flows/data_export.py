@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, get_args
 
 from rich.text import Text
 
-from curriculum.diets.load import diet_names, load_diet
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
 from curriculum.interop.order import Ordered
+from curriculum.pipeline.current import marked
+from curriculum.pipeline.references import named, way_of
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.store import Artefact, Store, read_mark
+from curriculum.store import Artefact, Store
 from flows.show import MUTED, out
 from schemas.errors import StoreError
 from schemas.exchange import TokenFormat
@@ -112,16 +113,9 @@ def _manifests(path: Path) -> Iterator[Path]:
 
 def _named(store: Store, what: str) -> Iterator[Artefact]:
     """The current mixtures of a name; a diet's stands for its specialist and branch."""
-    first, *rest = what.split("/")
-    if first in diet_names(store.root):
-        diet = load_diet(first, home=store.root)
-        first = "/".join([diet.specialist, *([diet.branch] if diet.branch else [])])
-    name = "/".join([first, *rest])
-    for file in sorted((store.root / "current").glob("mixtures-*.txt")):
-        for line in read_mark(file):
-            labels = [part.partition("=")[2] for part in line.split("/") if "=" in part]
-            if name in ("/".join(labels), "/".join((labels[0], labels[-1]))):
-                yield store.load(store.root / line)
+    mixtures = marked(store, "mixtures")
+    whose = named(store.root, what, {way_of(each) for each in mixtures})
+    yield from (each for each in mixtures if whose is not None and whose.has(each))
 
 
 def _tokens_for(store: Store, artefact: Artefact) -> Artefact:

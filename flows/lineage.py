@@ -48,7 +48,7 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
     steps = catalog.steps_of(begun)
     if not 1 <= step <= steps:
         raise JobError(
-            f"--step of {_name(begun)}",
+            f"--step of {begun.name}",
             step,
             cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
             cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
@@ -56,12 +56,12 @@ def read_by(home: Path, what: str, step: int) -> StepRead:
     lines = catalog.ask("FROM consumed(?, ?)", catalog.path_of(begun), step)
     if not lines:
         raise LineageError(
-            _name(begun),
+            begun.name,
             cause="nothing in use refers to it any more, so its plan isn't looked at",
             cure="Name a run that stands: curriculum status",
         )
     return StepRead(
-        run=_name(begun),
+        run=begun.name,
         run_key=begun.job.run_key,
         attempt=begun.job.attempt,
         step=step,
@@ -146,7 +146,7 @@ class _Catalog:
         """All that a model read until a step."""
         values = self.path_of(begun), step
         return ReadUntil(
-            run=_name(begun),
+            run=begun.name,
             run_key=begun.job.run_key,
             step=step,
             phases=self._shares(("phase",), *values),
@@ -255,10 +255,6 @@ def _visit(line: dict[str, Any]) -> Visit:
         documents=line["documents"],
         tokens=line["tokens"],
     )
-
-
-def _name(begun: Begun) -> str:
-    return max(begun.names, key=len)
 
 
 def _unknown(name: str) -> str:

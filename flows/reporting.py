@@ -8,8 +8,8 @@ from rich.text import Text
 
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import course_of, names_of
-from curriculum.pipeline.references import Begun, Way, begun_in, way_of
+from curriculum.pipeline.recorded_config import course_of
+from curriculum.pipeline.references import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.store import Store
 from flows import settings
 from flows.page.write import write
@@ -38,7 +38,7 @@ def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
     begun = begun_in(store)
     ways = {(each.job.specialist, each.job.branch) for each in begun}
     ways |= {way_of(each) for each in store.artefacts("mixtures")}
-    meant = sorted((each for each in ways if specialist in (None, *_names(each))), key=_names)
+    meant = sorted((each for each in ways if specialist in {None, *_names(each)}), key=spelled)
     if not meant and specialist is not None:
         # It has built at most; its diet says what.
         yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
@@ -58,12 +58,12 @@ def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> It
     except CurriculumError as wrong:
         if must:
             raise
-        warn(f"{_names(way)[0]} has no report: {wrong}")
+        warn(f"{spelled(way)} has no report: {wrong}")
 
 
-def _names(way: Way) -> tuple[str, ...]:
+def _names(way: Way) -> set[str]:
     """What a specialist may be called: templates/demo, templates.demo, templates."""
-    return *names_of(way), way[0]
+    return {*names_of(way), way[0]}
 
 
 def _written(plan: RunPlan) -> Path:

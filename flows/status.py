@@ -10,6 +10,7 @@ from rich.text import Text
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
 from curriculum.pipeline.notifiers import Say
+from curriculum.pipeline.references import spelled
 from curriculum.pipeline.speed import money
 from curriculum.pipeline.status import Standing, Survey, earlier
 from curriculum.pipeline.status_table import write_status
@@ -91,7 +92,7 @@ def _lines(phases: tuple[Standing, ...]) -> Iterator[Line]:
     is_priced = any(each.report and each.report.cost for each in phases)
     for each in phases:
         line = {
-            "specialist": _name(each),
+            "specialist": spelled(each.way),
             "phase": each.phase,
             "state": each.state,
             "attempt": "" if each.attempt is None else str(each.attempt),
@@ -130,8 +131,3 @@ def _figures(each: Standing) -> dict[str, str]:
 
 def _cost(each: Standing) -> str:
     return money(each.report.cost) if each.report else ""
-
-
-def _name(each: Standing) -> str:
-    specialist, branch = each.way
-    return f"{specialist} ({branch})" if branch else specialist

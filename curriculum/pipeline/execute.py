@@ -24,6 +24,7 @@ from curriculum.pipeline.events import (
 )
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.references import spelled
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
@@ -219,7 +220,7 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
 
 def _require_resumed(plan: RunPlan, phase: str) -> None:
     if plan.resume is not None and plan.resume.job.phase != phase:
-        name = "/".join(filter(None, (plan.diet.specialist, plan.diet.branch, phase)))
+        name = spelled((plan.diet.specialist, plan.diet.branch), phase)
         raise DietError(
             "--phase",
             phase,

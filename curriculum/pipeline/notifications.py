@@ -18,6 +18,7 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.notifiers import Whose
 from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.references import spelled
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import REPORT
@@ -142,5 +143,4 @@ def _kind_of(failed: JobError) -> EventKind | None:
 
 
 def _title(plan: RunPlan) -> str:
-    branch = f" ({plan.diet.branch})" if plan.diet.branch else ""
-    return f"{plan.diet.specialist}{branch}"
+    return spelled((plan.diet.specialist, plan.diet.branch))

@@ -9,7 +9,7 @@ from curriculum.diets.load import diet_names, load_diet
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.config_snapshots import last_snapshot, read_plan
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.references import Begun, Way, begun_in, way_of
+from curriculum.pipeline.references import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import leaving_out
 from curriculum.store import Store
@@ -68,7 +68,7 @@ def config_of(store: Store, way: Way, begun: Sequence[Begun]) -> RunConfig:
     if found is not None:
         return _config(store.root, found, recorded)
     raise DietError(
-        "/".join(filter(None, way)),
+        spelled(way),
         cause="no diet of that name is in the workspace or the package",
         cure="Put its file into the workspace's folder diets",
     )
@@ -107,12 +107,6 @@ def resolved(
         changed = {"configure": False, **changed}
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
     return own.changed(**changed)
-
-
-def names_of(way: Way) -> tuple[str, str]:
-    """The whole name of a specialist and branch, in its two spellings: templates/ux, templates.ux."""
-    parts = [each for each in way if each]
-    return "/".join(parts), ".".join(parts)
 
 
 def _is_diet(home: Path, name: str) -> bool:

@@ -37,6 +37,25 @@ class Named:
         return way_of(artefact) == self.way and self.phase in (None, phase)
 
 
+def spelled(way: Way, *more: str) -> str:
+    """The one spelling that is shown of a specialist, its branch and a phase or more of it.
+
+    >>> spelled(("templates", "demo"), "syntax"), spelled(("testing", None))
+    ('templates/demo/syntax', 'testing')
+    """
+    return "/".join([*filter(None, way), *more])
+
+
+def names_of(way: Way) -> set[str]:
+    """The whole name of a specialist and branch in each spelling that is accepted.
+
+    >>> sorted(names_of(("templates", "ux")))
+    ['templates.ux', 'templates/ux']
+    """
+    parts = [each for each in way if each]
+    return {"/".join(parts), ".".join(parts)}
+
+
 def way_of(artefact: Artefact) -> Way:
     """The specialist and branch of a run or a mixture."""
     labels = artefact.manifest.labels
@@ -46,14 +65,18 @@ def way_of(artefact: Artefact) -> Way:
 def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
     """Whose a name is, of some that there are; a diet's name stands for its specialist and branch.
 
-    A specialist's name alone means the one without a branch, or the only branch that there is.
+    A branch is named templates/ux or templates.ux, each with or without a phase: templates.ux/syntax. A
+    specialist's name alone means the one without a branch, or the only branch that there is.
 
     Raises:
         StoreError: where there are several branches and no word of which.
     """
     first, *rest = what.split("/")
+    dotted = next((way for way in ways if way[1] and first in names_of(way)), None)
     if first in diet_names(home) and (own := _way_of_diet(home, first)) in ways:
         way = own
+    elif dotted is not None:
+        way = dotted
     elif rest and (first, rest[0]) in ways:
         way = (first, rest.pop(0))
     else:
@@ -61,7 +84,7 @@ def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
         if not branches:
             return None
         if len(branches) > 1 and (first, None) not in branches:
-            listed = ", ".join(sorted("/".join(filter(None, each)) for each in branches))
+            listed = ", ".join(sorted(map(spelled, branches)))
             raise StoreError(what, listed, cause="several branches are meant", cure="Name one")
         way = (first, None) if (first, None) in branches else branches[0]
     if len(rest) > 1:
@@ -104,23 +127,24 @@ class Begun:
 
     @property
     def names(self) -> set[str]:
-        """templates, templates/syntax, and with its branch templates/demo and templates/demo/syntax."""
-        way = [self.job.specialist]
-        ways = ["/".join(way)]
-        if self.job.branch:
-            ways.append("/".join([*way, self.job.branch]))
+        """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
+        ways = {self.job.specialist, *names_of(self.way)}
         return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
 
     @property
-    def way(self) -> tuple[str, str | None]:
+    def way(self) -> Way:
         """Specialist and branch."""
         return self.job.specialist, self.job.branch
 
     @property
+    def name(self) -> str:
+        """The name that is shown: templates/demo/syntax."""
+        return spelled(self.way, self.job.phase)
+
+    @property
     def title(self) -> str:
         """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
-        name = "/".join(filter(None, (*self.way, self.job.phase)))
-        return f"{name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
+        return f"{self.name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -278,4 +302,4 @@ def _began(run: Begun) -> tuple[str, int]:
 
 
 def _names(begun: list[Begun]) -> list[str]:
-    return sorted({max(each.names, key=len) for each in begun})
+    return sorted({each.name for each in begun})

@@ -15,7 +15,7 @@ from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.references import Begun, checkpoints
+from curriculum.pipeline.references import Begun, checkpoints, spelled
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
@@ -63,7 +63,7 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     """A run that isn't finished: how it stands, how far it is, what it has kept."""
     found = attempt(store, begun, SlotQueue.of(store, resources()))
     job = begun.job
-    way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
+    way = begun.name
     where = begun.path.relative_to(store.root).as_posix()
     yield Text.assemble((f"{found.state} ", "bold yellow"), (one_line(way), "bold"))
     yield Text(f"{where} · {found.why}", MUTED)
@@ -97,7 +97,7 @@ def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]
     """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
     require_listed(path)
     job, saved, files = Begun.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
-    way = "/".join(filter(None, (job.specialist, job.branch, job.phase)))
+    way = spelled((job.specialist, job.branch), job.phase)
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{one_line(way)} · step {saved.step:,}", "bold")
     )

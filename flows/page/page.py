@@ -1,6 +1,7 @@
 """The report as one page that needs nothing else: no request, no network, readable without its script."""
 
 from curriculum.inspection.formats import count, number, percent
+from curriculum.pipeline.references import spelled
 from dashboards import palette
 from dashboards.times import duration
 from flows.page.build import build
@@ -49,7 +50,7 @@ def page(facts: Facts) -> str:
 
 def title(facts: Facts) -> str:
     """The specialist's name, with its branch."""
-    return f"{facts.specialist} ({facts.branch})" if facts.branch else facts.specialist
+    return spelled((facts.specialist, facts.branch))
 
 
 def made_of(facts: Facts) -> str:

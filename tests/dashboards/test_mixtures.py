@@ -99,7 +99,7 @@ def test_it_is_legible_in_light_and_dark(page: Page, shots: Path) -> None:
 
 
 def test_another_specialist_is_one_choice_away(page: Page) -> None:
-    page.locator("#choice select").first.select_option(label="systems_c · wide")
+    page.locator("#choice select").first.select_option(label="systems_c/wide")
     expect(page.locator("#shares")).to_contain_text(
         "what the steps so far took", timeout=PATIENCE_MS
     )

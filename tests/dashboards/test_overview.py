@@ -35,12 +35,12 @@ def test_what_failed_is_first_then_what_waits_for_somebody_each_with_its_reason_
 ) -> None:
     lines = page.locator("#attention tbody tr").all_inner_texts()
     assert [" ".join(line.split()) for line in lines] == [
-        "failed testing · structure the loss isn't finite at step 10 curriculum run testing",
-        "waits for approval systems_c · wide · syntax trained val_bpb 3.900 → 2.800 "
+        "failed testing/structure the loss isn't finite at step 10 curriculum run testing",
+        "waits for approval systems_c/wide/syntax trained val_bpb 3.900 → 2.800 "
         "curriculum approve systems_c.wide syntax",
-        "held by its gate templates · structure its budget ended before its gate opened (10 steps; "
+        "held by its gate templates/structure its budget ended before its gate opened (10 steps; "
         "val_bpb fell by 0.2500) curriculum run templates",
-        "next systems_c · wide · file_graph mixed, and not trained yet curriculum run systems_c.wide",
+        "next systems_c/wide/file_graph mixed, and not trained yet curriculum run systems_c.wide",
     ]
 
 
@@ -48,7 +48,7 @@ def test_specialists_stand_by_phases_with_state_figure_tokens_and_yield(page: Pa
     heads = page.locator("#specialists thead th").all_inner_texts()
     assert heads == ["", "syntax", "file_graph", "structure"]
     lines = page.locator("#specialists tbody tr")
-    assert lines.locator("th").all_inner_texts() == ["systems_c · wide", "templates", "testing"]
+    assert lines.locator("th").all_inner_texts() == ["systems_c/wide", "templates", "testing"]
     first = lines.nth(1).locator("td").nth(0)
     said = " ".join(first.inner_text().split())
     assert said.startswith("done 2.900 −1.000 30k of 66k · yield ")

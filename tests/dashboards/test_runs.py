@@ -31,7 +31,7 @@ def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: 
         for line in lines.all()
     }
     assert said == {
-        "systems_c · wide": ["−1.100 3.900 → 2.800", "–", "–", "−1.100 4.000 → 2.900"],
+        "systems_c/wide": ["−1.100 3.900 → 2.800", "–", "–", "−1.100 4.000 → 2.900"],
         "templates": [
             "−1.000 3.900 → 2.900",
             "−0.500 2.900 → 2.400",
@@ -59,9 +59,9 @@ def test_each_cell_says_what_a_phase_won_and_is_coloured_within_its_phase(page: 
 def test_curves_end_at_their_names_and_figures(page: Page) -> None:
     assert page.locator("#curves canvas").count() == 0
     names = page.locator("#curves g.curve").evaluate_all("all => all.map((g) => g.dataset.name)")
-    assert sorted(names) == ["systems_c · wide", "templates", "testing"]
+    assert sorted(names) == ["systems_c/wide", "templates", "testing"]
     for name, figure, evaluations in (
-        ("systems_c · wide", "2.900", 3),
+        ("systems_c/wide", "2.900", 3),
         ("templates", "2.200", 7),
         ("testing", "2.800", 7),
     ):

@@ -119,7 +119,7 @@ def test_a_curriculum_is_done_when_its_last_phase_is(
         notifications.at_end(plan, runs, context_of())
     (event,) = told()
     assert (event.event, event.phase) == ("done", "anneal")
-    assert event.text == "templates (demo) is done: after 9 tokens (budget)."
+    assert event.text == "templates/demo is done: after 9 tokens (budget)."
 
 
 def test_a_last_phase_whose_gate_is_closed_isnt_done(
@@ -149,7 +149,7 @@ def test_how_a_job_ended_is_told_by_its_kind_and_the_error_goes_on(
     (sent,) = told()
     assert (sent.event, sent.phase, sent.run) == (event, "syntax", "runs/attempt=1")
     assert sent.text == (
-        "syntax of templates (demo) ended with exit code 1. Its log ends: something broke. Try again."
+        "syntax of templates/demo ended with exit code 1. Its log ends: something broke. Try again."
     )
 
 
@@ -175,7 +175,7 @@ def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]
     (event,) = told()
     assert (event.event, event.text) == (
         "stalled",
-        "syntax of templates (demo): no step for 12 min",
+        "syntax of templates/demo: no step for 12 min",
     )
 
 

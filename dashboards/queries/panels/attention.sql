@@ -4,28 +4,28 @@ SELECT 1 AS urgency, 'unreadable' AS kind, path AS what, problem AS why, 'curric
        NULL AS specialist, NULL AS branch, NULL AS phase
 FROM problems
 UNION ALL
-SELECT 2, stopped, concat_ws(' · ', specialist, branch, phase), reason,
+SELECT 2, stopped, concat_ws('/', specialist, branch, phase), reason,
        'curriculum run ' || concat_ws('.', specialist, branch), specialist, branch, phase
 FROM runs WHERE current AND stopped IN ('failed', 'cancelled')
 UNION ALL
-SELECT 3, state, concat_ws(' · ', specialist, branch, phase),
+SELECT 3, state, concat_ws('/', specialist, branch, phase),
        format('step {} of {}', coalesce(steps, 0), planned_steps),
        'curriculum run ' || concat_ws('.', specialist, branch), specialist, branch, phase
 FROM runs WHERE state = 'interrupted'
 UNION ALL
-SELECT 4, kind, concat_ws(' · ', specialist, branch, phase), why, cure, specialist, branch, phase FROM gates
+SELECT 4, kind, concat_ws('/', specialist, branch, phase), why, cure, specialist, branch, phase FROM gates
 UNION ALL
-SELECT 5, 'stale', concat_ws(' · ', specialist, branch, phase), why,
+SELECT 5, 'stale', concat_ws('/', specialist, branch, phase), why,
        'curriculum run ' || concat_ws('.', specialist, branch), specialist, branch, phase
 FROM stale()
 UNION ALL
-SELECT 6, 'warning', concat_ws(' · ', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
+SELECT 6, 'warning', concat_ws('/', specialist, branch, string_agg(phase, ', ' ORDER BY created)), warning,
        'curriculum diet check ' || concat_ws('.', specialist, branch), specialist, branch, NULL
 FROM (
     SELECT specialist, branch, phase, created, unnest(warnings) AS warning FROM mixtures WHERE current
 ) GROUP BY specialist, branch, warning
 UNION ALL
-SELECT 7, 'next', concat_ws(' · ', specialist, branch, phase), 'mixed, and not trained yet',
+SELECT 7, 'next', concat_ws('/', specialist, branch, phase), 'mixed, and not trained yet',
        'curriculum run ' || concat_ws('.', specialist, branch), specialist, branch, phase
 FROM phases p WHERE state = 'mixed' AND NOT EXISTS (
     FROM runs r
