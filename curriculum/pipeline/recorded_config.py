@@ -82,13 +82,18 @@ def _from_the_start(config: RunConfig) -> RunConfig:
 def resolved(
     config: RunConfig, *, is_trusted: bool, refuse: Callable[[RunConfig, str], DietError]
 ) -> RunConfig:
-    """Return the config whose specialist is the name of a diet or its file.
+    """Return the config whose specialist is the name of a diet or its file; templates/demo is templates.demo.
 
     A branch of the workspace that has no diet of its own, named templates.ux or templates/ux, gets the
     config that it was made by, with the changes of this one. In a workspace that isn't trusted it neither
     runs cmake nor another trainer's command, for which `refuse` makes the error.
     """
-    if _is_diet(config.workspace, config.specialist) or not config.workspace.is_dir():
+    home = config.workspace
+    if _is_diet(home, config.specialist):
+        return config
+    if diet := _diet_of(home, config.specialist):
+        return config.model_copy(update={"specialist": diet})
+    if not home.is_dir():
         return config
     store = Store(config.workspace, dry=True)
     begun = sorted(begun_in(store), key=lambda each: (each.job.begun, each.job.attempt))
@@ -107,6 +112,13 @@ def resolved(
         changed = {"configure": False, **changed}
     own = made.model_copy(update={"workspace": config.workspace, "shard": config.shard})
     return own.changed(**changed)
+
+
+def _diet_of(home: Path, name: str) -> str | None:
+    """Return templates.demo for templates/demo, where that diet is of that specialist and branch."""
+    diet = name.replace("/", ".")
+    way = _way_of(home, diet) if diet in diet_names(home) else None
+    return diet if way is not None and name in names_of(way) else None
 
 
 def _is_diet(home: Path, name: str) -> bool:

@@ -23,6 +23,7 @@ from rich.text import Text
 
 from curriculum import parquet
 from curriculum.inspection.formats import count, number
+from curriculum.pipeline.references import spelled, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows.look.choose import chosen, has_row, line_files
@@ -239,9 +240,11 @@ def _index(store: Store, found: Found) -> Iterator[RenderableType]:
 
 
 def _labels(artefact: Artefact) -> str:
+    labels = artefact.manifest.labels
+    if "specialist" in labels:
+        return spelled(way_of(artefact), labels["phase"])
     return " · ".join(
-        f"{name} {value}" if value.isdigit() else value
-        for name, value in artefact.manifest.labels.items()
+        f"{name} {value}" if value.isdigit() else value for name, value in labels.items()
     )
 
 

@@ -23,12 +23,13 @@ CREATE MACRO internal.listed(names) AS
     coalesce(nullif(array_to_string(list_sort(names), ', '), ''), 'none');
 
 CREATE MACRO internal.is_way(given, a_specialist, a_branch) AS
-    given IN (concat_ws('/', a_specialist, a_branch), a_specialist || '/*');
+    given IN (concat_ws('/', a_specialist, a_branch), concat_ws('.', a_specialist, a_branch),
+              a_specialist || '/*');
 
 -- Null where there are such a specialist and phase.
 CREATE MACRO internal.fault(way, phase, ways, specialists, phases) AS CASE
     WHEN way IS NULL OR phase IS NULL THEN NULL
-    WHEN NOT list_contains(ways, way)
+    WHEN NOT list_contains(ways, way) AND NOT list_contains(ways, replace(way, '.', '/'))
         AND NOT list_contains(specialists, regexp_replace(way, '/[*]$', ''))
     THEN format('there is no specialist ''{}'' here, only {}; templates means the one without a branch, templates/* all branches',
                 way, internal.listed(ways))
@@ -91,7 +92,8 @@ FROM (SELECT of_run::VARCHAR AS __name, of_step AS __step) __g
 CROSS JOIN internal.there_is __t
 CROSS JOIN internal.names __n
 LEFT JOIN internal.named __m ON __g.__name IN (
-        __m.run, concat_ws('/', __m.specialist, __m.branch, __m.phase), __m.specialist || '/*/' || __m.phase)
+        __m.run, concat_ws('/', __m.specialist, __m.branch, __m.phase), __m.specialist || '/*/' || __m.phase,
+        concat_ws('.', __m.specialist, __m.branch) || '/' || __m.phase)
     OR (length(__g.__name) >= 6 AND starts_with(__m.run_key, lower(__g.__name)))
 QUALIFY row_number() OVER (
     PARTITION BY __g.__name, __g.__step, CASE WHEN contains(__g.__name, '/*/') THEN __m.branch END
