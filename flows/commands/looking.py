@@ -72,6 +72,7 @@ def inspect(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Show rows and documents down to the commit, tokens, plans, runs, checkpoints, selections."""
     from flows import look
+    from flows.commands import inspecting
 
     only = look.Only(
         family=family,
@@ -84,7 +85,7 @@ def inspect(  # noqa: PLR0913 - each is an option
         where=where,
     )
     wish = look.Wish(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
-    look.show(settings.home(home), what, wish, listed=listed, as_json=as_json, html=html)
+    inspecting.show(settings.home(home), what, wish, listed=listed, as_json=as_json, html=html)
 
 
 @app.command(rich_help_panel=LOOK)

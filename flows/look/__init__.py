@@ -9,14 +9,13 @@ documents.py  rows.py  plans.py  trained.py  vocabulary.py  selected.py  others.
 drawn.py      bars and lines of characters; painted.py structure in colour
 colours.py    the colours of structure
 plain.py      the same as JSON
-sheet.py      what a page shows of document_sheet.py; page.py writes it; rows have flows/page/rows
+sheet.py      what a page shows of document_sheet.py; page.py writes it; rows have flows/page/rows,
+              and flows/commands/inspecting.py chooses between the two
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import typer
 from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
@@ -27,57 +26,27 @@ from curriculum.pipeline.references import spelled, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows.look.choose import chosen, has_row, line_files
-from flows.look.document_sheet import document_sheet
 from flows.look.documents import document_panels
-from flows.look.find import Found, find, store_of
+from flows.look.find import Found, find
 from flows.look.others import counts
-from flows.look.page import page
-from flows.look.plain import content
 from flows.look.plans import plan
-from flows.look.read import documents
 from flows.look.row import Row
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
 from flows.look.selected import selection
 from flows.look.trained import checkpoint, open_run, run
 from flows.look.vocabulary import documents_of, token_panels, tokenizer
 from flows.look.wish import FILTERS, Only, Wish, steps
-from flows.show import ACCENT, MUTED, out, plain_table, print_json
+from flows.show import ACCENT, MUTED, plain_table
 from schemas.errors import StoreError
 from schemas.visible import one_line
 
 __all__ = [
-    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "as_page", "find", "look", "show", "steps",
+    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "find", "index", "look", "narrowed", "steps",
     "strip",
 ]  # fmt: skip
 
 BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
-
-
-def show(
-    home: Path,
-    what: str,
-    wish: Wish,
-    *,
-    listed: bool = False,
-    as_json: bool = False,
-    html: Path | None = None,
-) -> None:
-    """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
-
-    Raises:
-        StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
-    """
-    store = store_of(home, what)
-    found = _narrowed(store, find(store, what, wish))
-    if html:
-        _write(as_page(store, _sole(found), found.wish), html)
-    if as_json:
-        print_json(content(store, found, listed=listed))
-    if html or as_json:
-        return
-    for piece in _index(store, found) if listed else look(store, found):
-        out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
 
 
 def look(store: Store, found: Found) -> Iterator[RenderableType]:
@@ -90,33 +59,7 @@ def look(store: Store, found: Found) -> Iterator[RenderableType]:
         yield from _artefacts(store, found)
 
 
-def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
-    """Documents or rows as one self-contained page.
-
-    Raises:
-        StoreError: for a stage that has neither.
-    """
-    match artefact.manifest.stage:
-        case "documents":
-            sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
-        case "rows":
-            # It is made of parts of ours, so it can't be imported before we are.
-            from flows.page.rows.write import wished
-
-            return wished(store, artefact, wish)
-        case stage:
-            raise StoreError(
-                str(artefact.path),
-                f"stage {stage}",
-                cause="pages show documents and rows",
-                cure="Leave --html out",
-            )
-    labels = artefact.manifest.labels
-    title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
-    return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
-
-
-def _narrowed(store: Store, found: Found) -> Found:
+def narrowed(store: Store, found: Found) -> Found:
     """Without the artefacts that have no line of what is asked for.
 
     Raises:
@@ -170,12 +113,6 @@ def _has_some(store: Store, artefact: Artefact, only: Only) -> bool:
     return masks is None or any(mask.any() for mask in masks)
 
 
-def _sole(found: Found) -> Artefact:
-    if not found.artefacts:
-        raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
-    return found.artefacts[0]
-
-
 def _artefacts(store: Store, found: Found) -> Iterator[RenderableType]:
     """The first artefact; of rows and documents as many as it takes to show what is wished."""
     left = found.wish.rows
@@ -222,7 +159,7 @@ def _of_stage(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Renderab
             yield counts(artefact)
 
 
-def _index(store: Store, found: Found) -> Iterator[RenderableType]:
+def index(store: Store, found: Found) -> Iterator[RenderableType]:
     """The artefacts, a line each."""
     drawn = plain_table("stage", "key", "what", "size", "made")
     drawn.columns[3].justify = "right"
@@ -246,16 +183,6 @@ def _labels(artefact: Artefact) -> str:
     return " · ".join(
         f"{name} {value}" if value.isdigit() else value for name, value in labels.items()
     )
-
-
-def _write(page: str, file: Path) -> None:
-    try:
-        file.write_text(page, encoding="utf-8")
-    except OSError as failed:
-        raise StoreError(
-            str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
-        ) from None
-    typer.echo(file.absolute().as_uri())
 
 
 def _header(store: Store, artefact: Artefact) -> Text:

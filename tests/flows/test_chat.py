@@ -13,9 +13,10 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
+from flows.commands.inspecting import as_page
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.graph_lines import graph_lines
-from flows.look import Wish, as_page, look
+from flows.look import Wish, look
 from flows.look.find import Found
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report

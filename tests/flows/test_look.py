@@ -14,6 +14,7 @@ from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.pipeline.config import RunConfig
 from curriculum.store import Artefact, Store
 from flows import demo, look, report, show, status, work
+from flows.commands import inspecting
 from schemas.errors import CurriculumError, StoreError
 
 
@@ -53,7 +54,7 @@ def _artefact(home: Path, stage: str, **labels: str) -> Artefact:
 
 def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v2_doxygen")
-    look.show(home, rows.key[:12], look.Wish(rows=2), as_json=False)
+    inspecting.show(home, rows.key[:12], look.Wish(rows=2), as_json=False)
     said = printed.export_text()
     for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
         assert line["pack_id"] in said
@@ -66,15 +67,15 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
 def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_simple")
     wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
-    look.show(home, str(rows.path), look.Wish(pack_id=wanted), as_json=False)
+    inspecting.show(home, str(rows.path), look.Wish(pack_id=wanted), as_json=False)
     assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
 
 
 def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    look.show(home, rows.key, look.Wish(), as_json=False)
+    inspecting.show(home, rows.key, look.Wish(), as_json=False)
     short = printed.export_text()
-    look.show(home, rows.key, look.Wish(full=True), as_json=False)
+    inspecting.show(home, rows.key, look.Wish(full=True), as_json=False)
     full = printed.export_text()
     assert "more lines (--full)" in short
     assert "more lines" not in full
@@ -92,7 +93,7 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
 
 def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    text = look.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
+    text = inspecting.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
     assert all(line["pack_id"] in text for line in lines)
     assert all(name[:12] in text for line in lines for name in line["document_ids"])
@@ -101,7 +102,7 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
 def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
     artefact = _artefact(home, stage)
-    look.show(home, artefact.key[:12], look.Wish(), as_json=False)
+    inspecting.show(home, artefact.key[:12], look.Wish(), as_json=False)
     said = printed.export_text()
     assert said.startswith(stage)
     assert artefact.key[:12] in said
@@ -113,7 +114,7 @@ def test_json_is_json_with_the_manifest(
     home: Path, capsys: pytest.CaptureFixture[str], stage: str
 ) -> None:
     artefact = _artefact(home, stage)
-    look.show(home, artefact.key, look.Wish(rows=2), as_json=True)
+    inspecting.show(home, artefact.key, look.Wish(rows=2), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["manifest"]["key"] == artefact.key
     assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)

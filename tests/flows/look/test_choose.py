@@ -13,6 +13,7 @@ from curriculum.catalog import CatalogError
 from curriculum.catalog.condition import matching
 from curriculum.store import Artefact, Store
 from flows import look
+from flows.commands import inspecting
 from flows.look.choose import chosen, regex, slots_of
 from flows.look.read import wished
 from flows.look.wish import FILTERS, steps
@@ -164,14 +165,14 @@ def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
     with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
-        look.show(larder.home, "rows", look.Wish(only=look.Only(path="nowhere")))
+        inspecting.show(larder.home, "rows", look.Wish(only=look.Only(path="nowhere")))
 
 
 def test_a_choice_of_one_line_looks_through_all_artefacts(
     larder: Larder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wish = look.Wish(rows=5, only=look.Only(repository="beta"))
-    look.show(larder.home, "rows", wish, as_json=True)
+    inspecting.show(larder.home, "rows", wish, as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
     (both,) = [each["documents"] for each in lines if each["pack_id"] == "one-0"]
@@ -186,8 +187,8 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
     larder: Larder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
-    monkeypatch.setattr(look, "out", console)
-    look.show(larder.home, "fmt/syntax", look.Wish(only=look.Only(step=(1, 1))))
+    monkeypatch.setattr(inspecting, "out", console)
+    inspecting.show(larder.home, "fmt/syntax", look.Wish(only=look.Only(step=(1, 1))))
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 are so" in said
@@ -197,8 +198,8 @@ def test_a_list_names_each_artefact_by_its_key(
     larder: Larder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
-    monkeypatch.setattr(look, "out", console)
-    look.show(larder.home, "rows", look.Wish(), listed=True)
+    monkeypatch.setattr(inspecting, "out", console)
+    inspecting.show(larder.home, "rows", look.Wish(), listed=True)
     said = console.export_text()
     assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
     assert "2 artefacts" in said

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from curriculum.store import Artefact, Store
 from flows import look
+from flows.commands import inspecting
 from flows.look.colours import NAMES, SHADES
 from flows.look.documents import TREE_LINES, subject_of
 from schemas.document import Document, Part
@@ -145,7 +146,7 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
     looked: Path, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:
     artefact = _artefact(looked, family)
-    look.show(looked, str(artefact.path), look.Wish(), as_json=True)
+    inspecting.show(looked, str(artefact.path), look.Wish(), as_json=True)
     line = json.loads(capsys.readouterr().out)["lines"][0]
     assert line["family"] == family
     assert ("run_ends" in line) == (family == "v6_enriched")
@@ -156,6 +157,6 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
 def test_json_of_an_id_is_that_document(
     looked: Path, wide: Document, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    look.show(looked, wide.document_id, look.Wish(rows=5), as_json=True)
+    inspecting.show(looked, wide.document_id, look.Wish(rows=5), as_json=True)
     said = json.loads(capsys.readouterr().out)["lines"]
     assert [line["document_id"] for line in said] == [wide.document_id]

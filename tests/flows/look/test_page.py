@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from curriculum.store import Artefact, Store
 from flows import cli, look
+from flows.commands import inspecting
 from flows.look.colours import SHADES
 from flows.look.document_sheet import document_sheet
 from flows.look.page import joined, page
@@ -63,7 +64,7 @@ def _artefact(home: Path, family: str) -> Artefact:
 
 
 def _written(home: Path, family: str, wish: look.Wish = look.Wish()) -> str:  # noqa: B008 - frozen
-    return look.as_page(Store(home, dry=True), _artefact(home, family), wish)
+    return inspecting.as_page(Store(home, dry=True), _artefact(home, family), wish)
 
 
 @pytest.mark.parametrize("family", ["v4_context_graph", "v5_clang_graph", "v6_enriched"])
@@ -201,7 +202,7 @@ def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> No
 def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
     tokens = next(Store(looked, dry=True).artefacts("tokens"))
     with pytest.raises(StoreError, match="pages show documents and rows"):
-        look.as_page(Store(looked, dry=True), tokens, look.Wish())
+        inspecting.as_page(Store(looked, dry=True), tokens, look.Wish())
 
 
 def test_white_space_looks_like_what_stands_before_it() -> None:
@@ -240,7 +241,7 @@ def test_a_context_page_in_a_browser(
     looked: Path, context: Document, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "page.html"
-    look.show(looked, context.document_id, look.Wish(), html=file)
+    inspecting.show(looked, context.document_id, look.Wish(), html=file)
     browser_page.goto(file.as_uri())
     texts = browser_page.evaluate("[...document.querySelectorAll('pre')].map(e => e.textContent)")
     assert "".join(texts) == context.text
@@ -288,7 +289,7 @@ def test_structure_in_a_browser(
     looked: Path, tmp_path: Path, browser_page: Page, scheme: str
 ) -> None:
     file = tmp_path / "page.html"
-    look.show(looked, str(_artefact(looked, "v6_enriched").path), look.Wish(), html=file)
+    inspecting.show(looked, str(_artefact(looked, "v6_enriched").path), look.Wish(), html=file)
     browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     browser_page.goto(file.as_uri())
     browser_page.locator("pre").get_by_text("BumpArena arena;").click()
@@ -309,7 +310,7 @@ def test_without_scripts_the_page_is_a_readable_text(
     looked: Path, context: Document, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "page.html"
-    look.show(looked, context.document_id, look.Wish(), html=file)
+    inspecting.show(looked, context.document_id, look.Wish(), html=file)
     with browser.new_context(java_script_enabled=False) as plain:
         opened = plain.new_page()
         opened.set_default_timeout(PATIENCE_MS)

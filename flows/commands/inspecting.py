@@ -1,0 +1,82 @@
+"""`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
+
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from curriculum.store import Artefact, Store
+from flows.look import Found, Wish, find, index, look, narrowed
+from flows.look.document_sheet import document_sheet
+from flows.look.find import store_of
+from flows.look.page import page
+from flows.look.plain import content
+from flows.look.read import documents
+from flows.page.rows.write import wished as wished_rows
+from flows.show import out, print_json
+from schemas.errors import StoreError
+
+
+def show(
+    home: Path,
+    what: str,
+    wish: Wish,
+    *,
+    listed: bool = False,
+    as_json: bool = False,
+    html: Path | None = None,
+) -> None:
+    """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
+
+    Raises:
+        StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
+    """
+    store = store_of(home, what)
+    found = narrowed(store, find(store, what, wish))
+    if html:
+        _write(as_page(store, _sole(found), found.wish), html)
+    if as_json:
+        print_json(content(store, found, listed=listed))
+    if html or as_json:
+        return
+    for piece in index(store, found) if listed else look(store, found):
+        out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
+
+
+def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
+    """Documents or rows as one self-contained page.
+
+    Raises:
+        StoreError: for a stage that has neither.
+    """
+    match artefact.manifest.stage:
+        case "documents":
+            sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
+        case "rows":
+            return wished_rows(store, artefact, wish)
+        case stage:
+            raise StoreError(
+                str(artefact.path),
+                f"stage {stage}",
+                cause="pages show documents and rows",
+                cure="Leave --html out",
+            )
+    labels = artefact.manifest.labels
+    title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
+    return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
+
+
+def _sole(found: Found) -> Artefact:
+    if not found.artefacts:
+        raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
+    return found.artefacts[0]
+
+
+def _write(page: str, file: Path) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as failed:
+        raise StoreError(
+            str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
+        ) from None
+    typer.echo(file.absolute().as_uri())
