@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from playwright.sync_api import Locator, Page, Request, expect, sync_playwright
 from playwright.sync_api import TimeoutError as PageTimeout
 
 from curriculum.inspection.runs import report_of
@@ -190,15 +190,26 @@ def _ended(page: Page, served: Served) -> str:
 
 
 def _resume(page: Page, served: Served, who: str, comment: str) -> None:
-    page.get_by_role("button", name="Open menu").first.click()
-    page.get_by_role("menuitem", name="Resume").click()
-    dialog = page.get_by_role("dialog")
+    dialog = _resume_dialog(page)
     dialog.get_by_label(re.compile("^Who")).fill(who)
     dialog.get_by_label(re.compile("^Comment")).fill(comment)
     _shoot(page, "resume")
     dialog.get_by_role("button", name="Resume").click()
     run = _run(page)
     wait_until(lambda: served.state(run) != "Suspended")
+
+
+def _resume_dialog(page: Page) -> Locator:
+    """Open the form of what a suspended run asks; one that a busy server left empty is opened again."""
+    dialog = page.get_by_role("dialog")
+    for _ in range(TRIES):
+        with contextlib.suppress(PageTimeout):
+            page.get_by_role("button", name="Open menu").first.click(timeout=TRY_MS)
+            page.get_by_role("menuitem", name="Resume").click(timeout=TRY_MS)
+            dialog.get_by_label(re.compile("^Who")).wait_for(timeout=TRY_MS)
+            break
+        page.reload()
+    return dialog
 
 
 def _look_at_artifacts(page: Page) -> None:
