@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
+from curriculum.inspection.rows import Row
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
-from flows.look.row import Row
 from flows.page.rows.page import page
 from flows.page.rows.read import Part, Place, Shown, Whence
 from schemas.structure import StructureChunk, StructureEdge

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
+from curriculum.inspection.origins import UNKNOWN, inputs, origins
 from curriculum.mix import PLAN_NAME
 from curriculum.mix import STAGE as MIXTURES
 from curriculum.pipeline.references import current, named, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows.look.find import inputs, store_of
-from flows.look.origins import UNKNOWN, origins
+from flows.look.find import store_of
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 

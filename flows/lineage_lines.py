@@ -8,9 +8,17 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.inspection.formats import Line, number
+from curriculum.inspection.lineage import (
+    NO_LICENCE,
+    Commit,
+    Readers,
+    ReadUntil,
+    Share,
+    StepRead,
+    Visit,
+)
 from curriculum.store.recipe import KEY_DIGITS
-from flows.lineage import NO_LICENCE, read_by, readers_or_read
-from flows.readings import Commit, Readers, ReadUntil, Share, StepRead, Visit
+from flows.lineage import read_by, readers_or_read
 from flows.show import MUTED, out, print_json, table
 from schemas.visible import one_line
 

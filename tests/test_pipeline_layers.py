@@ -20,7 +20,7 @@ WITHOUT_PREFECT = {
     *("approving", "choices", "cli", "compare", "context_lines", "contexts", "contrast"),
     *("conversation_lines", "dashboard", "data_export", "data_import", "demo", "diet", "diff"),
     *("domain_lines", "eaten", "export", "forecast_table", "graph_lines", "init", "leakcheck"),
-    *("lineage", "lineage_lines", "lines", "options", "prefect_settings", "query", "readings"),
+    *("lineage", "lineage_lines", "lines", "options", "prefect_settings", "query"),
     *("report", "reporting", "sample", "serve", "shell", "show", "spread", "status", "supply"),
     *("template", "trust", "trusting", "work"),
 }

@@ -5,13 +5,13 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
+from curriculum.inspection.documents import documents
 from curriculum.store import Artefact, Store
 from flows.look import Found, Wish, find, index, look, narrowed
 from flows.look.document_sheet import document_sheet
 from flows.look.find import store_of
 from flows.look.page import page
 from flows.look.plain import content
-from flows.look.read import documents
 from flows.page.rows.write import wished as wished_rows
 from flows.show import out, print_json
 from schemas.errors import StoreError

@@ -1,11 +1,8 @@
 """`curriculum inspect`: what a workspace holds, for human eyes.
 
-wish.py       what of it to show; choose.py which lines that is
 find.py       which artefact, row, document, run or checkpoint is meant
-read.py       what lies in its files; row.py one packed row; origins.py where documents came from
-tree.py       a context document as a tree; pieces.py text cut by structure
 documents.py  rows.py  plans.py  trained.py  vocabulary.py  selected.py  others.py
-              what the terminal shows of each stage; weights.py reads the head of a checkpoint's weights
+              what the terminal shows of each stage, from the views of curriculum.inspection
 drawn.py      bars and lines of characters; painted.py structure in colour
 colours.py    the colours of structure
 plain.py      the same as JSON
@@ -21,21 +18,21 @@ from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
+from curriculum.inspection.chosen_lines import chosen, has_row, line_files
 from curriculum.inspection.formats import count, number
+from curriculum.inspection.line_filter import FILTERS, Only, Wish, steps
+from curriculum.inspection.rows import Row
 from curriculum.pipeline.references import spelled, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows.look.choose import chosen, has_row, line_files
 from flows.look.documents import document_panels
 from flows.look.find import Found, find
 from flows.look.others import counts
 from flows.look.plans import plan
-from flows.look.row import Row
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
 from flows.look.selected import selection
 from flows.look.trained import checkpoint, open_run, run
 from flows.look.vocabulary import documents_of, token_panels, tokenizer
-from flows.look.wish import FILTERS, Only, Wish, steps
 from flows.show import ACCENT, MUTED, plain_table
 from schemas.errors import StoreError
 from schemas.visible import one_line

@@ -5,11 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from curriculum.inspection.context_tree import Branch, branches, path_of
+from curriculum.inspection.documents import Seen
 from curriculum.inspection.formats import number
+from curriculum.inspection.pieces import pieces
 from dashboards.palette import DOCUMENT_COLOURS
 from flows.look.documents import facts, what
-from flows.look.pieces import pieces
-from flows.look.read import Seen
 from flows.look.sheet import (
     Link,
     Node,
@@ -20,7 +21,6 @@ from flows.look.sheet import (
     structure_node,
     worth_a_line,
 )
-from flows.look.tree import Branch, branches, path_of
 from schemas.document import Chunk
 from schemas.structure import STRUCTURE_CODES
 

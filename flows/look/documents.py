@@ -9,12 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.formats import number
-from curriculum.store import Artefact, Store
-from flows.look.painted import legend, painted
-from flows.look.pieces import pieces
-from flows.look.read import Seen, documents
-from flows.look.tree import (
+from curriculum.inspection.context_tree import (
     Branch,
     branches,
     edge_words,
@@ -23,7 +18,12 @@ from flows.look.tree import (
     path_of,
     target_parts,
 )
-from flows.look.wish import Wish
+from curriculum.inspection.documents import Seen, documents
+from curriculum.inspection.formats import number
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.pieces import pieces
+from curriculum.store import Artefact, Store
+from flows.look.painted import legend, painted
 from flows.show import ACCENT, MUTED, colour, plain_table
 from schemas.document import CHAT_FAMILY, Chunk, Document
 from schemas.visible import one_line, visible

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from curriculum import parquet
+from curriculum.inspection.line_filter import Wish
 from curriculum.pipeline.references import (
     CHECKPOINTS,
     JOB,
@@ -20,7 +21,6 @@ from curriculum.pipeline.references import (
     way_of,
 )
 from curriculum.store import Artefact, Store
-from flows.look.wish import Wish
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 
@@ -97,19 +97,6 @@ def find(store: Store, what: str, wish: Wish) -> Found:
             cure="Leave --document out, or name a folder below documents/",
         )
     return _with_document(store, found.artefacts, wish.document, wish)
-
-
-def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
-    """The artefacts of a stage that this one was made from, at any depth."""
-    by_key = {each.key: each for each in store.artefacts()}
-    keys = [artefact.key]
-    seen: dict[str, Artefact] = {}
-    while keys:
-        for record in by_key[keys.pop()].manifest.inputs:
-            if record.key in by_key and record.key not in seen:
-                seen[record.key] = by_key[record.key]
-                keys.append(record.key)
-    return [each for each in seen.values() if each.manifest.stage == stage]
 
 
 def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:

@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from curriculum.inspection.context_tree import WORDS
+from curriculum.inspection.pieces import Piece
 from dashboards import palette
 from dashboards.palette import DOCUMENT_COLOURS
 from flows.look.colours import NAMES, SHADES
-from flows.look.pieces import Piece
 from flows.look.sheet import Section, Sheet, Stretch
-from flows.look.tree import WORDS
 from flows.template import escaped, fill, policy, template
 from schemas.document import EDGE_KINDS, EDGE_LABELS
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from curriculum.inspection.formats import percent
+from curriculum.inspection.pieces import Piece, shares
 from flows.look.colours import NAMES, shade
-from flows.look.pieces import Piece, shares
 from flows.show import MUTED
 from schemas.structure import Structure, StructureChunk
 from schemas.visible import visible

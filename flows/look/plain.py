@@ -4,6 +4,10 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from curriculum.inspection.checkpoint_weights import tensors
+from curriculum.inspection.documents import Line, document_lines, wished
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.rows import origins_of, row_of
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import SlotQueue, attempt
 from curriculum.pipeline.references import JOB, Begun, checkpoints
@@ -13,12 +17,8 @@ from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.run_directory import read_job
 from flows.contexts import resources
 from flows.look.find import Found
-from flows.look.read import Line, document_lines, wished
-from flows.look.row import origins_of, row_of
 from flows.look.trained import figures_of, saved_at, spec_at
 from flows.look.vocabulary import controls, documents_of
-from flows.look.weights import tensors
-from flows.look.wish import Wish
 
 LINED = ("rows", "mixtures", "selections", "runs")
 

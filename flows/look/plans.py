@@ -7,14 +7,14 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.documents import Line, wished
 from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.origins import inputs
+from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from flows.look.drawn import family_style, strip
-from flows.look.find import inputs
-from flows.look.read import Line, wished
-from flows.look.row import Origin, origins_in
-from flows.look.wish import Wish
 from flows.show import MUTED, plain_table
 from schemas.errors import StoreError
 from schemas.mixture import MixtureReport

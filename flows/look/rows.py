@@ -8,13 +8,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import number, percent
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from flows.look.painted import painted, plain
-from flows.look.read import wished
-from flows.look.row import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
-from flows.look.wish import Wish
 from flows.show import MUTED, colour, plain_table
 from schemas.visible import one_line
 

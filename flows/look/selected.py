@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.line_filter import Wish
 from curriculum.store import Artefact, Store
 from flows.look.drawn import bar
-from flows.look.read import wished
-from flows.look.wish import Wish
 from flows.show import MUTED, plain_table, table
 from schemas.reports import SelectionReport
 from schemas.visible import one_line

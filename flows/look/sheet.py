@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from curriculum.inspection.pieces import Piece, widened
 from flows.look.colours import NAMES
-from flows.look.pieces import Piece, widened
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, StructureChunk, StructureEdge
 

@@ -10,7 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import parquet
+from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
+from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.mix import PLAN_NAME, report_of
@@ -23,9 +26,6 @@ from curriculum.train.run_directory import HEARTBEAT
 from flows.contexts import resources
 from flows.lines import figure_lines, machine_line, run_line
 from flows.look.drawn import bar, line
-from flows.look.read import wished
-from flows.look.weights import Group, Tensor, groups, tensors
-from flows.look.wish import Wish
 from flows.show import MUTED, plain_table, table
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts

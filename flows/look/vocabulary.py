@@ -9,17 +9,16 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.inspection.documents import seen, wished
 from curriculum.inspection.formats import count, number, percent
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.origins import document_files, inputs
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from flows.look.documents import cut_off
 from flows.look.drawn import bar
-from flows.look.find import inputs
-from flows.look.origins import document_files
-from flows.look.read import seen, wished
-from flows.look.wish import Wish
 from flows.show import ACCENT, MUTED, plain_table
 from schemas.errors import StoreError
 from schemas.reports import TokensReport

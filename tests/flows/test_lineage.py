@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.catalog import open_catalog
+from curriculum.inspection.lineage import LineageError, Readers
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
@@ -19,9 +20,8 @@ from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.machine import Machine
 from flows.cli import app
-from flows.lineage import LineageError, read_by, readers_or_read
+from flows.lineage import read_by, readers_or_read
 from flows.lineage_lines import spans
-from flows.readings import Readers
 from schemas.job import Heartbeat, Job
 from schemas.moment import now
 

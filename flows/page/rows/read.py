@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
+from curriculum.inspection.documents import Line
+from curriculum.inspection.rows import Row, row_of
 from curriculum.store import Artefact
-from flows.look.read import Line
-from flows.look.row import Row, row_of
 from schemas.packed_row import GENERATED_PIECE
 
 COLUMNS = (

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from curriculum.inspection.documents import wished as chosen_lines
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.origins import inputs
+from curriculum.inspection.rows import tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.train.run_directory import replace_whole
 from dashboards import palette
-from flows.look.find import inputs
-from flows.look.read import wished as chosen_lines
-from flows.look.row import tokenizer_of
-from flows.look.wish import Wish
 from flows.page.rows.page import LARGEST, TEMPLATE, named, page
 from flows.page.rows.read import Shown, shown, spread
 from flows.template import template

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from curriculum.catalog import CatalogError
 from curriculum.catalog.condition import matching
+from curriculum.inspection.chosen_lines import chosen, regex, slots_of
+from curriculum.inspection.documents import wished
+from curriculum.inspection.line_filter import FILTERS, steps
 from curriculum.store import Artefact, Store
 from flows import look
 from flows.commands import inspecting
-from flows.look.choose import chosen, regex, slots_of
-from flows.look.read import wished
-from flows.look.wish import FILTERS, steps
 from schemas.errors import StoreError
 from tests.flows.larder import IDS, Larder
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from curriculum.inspection.line_filter import Wish
 from curriculum.store import Artefact, Store
 from flows.look.find import find, ids_beginning, store_of
-from flows.look.wish import Wish
 from schemas.document import Document
 from schemas.errors import StoreError
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
+from curriculum.inspection.documents import Seen
+from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
 from flows import cli, look
 from flows.commands import inspecting
 from flows.look.colours import SHADES
 from flows.look.document_sheet import document_sheet
 from flows.look.page import joined, page
-from flows.look.pieces import Piece
-from flows.look.read import Seen
 from flows.look.sheet import Link, Node, Section, Sheet, Stretch
 from schemas.document import Document, Part
 from schemas.errors import StoreError

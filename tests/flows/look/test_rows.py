@@ -3,9 +3,9 @@
 from rich.console import Console
 from rich.text import Text
 
+from curriculum.inspection.rows import Row, row_of, row_pieces
 from curriculum.tokens.codec import Tokenizer
 from flows.look.painted import painted, plain
-from flows.look.row import Row, row_of, row_pieces
 from schemas.structure import StructureChunk
 
 TEXT = "// f\nint f();\nint g() { f(); }\n"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from curriculum.inspection.checkpoint_weights import Tensor, groups, tensors
 from flows import look
 from flows.commands import inspecting
 from flows.look.drawn import LEVELS, bar, line, strip
-from flows.look.weights import Tensor, groups, tensors
 from schemas.errors import JobError, StoreError
 from tests.flows.larder import Larder, figure, job, mixture, run
 

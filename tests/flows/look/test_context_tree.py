@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.look.tree import (
+from curriculum.inspection.context_tree import (
     WORDS,
     Branch,
     branches,

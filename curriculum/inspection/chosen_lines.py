@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
+from curriculum.inspection.line_filter import OF_DOCUMENTS, Only
+from curriculum.inspection.origins import inputs
 from curriculum.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
-from flows.look.find import inputs
-from flows.look.wish import OF_DOCUMENTS, Only
 from schemas.errors import StoreError
 
 Mask = npt.NDArray[np.bool_]

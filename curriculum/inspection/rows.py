@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from curriculum import parquet
+from curriculum.inspection.documents import Line
+from curriculum.inspection.origins import inputs, origins
+from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
-from flows.look.find import inputs
-from flows.look.origins import origins
-from flows.look.pieces import Piece
-from flows.look.read import Line
 from schemas.errors import StoreError
 from schemas.structure import StructureChunk, StructureEdge
 

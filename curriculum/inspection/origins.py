@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.store import Artefact
+from curriculum.store import Artefact, Store
 
 ORIGIN_SCHEMA = pa.schema(
     [
@@ -21,6 +21,19 @@ UNKNOWN = "?"
 """Of what isn't known any more."""
 _COLUMNS = ("document_id", "family", "licence", "lineage", "provenance")
 Indices = npt.NDArray[np.int64]
+
+
+def inputs(store: Store, artefact: Artefact, stage: str) -> list[Artefact]:
+    """The artefacts of a stage that this one was made from, at any depth."""
+    by_key = {each.key: each for each in store.artefacts()}
+    keys = [artefact.key]
+    seen: dict[str, Artefact] = {}
+    while keys:
+        for record in by_key[keys.pop()].manifest.inputs:
+            if record.key in by_key and record.key not in seen:
+                seen[record.key] = by_key[record.key]
+                keys.append(record.key)
+    return [each for each in seen.values() if each.manifest.stage == stage]
 
 
 def origins(documents: Iterable[Artefact], ids: Sequence[str] | None = None) -> pa.Table:

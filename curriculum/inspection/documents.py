@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
+from curriculum.inspection.chosen_lines import Mask, chosen, line_files
+from curriculum.inspection.line_filter import Wish
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
-from flows.look.choose import Mask, chosen, line_files
-from flows.look.wish import Wish
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
 from schemas.errors import StoreError
 from schemas.structure import RUN_COLUMNS, Structure, StructureChunk, StructureEdge

@@ -1,0 +1,295 @@
+"""Lineage from the SQL macros: rows of a step down to commits, and the steps that read something."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from curriculum.catalog import open_catalog
+from curriculum.store import Store
+from schemas.errors import CurriculumError
+
+NO_LICENCE = "none found"
+Kind = Literal["commit", "document", "row", "file"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Commit:
+    """A commit that a document was made of."""
+
+    repository: str
+    commit: str
+    file: str
+    """What the document is about: `repository:path`, the path as it was first."""
+    licence: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A document as it stands in a row; a text that several commits hold was made of each."""
+
+    document_id: str
+    tokens: int
+    commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A packed row that a step read."""
+
+    position: int
+    """In the plan."""
+    pack_id: str
+    family: str
+    objective: str
+    domain: str
+    row_length: int
+    tokens: int
+    repetition: int
+    """Times that the plan had it before."""
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepRead:
+    """What one step of a run read."""
+
+    run: str
+    run_key: str
+    attempt: int
+    step: int
+    steps: int
+    """That the run has taken."""
+    rows: tuple[Row, ...]
+
+    @property
+    def commits(self) -> list[Commit]:
+        """Each commit and file once, in the order of the rows."""
+        every = (commit for row in self.rows for each in row.documents for commit in each.commits)
+        return list(dict.fromkeys(every))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visit:
+    """A step of a run that read something."""
+
+    run: str
+    path: str
+    """Of the run's directory, relative to the workspace."""
+    run_key: str
+    attempt: int
+    step: int
+    rows: int
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readers:
+    """Every step that read a commit, document, row or file, and the checkpoints that came after."""
+
+    kind: Kind
+    name: str
+    visits: tuple[Visit, ...]
+    checkpoints: tuple[str, ...]
+    """Paths in the workspace, of finished runs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What a model read of one phase, or of one repository under one licence."""
+
+    names: tuple[str, ...]
+    steps: int
+    rows: int
+    documents: int
+    commits: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadUntil:
+    """All that a model read until a step of a run, in that run and in those that it goes on from."""
+
+    run: str
+    run_key: str
+    step: int
+    phases: tuple[Share, ...]
+    repositories: tuple[Share, ...]
+    """By repository and licence."""
+
+
+class LineageError(CurriculumError):
+    """Something that no step can have read."""
+
+
+class LineageCatalog:
+    """The catalog of a workspace, for questions of lineage: the SQL macros answer all of them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.connection = open_catalog(store.root)
+
+    def ask(self, sql: str, *values: object) -> list[dict[str, Any]]:
+        """Return the lines of an answer, by column."""
+        asked = self.connection.execute(sql, list(values))
+        columns = [str(column[0]) for column in asked.description or ()]
+        return [dict(zip(columns, line, strict=True)) for line in asked.fetchall()]
+
+    def path_of(self, run: Path) -> str:
+        """Return the path of an attempt, relative to the workspace."""
+        return run.relative_to(self.store.root).as_posix()
+
+    def steps_of(self, run: Path) -> int:
+        """Return the number of steps that an attempt has taken."""
+        found = self.ask("SELECT steps FROM runs WHERE path = ?", self.path_of(run))
+        return (found[0]["steps"] or 0) if found else 0
+
+    def commit(self, digits: str) -> str | None:
+        """Return the commit with these first digits, if documents were made of one."""
+        found = self.ask(
+            'SELECT DISTINCT "commit" FROM document_sources WHERE starts_with("commit", ?) ORDER BY 1',
+            digits,
+        )
+        if len(found) > 1:
+            listed = ", ".join(each["commit"] for each in found[:3])
+            raise LineageError(digits, listed, cause="several commits begin so", cure="Give more")
+        return found[0]["commit"] if found else None
+
+    def readers(self, kind: Kind, name: str, sql: str) -> Readers:
+        """Return what the macro in `sql` finds of something that exists."""
+        visits = tuple(_visit(line) for line in self.ask(sql, name))
+        if not visits:
+            self._require(kind, name)
+        first: dict[str, int] = {}
+        for each in visits:
+            first[each.path] = min(each.step, first.get(each.path, each.step))
+        after = (
+            line["path"]
+            for path, step in first.items()
+            for line in self.ask("SELECT path FROM checkpoints_after(?, ?)", path, step)
+        )
+        return Readers(kind=kind, name=name, visits=visits, checkpoints=tuple(dict.fromkeys(after)))
+
+    def consumed(self, run: Path, step: int) -> tuple[Row, ...]:
+        """Return the rows that a step of an attempt read; none where nothing in use refers to it."""
+        return _rows(self.ask("FROM consumed(?, ?)", self.path_of(run), step))
+
+    def read_until(self, run: Path, step: int, *, name: str, run_key: str) -> ReadUntil:
+        """Return all that a model read until a step."""
+        values = self.path_of(run), step
+        return ReadUntil(
+            run=name,
+            run_key=run_key,
+            step=step,
+            phases=self._shares(("phase",), *values),
+            repositories=self._shares(("repository", "licence"), *values),
+        )
+
+    def _shares(self, names: Sequence[str], run: str, step: int) -> tuple[Share, ...]:
+        listed = ", ".join(names)
+        lines = self.ask(
+            f"""
+            SELECT {listed}, count(DISTINCT (run, step)) AS steps,
+                   count(DISTINCT (run, position)) AS rows,
+                   count(DISTINCT document_id) AS documents,
+                   count(DISTINCT "commit") AS commits, max(back) AS back,
+                   sum(tokens) FILTER (WHERE is_first)::BIGINT AS tokens
+            FROM (
+                SELECT *, row_number() OVER (
+                    PARTITION BY run, position, doc, {listed} ORDER BY "commit") = 1 AS is_first
+                FROM consumed_until(?, ?)
+            )
+            GROUP BY {listed}
+            ORDER BY {"back DESC" if names == ("phase",) else "tokens DESC"}, {listed}
+            """,
+            run,
+            step,
+        )
+        counts = ("steps", "rows", "documents", "commits", "tokens")
+        return tuple(
+            Share(
+                names=tuple(line[name] or _unknown(name) for name in names),
+                **{name: line[name] for name in counts},
+            )
+            for line in lines
+        )
+
+    def _require(self, kind: Kind, name: str) -> None:
+        """Raise where nothing has that name; what no step has read is no mistake."""
+        questions: dict[Kind, str] = {
+            "commit": 'SELECT 1 FROM document_sources WHERE starts_with("commit", ?) LIMIT 1',
+            "document": "SELECT 1 FROM documents WHERE document_id = ? LIMIT 1",
+            "row": "SELECT 1 FROM rows WHERE pack_id = ? LIMIT 1",
+            "file": "SELECT 1 FROM document_sources "
+            "WHERE ? IN (path, repository || ':' || path, lineage) LIMIT 1",
+        }
+        if self.ask(questions[kind], name):
+            return
+        raise LineageError(
+            name,
+            cause=f"there is no such {kind}"
+            if kind != "file"
+            else "no run, checkpoint, commit, document, row or file is called so",
+            cure="Name a run with --step, a commit, a document's id, a pack_id, or a path in a repository",
+        )
+
+
+def _rows(lines: Sequence[dict[str, Any]]) -> tuple[Row, ...]:
+    """Lines by position, document and commit become rows."""
+    rows = []
+    for _, of_row in groupby(lines, key=lambda line: line["position"]):
+        same = list(of_row)
+        first = same[0]
+        rows.append(
+            Row(
+                position=first["position"],
+                pack_id=first["pack_id"],
+                family=first["family"],
+                objective=first["objective"],
+                domain=first["domain"],
+                row_length=first["row_length"],
+                tokens=first["valid_tokens"],
+                repetition=first["repetition"],
+                documents=tuple(
+                    _document(list(each)) for _, each in groupby(same, lambda line: line["doc"])
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _document(lines: Sequence[dict[str, Any]]) -> Document:
+    return Document(
+        document_id=lines[0]["document_id"],
+        tokens=lines[0]["tokens"],
+        commits=tuple(
+            Commit(
+                repository=line["repository"],
+                commit=line["commit"],
+                file=line["file"],
+                licence=line["licence"],
+            )
+            for line in lines
+            if line["commit"] is not None
+        ),
+    )
+
+
+def _visit(line: dict[str, Any]) -> Visit:
+    way = (line["specialist"], line["branch"], line["phase"])
+    return Visit(
+        run="/".join(name for name in way if name),
+        path=line["run"],
+        run_key=line["run_key"],
+        attempt=line["attempt"],
+        step=line["step"],
+        rows=line["rows"],
+        documents=line["documents"],
+        tokens=line["tokens"],
+    )
+
+
+def _unknown(name: str) -> str:
+    return NO_LICENCE if name == "licence" else "unknown"
