@@ -39,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     """What is printed, without colours, 140 columns wide."""
     console = Console(record=True, width=140, color_system=None)
-    for module in (look, report, status, work):
+    for module in (inspecting, report, status, work):
         monkeypatch.setattr(module, "out", console)
     return console
 

@@ -65,7 +65,7 @@ def test_a_unit_that_hangs_costs_itself_alone(
         """An hour, when all but one unit are done: however slow the machine is, no other is late."""
         ahead[0] = 3600.0 * (progress.done == len(HUNG) - 2)
 
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0])
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0], sleep=time.sleep)
     monkeypatch.setattr(workers_module, "time", clock)
     hung, others = index(tmp_path / "hung", HUNG, limit=1200.0, watch=let_time_pass)
     assert others == tables
