@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.references import spelled
 from curriculum.pipeline.status_table import current_status
 from dashboards import charts, frame
 from dashboards.charts import amount, share

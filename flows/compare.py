@@ -7,12 +7,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.formats import Line, count, percent
-from curriculum.inspection.runs import change
-from curriculum.pipeline.references import spelled
-from curriculum.pipeline.speed import money
-from curriculum.store.recipe import KEY_DIGITS
-from flows.contrast import (
+from curriculum.inspection.comparison import (
     OTHER_ROWS,
     Measured,
     Setting,
@@ -21,11 +16,21 @@ from flows.contrast import (
     measured,
     settings,
     shared,
-    sides,
 )
+from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.runs import change
+from curriculum.pipeline.attempts import Begun, SlotQueue, Succession, attempt, begun_in, spelled
+from curriculum.pipeline.references import named, run_of, store_of
+from curriculum.pipeline.speed import money
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.launch.launcher import read_heartbeat
+from curriculum.train.run_directory import read_report
+from flows.contexts import resources
 from flows.show import ACCENT, MUTED, out, plain_table, print_json, table
 from schemas.errors import JobError
-from schemas.job import Figure
+from schemas.job import Figure, Job
+from schemas.manifest import MANIFEST_NAME
 from schemas.visible import one_line
 
 MOST_LINES = 16
@@ -74,6 +79,53 @@ def groups(home: Path, what: Sequence[str]) -> list[Group]:
         Group(phase=phase, sides=tuple(each[phase] for each in found if phase in each))
         for phase in phases
     ]
+
+
+def sides(home: Path, what: str) -> dict[str, Side]:
+    """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
+
+    Raises:
+        JobError: for what is no run.
+        StoreError: for a specialist of several branches.
+    """
+    store = store_of(home, what)
+    begun = begun_in(store)
+    whose = named(store.root, what, {each.way for each in begun})
+    if whose is None or whose.phase is not None:
+        run = run_of(store, what, name="a run")
+        return {run.job.phase: _side(store, _title(what, run), run)}
+    mine = [each for each in begun if each.way == whose.way]
+    mine.sort(key=Succession.of(store).place)
+    phases = dict.fromkeys(each.job.phase for each in mine)
+    runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
+    return {run.job.phase: _side(store, what, run) for run in runs}
+
+
+def _side(store: Store, title: str, run: Begun) -> Side:
+    is_closed = (run.path / MANIFEST_NAME).is_file()
+    open_ = (
+        None if is_closed else attempt(store, run, SlotQueue.of(resources().slots_of(store.root)))
+    )
+    return Side(
+        title=title,
+        path=run.path,
+        job=run.job,
+        report=read_report(run.path) if is_closed else None,
+        state=f"{open_.state}: {open_.why}" if open_ else "",
+        beat=None if is_closed else read_heartbeat(run.path),
+        mixture=_mixture(store, run.job),
+        tools=store.load(run.path).manifest.tools if is_closed else {},
+    )
+
+
+def _mixture(store: Store, job: Job) -> Artefact | None:
+    folder = (store.root / job.plan).parent
+    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
+
+
+def _title(what: str, run: Begun) -> str:
+    """What was asked for, or of a path the first digits of its key."""
+    return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
 
 
 def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
@@ -256,7 +308,7 @@ def _run_json(side: Side) -> dict[str, object]:
         "phase": job.phase,
         "attempt": job.attempt,
         "key": job.run_key,
-        "path": str(side.begun.path),
+        "path": str(side.path),
         "is_open": report is None,
         "heartbeat": side.beat.model_dump(mode="json") if side.beat else None,
     }

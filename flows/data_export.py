@@ -1,6 +1,6 @@
 """`curriculum export` of data: rows, mixtures and tokens in formats that other tools read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -11,14 +11,12 @@ from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
 from curriculum.interop.order import Ordered
-from curriculum.pipeline.current import marked
-from curriculum.pipeline.references import named, way_of
+from curriculum.pipeline.references import artefacts_of, store_of
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from flows.show import MUTED, out
 from schemas.errors import StoreError
 from schemas.exchange import TokenFormat
-from schemas.manifest import MANIFEST_NAME
 
 if TYPE_CHECKING:
     from curriculum.tokens.codec import Tokenizer
@@ -82,40 +80,18 @@ def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
     Raises:
         StoreError: for none, or several.
     """
-    path = Path(what)
-    root = Store.containing(path.absolute()).root if path.exists() else home
-    store = Store(root, dry=True)
-    if path.exists():
-        found = [store.load(file.parent) for file in sorted(_manifests(path.absolute()))]
-    else:
-        found = list(_named(store, what)) or [
-            each for stage in STAGES for each in store.artefacts(stage)
-            if each.key.startswith(what.lower())
-        ]  # fmt: skip
-    found = [each for each in found if each.manifest.stage in STAGES]
+    store = store_of(home, what)
+    found = artefacts_of(store, what, STAGES)
     if len(found) != 1:
         raise StoreError(
             what,
-            ", ".join(str(each.path.relative_to(root)) for each in found[:LISTED]) or None,
+            ", ".join(str(each.path.relative_to(store.root)) for each in found[:LISTED]) or None,
             cause=f"{len(found):,} data sets are meant"
             if found
             else "it names no rows and no mixture",
             cure="Give the folder or key of rows, tokens or a mixture, or SPECIALIST/PHASE",
         )
     return store, _tokens_for(store, found[0])
-
-
-def _manifests(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        path = path.parent
-    return path.rglob(MANIFEST_NAME)
-
-
-def _named(store: Store, what: str) -> Iterator[Artefact]:
-    """The current mixtures of a name; a diet's stands for its specialist and branch."""
-    mixtures = marked(store, "mixtures")
-    whose = named(store.root, what, {way_of(each) for each in mixtures})
-    yield from (each for each in mixtures if whose is not None and whose.has(each))
 
 
 def _tokens_for(store: Store, artefact: Artefact) -> Artefact:

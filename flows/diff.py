@@ -1,16 +1,18 @@
 """`curriculum diff`: what changes from one mixture or set of rows to another, in tokens and in documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from curriculum.inspection.difference import Change, Difference, difference
 from curriculum.inspection.formats import Line, count, number, percent
-from flows.eaten import KINDS, Eaten, eaten
+from curriculum.inspection.token_counts import KINDS, ROWS, TokenCounts, counted
+from curriculum.pipeline.references import MIXTURES, artefacts_of, store_of
 from flows.show import ACCENT, MUTED, out, print_json, table
+from schemas.errors import StoreError
 from schemas.visible import one_line
 
 MOST_LINES = 12
@@ -27,57 +29,9 @@ PLURALS = {
 assert tuple(PLURALS) == KINDS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
-    """What is served of one thing before and after, in valid tokens; 0 where it isn't there."""
-
-    name: str
-    before: int
-    after: int
-    share_before: float
-    share_after: float
-
-    @property
-    def tokens(self) -> int:
-        """Valid tokens more."""
-        return self.after - self.before
-
-    @property
-    def share(self) -> float:
-        """How much its share grew."""
-        return self.share_after - self.share_before
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """All that changes."""
-
-    before: Eaten
-    after: Eaten
-    by: Mapping[str, tuple[Change, ...]]
-    """By KINDS, largest first."""
-    documents: tuple[Change, ...]
-    """By document_id, largest first; those that don't change too."""
-
-    @property
-    def come(self) -> list[Change]:
-        """Documents that are in the second only."""
-        return [each for each in self.documents if not each.before]
-
-    @property
-    def go(self) -> list[Change]:
-        """Documents that are in the first only."""
-        return [each for each in self.documents if not each.after]
-
-    @property
-    def stay(self) -> list[Change]:
-        """Documents of both."""
-        return [each for each in self.documents if each.before and each.after]
-
-
 def diff(home: Path, before: str, after: str, *, full: bool = False, as_json: bool = False) -> None:
     """Print what changes from one mixture or set of rows to another."""
-    found = difference(eaten(home, before), eaten(home, after))
+    found = difference(tokens_of(home, before), tokens_of(home, after))
     if as_json:
         print_json(_as_json(found))
         return
@@ -85,35 +39,21 @@ def diff(home: Path, before: str, after: str, *, full: bool = False, as_json: bo
         out.print(piece, soft_wrap=isinstance(piece, Text))
 
 
-def difference(before: Eaten, after: Eaten) -> Difference:
-    """What changes from one to the other."""
-    return Difference(
-        before=before,
-        after=after,
-        by={kind: changes(before.by(kind), after.by(kind)) for kind in KINDS},
-        documents=changes(before.by("document_id"), after.by("document_id")),
-    )
+def tokens_of(home: Path, what: str) -> TokenCounts:
+    """Count the tokens of rows or mixtures by path, key or name; a run means its mixture.
 
-
-def changes(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[Change, ...]:
-    """A change for each name, the largest first.
-
-    >>> [(each.name, each.tokens, each.share) for each in changes({"a": 3, "b": 1}, {"b": 4})]
-    [('a', -3, -0.75), ('b', 3, 0.75)]
+    Raises:
+        StoreError: for what is none of them, and where rows that a mixture draws on are gone.
     """
-    all_before, all_after = max(sum(before.values()), 1), max(sum(after.values()), 1)
-    names = dict.fromkeys([*before, *after])
-    found = [
-        Change(
-            name=name,
-            before=before.get(name, 0),
-            after=after.get(name, 0),
-            share_before=before.get(name, 0) / all_before,
-            share_after=after.get(name, 0) / all_after,
+    store = store_of(home, what)
+    found = artefacts_of(store, what, (ROWS, MIXTURES))
+    if not found:
+        raise StoreError(
+            what,
+            cause="it is neither rows nor a mixture, nor the name of a specialist or run that has one",
+            cure="`curriculum status` lists the specialists; rows/… and mixtures/… are folders",
         )
-        for name in names
-    ]
-    return tuple(sorted(found, key=lambda each: (-abs(each.tokens), each.name)))
+    return counted(store, what.rstrip("/"), found)
 
 
 def _shown(found: Difference, *, full: bool) -> Iterator[RenderableType]:
@@ -158,11 +98,11 @@ def _totals(found: Difference) -> Iterator[Line]:
     yield {"": "padding", "before": empty[0], "after": empty[1], "change": ""}
 
 
-def _both(found: Difference) -> tuple[Eaten, Eaten]:
+def _both(found: Difference) -> tuple[TokenCounts, TokenCounts]:
     return found.before, found.after
 
 
-def _total(side: Eaten, name: str) -> int:
+def _total(side: TokenCounts, name: str) -> int:
     match name:
         case "tokens":
             return side.tokens
@@ -297,7 +237,7 @@ def _as_json(found: Difference) -> dict[str, object]:
     }
 
 
-def _side_json(side: Eaten) -> dict[str, object]:
+def _side_json(side: TokenCounts) -> dict[str, object]:
     return {
         "what": side.title,
         "artefacts": [{"key": each.key, "path": str(each.path)} for each in side.artefacts],

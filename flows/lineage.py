@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 from curriculum.inspection.lineage import LineageCatalog, LineageError, Readers, ReadUntil, StepRead
-from curriculum.pipeline.references import STEP, Begun, begun_in, run_of
-from curriculum.store import Store
-from flows.look.find import store_of
-from schemas.errors import JobError, StoreError
+from curriculum.pipeline.attempts import STEP, Begun
+from curriculum.pipeline.references import is_run, run_of, store_of
+from schemas.errors import JobError
 
 SHORTEST = 6
 """Digits of a commit's id that may stand for it."""
@@ -69,20 +68,10 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
         return catalog.readers("document", what, "FROM consumers_of_document(?)")
     if _HEX.fullmatch(what) and (commit := catalog.commit(what)):
         return catalog.readers("commit", commit, "FROM consumers(?)")
-    if path.is_dir() or _is_a_run(store, what):
+    if path.is_dir() or is_run(store, what):
         begun = run_of(store, what, name="the run")
         return _read_until(catalog, begun, catalog.steps_of(begun.path))
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
-
-
-def _is_a_run(store: Store, what: str) -> bool:
-    """Whether a run is called so, or its key begins so."""
-    try:
-        run_of(store, what, name="the run")
-    except (JobError, StoreError):
-        names = {name for each in begun_in(store) for name in each.names}
-        return what in names or any(each.job.run_key.startswith(what) for each in begun_in(store))
-    return True
 
 
 def _read_until(catalog: LineageCatalog, begun: Begun, step: int) -> ReadUntil:

@@ -10,13 +10,14 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count
 from curriculum.inspection.origins import inputs
-from curriculum.pipeline.references import CHECKPOINTS, STEP
+from curriculum.pipeline.attempts import STEP
 from curriculum.rows.check import check as check_rows
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store, collect, garbage, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
+from curriculum.train.run_directory import CHECKPOINTS
 from flows.show import MUTED, err, out, warn
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME

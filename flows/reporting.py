@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.text import Text
 
+from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import course_of
-from curriculum.pipeline.references import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.store import Store
 from flows import settings
 from flows.page.write import write

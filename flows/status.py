@@ -9,8 +9,8 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
+from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.notifiers import Say
-from curriculum.pipeline.references import spelled
 from curriculum.pipeline.speed import money
 from curriculum.pipeline.status import Standing, Survey, earlier
 from curriculum.pipeline.status_table import write_status

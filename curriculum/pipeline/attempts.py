@@ -1,23 +1,161 @@
-"""State of an attempt that isn't finished: running, waiting, failed or interrupted."""
+"""Attempts at runs: their names, their order, and the state of one that isn't finished.
 
+Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from curriculum.inspection.formats import count
-from curriculum.pipeline.context import Resources
-from curriculum.pipeline.references import Begun, checkpoints
-from curriculum.store import Store, inside
+from curriculum.pipeline.current import marked
+from curriculum.store import Artefact, Store, inside
 from curriculum.store.owner import is_alive, this_process
+from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.gpu_slots import Slots
-from curriculum.train.run_directory import HEARTBEAT, REPORT, STATE
-from schemas.job import Heartbeat, Report, RunState, SlotState
+from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, JOB, REPORT, STATE, read_job
+from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
+from schemas.manifest import MANIFEST_NAME
 from schemas.moment import seconds_from
 
+STEP = "step="
+"""First characters of a checkpoint's directory."""
 State = Literal["running", "waiting", "failed", "interrupted"]
 SILENT_SECONDS = 600
 """After which the state of another machine's run isn't believed any more."""
 GO_ON = "the same command goes on from there"
+
+
+Way = tuple[str, str | None]
+"""A specialist and its branch, if it has one."""
+
+
+def spelled(way: Way, *more: str) -> str:
+    """The one spelling that is shown of a specialist, its branch and a phase or more of it.
+
+    >>> spelled(("templates", "demo"), "syntax"), spelled(("testing", None))
+    ('templates/demo/syntax', 'testing')
+    """
+    return "/".join([*filter(None, way), *more])
+
+
+def names_of(way: Way) -> set[str]:
+    """The whole name of a specialist and branch in each spelling that is accepted.
+
+    >>> sorted(names_of(("templates", "ux")))
+    ['templates.ux', 'templates/ux']
+    """
+    parts = [each for each in way if each]
+    return {"/".join(parts), ".".join(parts)}
+
+
+def way_of(artefact: Artefact) -> Way:
+    """The specialist and branch of a run or a mixture."""
+    labels = artefact.manifest.labels
+    return labels["specialist"], labels.get("branch")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begun:
+    """An attempt at a run, open or closed."""
+
+    path: Path
+    job: Job
+
+    @staticmethod
+    def at(path: Path) -> "Begun":
+        """The one in a directory runs/…/attempt=1."""
+        return Begun(path=path, job=read_job(path / JOB))
+
+    @property
+    def names(self) -> set[str]:
+        """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
+        ways = {self.job.specialist, *names_of(self.way)}
+        return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
+
+    @property
+    def way(self) -> Way:
+        """Specialist and branch."""
+        return self.job.specialist, self.job.branch
+
+    @property
+    def name(self) -> str:
+        """The name that is shown: templates/demo/syntax."""
+        return spelled(self.way, self.job.phase)
+
+    @property
+    def title(self) -> str:
+        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
+        return f"{self.name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Succession:
+    """The finished runs and the mixtures that are marked as current, and what goes on from what."""
+
+    store: Store
+    runs: Mapping[Path, Artefact]
+    """Finished runs by path."""
+    plans: frozenset[str]
+    """The contents of the mixtures."""
+
+    @staticmethod
+    def of(store: Store) -> "Succession":
+        """Read the marks of a workspace."""
+        runs = {run.path: run for run in marked(store, "runs")}
+        plans = frozenset(each.content for each in marked(store, "mixtures"))
+        return Succession(store=store, runs=runs, plans=plans)
+
+    def last(self, begun: Iterable[Begun]) -> Begun | None:
+        """The last phase of those that are marked and whose inputs are current; None where there is none."""
+        found = [each for each in begun if self.is_current(each)]
+        return max(found, key=self.place, default=None)
+
+    def is_current(self, run: Begun) -> bool:
+        """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
+        if run.path not in self.runs or run.job.plan_content not in self.plans:
+            return False
+        start = self._entered(run)
+        return start is None or any(
+            (each.key, each.content) == (start.run_key, start.run_content)
+            and self.is_current(Begun.at(path))
+            for path, each in self.runs.items()
+        )
+
+    def place(self, run: Begun) -> tuple[int, str]:
+        """The number of phases before a run, then when it began: the order of a curriculum."""
+        number, start = 0, self._entered(run)
+        while start is not None:
+            number += 1
+            before = self._begun(start)
+            start = None if before is None else self._entered(before)
+        return number, run.job.begun
+
+    def _entered(self, run: Begun) -> CheckpointRef | None:
+        """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
+        start = run.job.start_from
+        before = None if start is None else self._begun(start)
+        if before is None or before.job.phase != run.job.phase:
+            return start
+        return self._entered(before)
+
+    def _begun(self, start: CheckpointRef) -> Begun | None:
+        """The run of a checkpoint, where it is still there."""
+        folder = (self.store.root / start.path).parents[1]
+        self.store.require_inside(folder)
+        return Begun.at(folder) if (folder / JOB).is_file() else None
+
+
+def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
+    """The steps that a run keeps a checkpoint of, and where."""
+    for manifest in (run / CHECKPOINTS).glob(f"{STEP}*/{MANIFEST_NAME}"):
+        yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
+
+
+def begun_in(store: Store) -> list[Begun]:
+    """All attempts at runs of a workspace, open and closed, by path."""
+    return [Begun.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,9 +174,8 @@ class SlotQueue:
     waiting: tuple[SlotState, ...]
 
     @staticmethod
-    def of(store: Store, resources: Resources) -> "SlotQueue":
-        """Read the queue of the slots that a workspace uses."""
-        slots = Slots(resources.slots_of(store.root), resources.gpu_slots)
+    def of(slots: Slots) -> "SlotQueue":
+        """Read who holds slots and who waits."""
         if not slots.folder.is_dir():
             return SlotQueue(holders=(), waiting=())
         holders = tuple(each for each in slots.holders() if each is not None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from curriculum.corpus.sources import Sources
 from curriculum.pipeline.notifiers import Notifier
 from curriculum.pipeline.plan import RunPlan
+from curriculum.train.launch.gpu_slots import Slots
 from schemas.errors import DietError
 from schemas.progress import Watch, unwatched
 
@@ -30,9 +31,9 @@ class Resources:
     ray: str | None = None
     """Address of the Ray cluster whose workers build."""
 
-    def slots_of(self, workspace: Path) -> Path:
-        """Return the folder of the slots that a workspace's jobs take."""
-        return self.slots_folder or workspace / "slots"
+    def slots_of(self, workspace: Path) -> Slots:
+        """Return the slots that a workspace's jobs take."""
+        return Slots(self.slots_folder or workspace / "slots", self.gpu_slots)
 
 
 def refuse_commands(plan: RunPlan) -> str | None:

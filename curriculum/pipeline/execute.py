@@ -13,6 +13,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.pipeline import notifications, steps
+from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import (
     Event,
@@ -24,7 +25,6 @@ from curriculum.pipeline.events import (
 )
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.references import spelled
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError

@@ -8,12 +8,12 @@ from typing import Literal
 
 from curriculum.diets.resolve import ResolvedPhase
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseSkipped, PhaseTrained
 from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.references import checkpoints
 from curriculum.pipeline.speed import Speed, last_speed
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.store import Artefact

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from curriculum.diets.load import load_diet
 from curriculum.inspection.runs import report_of, run_words
+from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.notifiers import Whose
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.references import spelled
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import REPORT

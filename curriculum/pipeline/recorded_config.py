@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from curriculum.diets.load import diet_names, load_diet
+from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.config_snapshots import last_snapshot, read_plan
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.references import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.resume import ResumePoint
 from curriculum.pipeline.row_exclusions import leaving_out
 from curriculum.store import Store

@@ -1,27 +1,51 @@
-"""References: the run, mixture or checkpoint that a path, a name or the first digits of a key stand for.
+"""Resolve references: the artefact, run or checkpoint that a path, a name or the first digits of a key means.
 
-Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
+A path goes before a name, a name before a key, a key before the id of a document.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
+
+from curriculum import parquet
 from curriculum.diets.load import diet_names, load_diet
-from curriculum.pipeline.current import marked
+from curriculum.inspection.origins import inputs
+from curriculum.pipeline.attempts import (
+    STEP,
+    Begun,
+    Succession,
+    Way,
+    begun_in,
+    checkpoints,
+    names_of,
+    spelled,
+    way_of,
+)
 from curriculum.store import Artefact, Store, read_mark
-from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.run_directory import read_job, read_report
+from curriculum.train.run_directory import CHECKPOINTS, JOB, read_report
 from schemas.errors import JobError, StoreError
-from schemas.job import CheckpointRef, Job
 from schemas.manifest import MANIFEST_NAME
 
-JOB, CHECKPOINTS, STEP = "job.json", "checkpoints", "step="
+DOCUMENTS, MIXTURES, ROWS, RUNS = "documents", "mixtures", "rows", "runs"
 LISTED = 3
+"""Number of candidates that an error names."""
+_PACK_ID = re.compile(r"([0-9a-f]{12})-\d{10}")
 
 
-Way = tuple[str, str | None]
-"""A specialist and its branch, if it has one."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """Artefacts in path order, an open run or a checkpoint; of rows or documents perhaps one line."""
+
+    artefacts: tuple[Artefact, ...] = ()
+    begun: Begun | None = None
+    checkpoint: Path | None = None
+    """Directory runs/…/attempt=1/checkpoints/step=N."""
+    pack_id: str | None = None
+    document: str | None = None
+    """Whole id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,39 +61,78 @@ class Named:
         return way_of(artefact) == self.way and self.phase in (None, phase)
 
 
-def spelled(way: Way, *more: str) -> str:
-    """The one spelling that is shown of a specialist, its branch and a phase or more of it.
+def store_of(home: Path, what: str) -> Store:
+    """Open the workspace that a path lies in; for a name or a key the one at `home`.
 
-    >>> spelled(("templates", "demo"), "syntax"), spelled(("testing", None))
-    ('templates/demo/syntax', 'testing')
+    Raises:
+        StoreError: for a path outside any workspace.
     """
-    return "/".join([*filter(None, way), *more])
+    path = Path(what)
+    if what and path.exists():
+        try:
+            return Store(Store.containing(path.absolute() / MANIFEST_NAME).root, dry=True)
+        except StoreError:
+            # A run may be called as some folder here is.
+            if path.is_absolute() or what.startswith("."):
+                raise
+    return Store(home, dry=True)
 
 
-def names_of(way: Way) -> set[str]:
-    """The whole name of a specialist and branch in each spelling that is accepted.
+def find(store: Store, what: str, *, document: str | None = None) -> Reference:
+    """Resolve a path, a name, a key, or the id of a row or a document; `document` of it, by its first digits.
 
-    >>> sorted(names_of(("templates", "ux")))
-    ['templates.ux', 'templates/ux']
+    Raises:
+        StoreError: where there is none, or several begin so.
+        JobError: for the name of a specialist none of whose phases is current.
     """
-    parts = [each for each in way if each]
-    return {"/".join(parts), ".".join(parts)}
+    path = _path(store, what)
+    found: Reference | None
+    if path is not None:
+        found = _at_path(store, path)
+    elif row := _PACK_ID.fullmatch(what):
+        found = _of_row(store, row[1], what)
+    else:
+        found = _of_name(store, what) or _of_key(store, what)
+    if found is None:
+        return _of_document(store, store.artefacts(DOCUMENTS), what)
+    if document is None or not found.artefacts:
+        return found
+    stage = found.artefacts[0].manifest.stage
+    if stage != DOCUMENTS:
+        raise StoreError(
+            what,
+            f"stage {stage}",
+            cause="--document looks into documents artefacts only",
+            cure="Leave --document out, or name a folder below documents/",
+        )
+    return _of_document(store, found.artefacts, document)
 
 
-def way_of(artefact: Artefact) -> Way:
-    """The specialist and branch of a run or a mixture."""
-    labels = artefact.manifest.labels
-    return labels["specialist"], labels.get("branch")
+def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artefact]:
+    """Resolve a reference to published artefacts of some stages; empty where it means none of them.
+
+    A name means the current mixtures of its phases. A run means the mixture that it was trained on.
+
+    Raises:
+        StoreError: where several keys begin so.
+    """
+    path = _path(store, what)
+    if path is not None:
+        found = [*_below(store, path)]
+    else:
+        found = _mixtures_named(store, what) or _with_key(store, what, {*stages, RUNS})
+    mixtures = [part for each in found for part in _or_mixtures(store, each)]
+    return [each for each in mixtures if each.manifest.stage in stages]
 
 
 def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
-    """Whose a name is, of some that there are; a diet's name stands for its specialist and branch.
+    """Resolve a name among some specialists and branches; a diet's name means its specialist and branch.
 
     A branch is named templates/ux or templates.ux, each with or without a phase: templates.ux/syntax. A
     specialist's name alone means the one without a branch, or the only branch that there is.
 
     Raises:
-        StoreError: where there are several branches and no word of which.
+        StoreError: where there are several branches and none is named.
     """
     first, *rest = what.split("/")
     dotted = next((way for way in ways if way[1] and first in names_of(way)), None)
@@ -92,120 +155,8 @@ def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
     return Named(way=way, phase=rest[0] if rest else None)
 
 
-def current(store: Store, stage: str) -> list[Artefact]:
-    """The runs or mixtures that stand for their phases, each phase's newest, in the order of phases."""
-    marked = {
-        store.root / line
-        for file in (store.root / "current").glob(f"{stage}-*.txt")
-        for line in read_mark(file)
-    }
-    by_phase: dict[tuple[Way, str], Artefact] = {}
-    there = sorted(
-        store.artefacts(stage), key=lambda each: (each.path in marked, each.manifest.created)
-    )
-    for each in there:
-        by_phase[way_of(each), each.manifest.labels["phase"]] = each
-    return sorted(by_phase.values(), key=lambda each: each.manifest.created)
-
-
-def _way_of_diet(home: Path, name: str) -> Way:
-    diet = load_diet(name, home=home)
-    return diet.specialist, diet.branch
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
-    """An attempt at a run, open or closed."""
-
-    path: Path
-    job: Job
-
-    @staticmethod
-    def at(path: Path) -> "Begun":
-        """The one in a directory runs/…/attempt=1."""
-        return Begun(path=path, job=read_job(path / JOB))
-
-    @property
-    def names(self) -> set[str]:
-        """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
-        ways = {self.job.specialist, *names_of(self.way)}
-        return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
-
-    @property
-    def way(self) -> Way:
-        """Specialist and branch."""
-        return self.job.specialist, self.job.branch
-
-    @property
-    def name(self) -> str:
-        """The name that is shown: templates/demo/syntax."""
-        return spelled(self.way, self.job.phase)
-
-    @property
-    def title(self) -> str:
-        """The title of a run for a reader: templates/demo/syntax, attempt 1, 0123456789ab."""
-        return f"{self.name}, attempt {self.job.attempt}, {self.job.run_key[:KEY_DIGITS]}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Succession:
-    """The finished runs and the mixtures that are marked as current, and what goes on from what."""
-
-    store: Store
-    runs: Mapping[Path, Artefact]
-    """Finished runs by path."""
-    plans: frozenset[str]
-    """The contents of the mixtures."""
-
-    @staticmethod
-    def of(store: Store) -> "Succession":
-        """Read the marks of a workspace."""
-        runs = {run.path: run for run in marked(store, "runs")}
-        plans = frozenset(each.content for each in marked(store, "mixtures"))
-        return Succession(store=store, runs=runs, plans=plans)
-
-    def last(self, begun: Iterable[Begun]) -> Begun | None:
-        """The last phase of those that are marked and whose inputs are current; None where there is none."""
-        found = [each for each in begun if self.is_current(each)]
-        return max(found, key=self.place, default=None)
-
-    def is_current(self, run: Begun) -> bool:
-        """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
-        if run.path not in self.runs or run.job.plan_content not in self.plans:
-            return False
-        start = self._entered(run)
-        return start is None or any(
-            (each.key, each.content) == (start.run_key, start.run_content)
-            and self.is_current(Begun.at(path))
-            for path, each in self.runs.items()
-        )
-
-    def place(self, run: Begun) -> tuple[int, str]:
-        """The number of phases before a run, then when it began: the order of a curriculum."""
-        number, start = 0, self._entered(run)
-        while start is not None:
-            number += 1
-            before = self._begun(start)
-            start = None if before is None else self._entered(before)
-        return number, run.job.begun
-
-    def _entered(self, run: Begun) -> CheckpointRef | None:
-        """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
-        start = run.job.start_from
-        before = None if start is None else self._begun(start)
-        if before is None or before.job.phase != run.job.phase:
-            return start
-        return self._entered(before)
-
-    def _begun(self, start: CheckpointRef) -> Begun | None:
-        """The run of a checkpoint, where it is still there."""
-        folder = (self.store.root / start.path).parents[1]
-        self.store.require_inside(folder)
-        return Begun.at(folder) if (folder / JOB).is_file() else None
-
-
 def checkpoint_of(home: Path, what: str) -> Path:
-    """The checkpoint at a path, or the last one of the run that is meant.
+    """Resolve a reference to a checkpoint: the one at a path, or the last one of a run.
 
     Raises:
         JobError: for what is none and has none.
@@ -235,7 +186,7 @@ def title_of(checkpoint: Path) -> str:
 
 
 def run_of(store: Store, what: str, *, name: str) -> Begun:
-    """The run that is meant; `name` is whose value it is in an error.
+    """Resolve a reference to a run; `name` is whose value it is in an error.
 
     Of a path or key it is the newest attempt; of specialist/phase the finished run that is marked as
     current, else the attempt that began last; of a specialist that of its last phase whose inputs are
@@ -247,8 +198,10 @@ def run_of(store: Store, what: str, *, name: str) -> Begun:
     """
     begun = begun_in(store)
     path = Path(what).absolute()
+    if not path.exists() and (there := store.root / what).exists():
+        path = there
     mine = [each for each in begun if path == each.path or path in each.path.parents]
-    if not mine and (found := _named(store, begun, what)) is not None:
+    if not mine and (found := _run_named(store, begun, what)) is not None:
         return found
     mine = mine or [each for each in begun if each.job.run_key.startswith(what.lower())]
     runs = {each.path.parent for each in mine}
@@ -263,19 +216,169 @@ def run_of(store: Store, what: str, *, name: str) -> Begun:
     return max(mine, key=lambda each: int(each.path.name.partition("=")[2]))
 
 
-def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
-    """The steps that a run keeps a checkpoint of, and where."""
-    for manifest in (run / CHECKPOINTS).glob(f"{STEP}*/{MANIFEST_NAME}"):
-        yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
+def is_run(store: Store, what: str) -> bool:
+    """Return True for what `run_of` resolves, and for a name or key digits that several runs share."""
+    try:
+        run_of(store, what, name="the run")
+    except (JobError, StoreError):
+        begun = begun_in(store)
+        return any(what in each.names or each.job.run_key.startswith(what) for each in begun)
+    return True
 
 
-def begun_in(store: Store) -> list[Begun]:
-    """All attempts at runs of a workspace, open and closed, by path."""
-    return [Begun.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
+def ids_beginning(artefact: Artefact, prefix: str) -> list[str]:
+    """The ids of an artefact's documents that begin so, each once, in order."""
+    found: dict[str, None] = {}
+    for file in artefact.files(".parquet"):
+        ids = parquet.read_table(file, columns=["document_id"])["document_id"]
+        beginning = ids.filter(pc.starts_with(ids, prefix)).to_pylist()
+        found |= dict.fromkeys(str(each) for each in beginning)
+    return list(found)
 
 
-def _named(store: Store, begun: list[Begun], what: str) -> Begun | None:
-    """The run with a name; a diet's name stands for its specialist and branch."""
+def _path(store: Store, what: str) -> Path | None:
+    """The path that is meant, from here or from the workspace; None for what is no path."""
+    path = Path(what).absolute()
+    if not (path.exists() and path.is_relative_to(store.root)):
+        path = store.root / what
+    return path if what and path.exists() else None
+
+
+def _at_path(store: Store, path: Path) -> Reference:
+    """The artefacts at or below a path, or the checkpoint or open run that it is in."""
+    folder = path if path.is_dir() else path.parent
+    if folder != store.root:
+        store.require_inside(folder)
+    if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
+        return Reference(checkpoint=folder)
+    if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():
+        return Reference(begun=Begun.at(folder))
+    below = tuple(_below(store, path))
+    if not below:
+        raise StoreError(
+            str(path), cause="the workspace holds nothing yet", cure="Begin with: curriculum demo"
+        )
+    return Reference(artefacts=below)
+
+
+def _below(store: Store, path: Path) -> Iterable[Artefact]:
+    """The artefacts at or below a path; a file inside of one, such as a table of metrics, means all of it."""
+    folder = path if path.is_dir() else path.parent
+    files = sorted(folder.rglob(MANIFEST_NAME))
+    below = [each.parent for each in files if CHECKPOINTS not in each.parts]
+    if not below and folder != store.root:
+        above = (each for each in folder.parents if (each / MANIFEST_NAME).is_file())
+        below = [next(above, folder)]
+    return map(store.load, below)
+
+
+def _or_mixtures(store: Store, artefact: Artefact) -> list[Artefact]:
+    """The mixture that a run was trained on; any other artefact itself."""
+    if artefact.manifest.stage != RUNS:
+        return [artefact]
+    own = {record.key for record in artefact.manifest.inputs}
+    return [each for each in inputs(store, artefact, MIXTURES) if each.key in own]
+
+
+def _of_row(store: Store, key: str, pack_id: str) -> Reference | None:
+    """The rows artefact that a pack_id names, and that row of it."""
+    found = [each for each in store.artefacts(ROWS) if each.key.startswith(key)]
+    return Reference(artefacts=tuple(found[:1]), pack_id=pack_id) if found else None
+
+
+def _of_key(store: Store, prefix: str) -> Reference | None:
+    found = _with_key(store, prefix)
+    if found:
+        return Reference(artefacts=tuple(found))
+    begun = [each for each in begun_in(store) if each.job.run_key.startswith(prefix.lower())]
+    return _of_run(store, begun[-1]) if begun else None
+
+
+def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) -> list[Artefact]:
+    """The artefact whose key begins so, if there is one; of some stages, or of all."""
+    found = [
+        each
+        for each in store.artefacts()
+        if each.key.startswith(prefix.lower()) and (not stages or each.manifest.stage in stages)
+    ]
+    if len(found) > 1:
+        raise StoreError(
+            prefix, _places(store, found), cause="several keys begin so", cure="Give more digits"
+        )
+    return found
+
+
+def _of_name(store: Store, what: str) -> Reference | None:
+    """The newest run with a name; where there is none yet the mixtures that it would be trained on."""
+    if named(store.root, what, {each.way for each in begun_in(store)}) is not None:
+        return _of_run(store, run_of(store, what, name="inspect"))
+    mixtures = _mixtures_named(store, what)
+    return Reference(artefacts=tuple(mixtures)) if mixtures else None
+
+
+def _mixtures_named(store: Store, what: str) -> list[Artefact]:
+    """The current mixtures of a name, in the order of phases."""
+    mixtures = _current_mixtures(store)
+    whose = named(store.root, what, {way_of(each) for each in mixtures})
+    return [each for each in mixtures if whose is not None and whose.has(each)]
+
+
+def _current_mixtures(store: Store) -> list[Artefact]:
+    """The mixture of each phase that is marked as current, else the newest, in the order of phases."""
+    marked = {
+        store.root / line
+        for file in (store.root / "current").glob(f"{MIXTURES}-*.txt")
+        for line in read_mark(file)
+    }
+    by_phase: dict[tuple[Way, str], Artefact] = {}
+    there = sorted(
+        store.artefacts(MIXTURES), key=lambda each: (each.path in marked, each.manifest.created)
+    )
+    for each in there:
+        by_phase[way_of(each), each.manifest.labels["phase"]] = each
+    return sorted(by_phase.values(), key=lambda each: each.manifest.created)
+
+
+def _of_run(store: Store, begun: Begun) -> Reference:
+    if (begun.path / MANIFEST_NAME).is_file():
+        return Reference(artefacts=(store.load(begun.path),))
+    return Reference(begun=begun)
+
+
+def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
+    held = [(each, ids_beginning(each, prefix.lower())) for each in artefacts]
+    holders = [(each, ids) for each, ids in held if ids]
+    known = sorted({name for _, ids in holders for name in ids})
+    if not known:
+        raise StoreError(
+            prefix,
+            cause="it is no path and no run's name, and no key and no document's id begins so",
+            cure="`curriculum status` lists what there is",
+        )
+    if len(known) > 1:
+        raise StoreError(
+            prefix,
+            ", ".join(known[:LISTED]),
+            cause=f"{len(known):,} documents' ids begin so",
+            cure="Give more digits",
+        )
+    if len(holders) > 1:
+        raise StoreError(
+            prefix,
+            _places(store, [each for each, _ in holders]),
+            cause=f"{len(holders)} artefacts hold this document",
+            cure=f"Name one of them: curriculum inspect PATH --document {known[0][:12]}",
+        )
+    return Reference(artefacts=(holders[0][0],), document=known[0])
+
+
+def _way_of_diet(home: Path, name: str) -> Way:
+    diet = load_diet(name, home=home)
+    return diet.specialist, diet.branch
+
+
+def _run_named(store: Store, begun: list[Begun], what: str) -> Begun | None:
+    """The run with a name; a diet's name means its specialist and branch."""
     whose = named(store.root, what, {each.way for each in begun})
     if whose is None:
         return None
@@ -303,3 +406,8 @@ def _began(run: Begun) -> tuple[str, int]:
 
 def _names(begun: list[Begun]) -> list[str]:
     return sorted({each.name for each in begun})
+
+
+def _places(store: Store, artefacts: list[Artefact]) -> str:
+    listed = [each.path.relative_to(store.root).as_posix() for each in artefacts[:LISTED]]
+    return ", ".join(listed)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from curriculum.diets.left_out import read_left_out
 from curriculum.mix import report_of, seen_until
-from curriculum.pipeline.references import JOB, STEP, Begun, begun_in, checkpoints, run_of
+from curriculum.pipeline.attempts import STEP, Begun, begun_in, checkpoints
+from curriculum.pipeline.references import run_of
 from curriculum.store import Store
-from curriculum.train.run_directory import read_job
+from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import JobError
 from schemas.job import Job
 from schemas.mixture import Continued, RowsTaken

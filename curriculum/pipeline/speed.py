@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from curriculum.inspection.formats import count
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.references import JOB
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.run_directory import read_job
+from curriculum.train.run_directory import JOB, read_job
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"
 MINUTE, HOUR = 60, 3600

@@ -10,7 +10,7 @@ from curriculum.corpus.sources import Sources
 from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline import approvals
-from curriculum.pipeline.attempts import SlotQueue, attempt
+from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, way_of
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.current import marked
@@ -20,7 +20,6 @@ from curriculum.pipeline.explain import why
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import course_of
-from curriculum.pipeline.references import Begun, Way, begun_in, way_of
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
@@ -79,7 +78,7 @@ class Survey:
             store=store,
             begun=begun,
             current=marked(store, "runs"),
-            line=SlotQueue.of(store, resources),
+            line=SlotQueue.of(resources.slots_of(store.root)),
             courses=courses,
         )
 
@@ -147,7 +146,7 @@ def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
     store, way = Store(plan.store.root, dry=True), (plan.diet.specialist, plan.diet.branch)
     mine = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
     runs = [run for run in marked(store, "runs") if way_of(run) == way]
-    look = _Look.at(store, way, mine, runs, SlotQueue.of(store, resources))
+    look = _Look.at(store, way, mine, runs, SlotQueue.of(resources.slots_of(store.root)))
     dry = replace(plan, store=store, planned={})
     sources = Sources.of(store.root, clones="none")
     return tuple(look.phases(dry, _Walk.through(dry, sources)))

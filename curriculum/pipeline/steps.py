@@ -27,7 +27,6 @@ from curriculum.pipeline.row_exclusions import OPTION
 from curriculum.stages import Built, Shard, Tokenizing, Wanted, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import chosen
 from schemas.diet import Diet
@@ -273,7 +272,7 @@ def _launch(plan: RunPlan, phase: str, context: Context) -> Launch:
     """The slots in which a job of this machine trains, and the receivers of its progress and log."""
     resources = context.resources
     return Launch(
-        slots=Slots(resources.slots_of(plan.store.root), resources.gpu_slots),
+        slots=resources.slots_of(plan.store.root),
         watch=context.watch,
         tell=context.log,
         stalled=notifications.stalled(plan, phase, context),

@@ -1,15 +1,16 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 from rich.text import Text
 
 from curriculum.inspection.documents import documents
+from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
-from flows.look import Found, Wish, find, index, look, narrowed
+from flows.look import Wish, index, look, narrowed
 from flows.look.document_sheet import document_sheet
-from flows.look.find import store_of
 from flows.look.page import page
 from flows.look.plain import content
 from flows.page.rows.write import wished as wished_rows
@@ -32,14 +33,20 @@ def show(
         StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
     """
     store = store_of(home, what)
-    found = narrowed(store, find(store, what, wish))
+    reference = find(store, what, document=wish.document)
+    wish = replace(
+        wish,
+        pack_id=reference.pack_id or wish.pack_id,
+        document=reference.document or wish.document,
+    )
+    found = narrowed(store, reference, wish)
     if html:
-        _write(as_page(store, _sole(found), found.wish), html)
+        _write(as_page(store, _sole(found), wish), html)
     if as_json:
-        print_json(content(store, found, listed=listed))
+        print_json(content(store, found, wish, listed=listed))
     if html or as_json:
         return
-    for piece in index(store, found) if listed else look(store, found):
+    for piece in index(store, found) if listed else look(store, found, wish):
         out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
 
 
@@ -66,7 +73,7 @@ def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
     return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
 
 
-def _sole(found: Found) -> Artefact:
+def _sole(found: Reference) -> Artefact:
     if not found.artefacts:
         raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
     return found.artefacts[0]

@@ -1,6 +1,5 @@
 """`curriculum inspect`: what a workspace holds, for human eyes.
 
-find.py       which artefact, row, document, run or checkpoint is meant
 documents.py  rows.py  plans.py  trained.py  vocabulary.py  selected.py  others.py
               what the terminal shows of each stage, from the views of curriculum.inspection
 drawn.py      bars and lines of characters; painted.py structure in colour
@@ -22,11 +21,11 @@ from curriculum.inspection.chosen_lines import chosen, has_row, line_files
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.line_filter import FILTERS, Only, Wish, steps
 from curriculum.inspection.rows import Row
-from curriculum.pipeline.references import spelled, way_of
+from curriculum.pipeline.attempts import spelled, way_of
+from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from flows.look.documents import document_panels
-from flows.look.find import Found, find
 from flows.look.others import counts
 from flows.look.plans import plan
 from flows.look.rows import STRIP_WIDTH, row_panels, strip
@@ -38,33 +37,32 @@ from schemas.errors import StoreError
 from schemas.visible import one_line
 
 __all__ = [
-    "STRIP_WIDTH", "Found", "Only", "Row", "Wish", "find", "index", "look", "narrowed", "steps",
-    "strip",
+    "STRIP_WIDTH", "Only", "Row", "Wish", "index", "look", "narrowed", "steps", "strip",
 ]  # fmt: skip
 
 BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
 
-def look(store: Store, found: Found) -> Iterator[RenderableType]:
+def look(store: Store, found: Reference, wish: Wish) -> Iterator[RenderableType]:
     """What was found, piece by piece."""
     if found.checkpoint is not None:
-        yield from checkpoint(store, found.checkpoint.path, found.wish)
+        yield from checkpoint(store, found.checkpoint, wish)
     elif found.begun is not None:
         yield from open_run(store, found.begun)
     else:
-        yield from _artefacts(store, found)
+        yield from _artefacts(store, found, wish)
 
 
-def narrowed(store: Store, found: Found) -> Found:
+def narrowed(store: Store, found: Reference, wish: Wish) -> Reference:
     """Without the artefacts that have no line of what is asked for.
 
     Raises:
         StoreError: where none is left, and for what can't be chosen by.
     """
-    only, stages = found.wish.only, {each.manifest.stage for each in found.artefacts}
-    if found.wish.pack_id is not None:
-        found = _with_row(found, found.wish.pack_id)
+    only, stages = wish.only, {each.manifest.stage for each in found.artefacts}
+    if wish.pack_id is not None:
+        found = _with_row(found, wish.pack_id)
     if not only.given:
         return found
     if found.begun is not None or found.checkpoint is not None:
@@ -83,7 +81,7 @@ def narrowed(store: Store, found: Found) -> Found:
     return replace(found, artefacts=tuple(left))
 
 
-def _with_row(found: Found, pack_id: str) -> Found:
+def _with_row(found: Reference, pack_id: str) -> Reference:
     holders = [
         each for each in found.artefacts if each.manifest.stage == "rows" and has_row(each, pack_id)
     ]
@@ -110,17 +108,17 @@ def _has_some(store: Store, artefact: Artefact, only: Only) -> bool:
     return masks is None or any(mask.any() for mask in masks)
 
 
-def _artefacts(store: Store, found: Found) -> Iterator[RenderableType]:
+def _artefacts(store: Store, found: Reference, wish: Wish) -> Iterator[RenderableType]:
     """The first artefact; of rows and documents as many as it takes to show what is wished."""
-    left = found.wish.rows
+    left = wish.rows
     for artefact in found.artefacts:
         stage = artefact.manifest.stage
-        wish = replace(found.wish, rows=left) if stage in BY_LINE else found.wish
+        mine = replace(wish, rows=left) if stage in BY_LINE else wish
         if stage in BY_LINE and len(found.artefacts) > 1 and _is_empty(artefact):
             continue
         yield _header(store, artefact)
         shown = 0
-        for piece in _of_stage(store, artefact, wish):
+        for piece in _of_stage(store, artefact, mine):
             shown += isinstance(piece, Panel)
             yield piece
         left -= shown if stage in BY_LINE else left
@@ -156,7 +154,7 @@ def _of_stage(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Renderab
             yield counts(artefact)
 
 
-def index(store: Store, found: Found) -> Iterator[RenderableType]:
+def index(store: Store, found: Reference) -> Iterator[RenderableType]:
     """The artefacts, a line each."""
     drawn = plain_table("stage", "key", "what", "size", "made")
     drawn.columns[3].justify = "right"

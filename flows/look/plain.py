@@ -1,7 +1,7 @@
 """What `inspect` shows, as JSON: manifests, and the wished lines as they lie in the files."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from curriculum.inspection.checkpoint_weights import tensors
@@ -9,34 +9,35 @@ from curriculum.inspection.documents import Line, document_lines, wished
 from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.rows import origins_of, row_of
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.references import JOB, Begun, checkpoints
+from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints
+from curriculum.pipeline.references import Reference
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.train.checkpoint_files import manifest_of, require_listed
-from curriculum.train.run_directory import read_job
+from curriculum.train.run_directory import JOB, read_job
 from flows.contexts import resources
-from flows.look.find import Found
 from flows.look.trained import figures_of, saved_at, spec_at
 from flows.look.vocabulary import controls, documents_of
 
 LINED = ("rows", "mixtures", "selections", "runs")
 
 
-def content(store: Store, found: Found, *, listed: bool = False) -> dict[str, object]:
+def content(
+    store: Store, found: Reference, wish: Wish, *, listed: bool = False
+) -> dict[str, object]:
     """What was found; of rows and documents what is wished, as it lies in the files."""
     if found.checkpoint is not None:
-        return _checkpoint(found.checkpoint.path)
+        return _checkpoint(found.checkpoint)
     if found.begun is not None:
         return _open_run(store, found.begun)
     if listed:
         return {"artefacts": [_artefact(each) for each in found.artefacts]}
-    return _first(store, found)
+    return _first(store, found.artefacts, wish)
 
 
-def _first(store: Store, found: Found) -> dict[str, object]:
+def _first(store: Store, found: Sequence[Artefact], wish: Wish) -> dict[str, object]:
     """The first artefact, and its lines; lines that are still wished then come of the next ones."""
-    first, wish = found.artefacts[0], found.wish
+    first = found[0]
     content = _artefact(first)
     match first.manifest.stage:
         case "runs":
@@ -46,7 +47,7 @@ def _first(store: Store, found: Found) -> dict[str, object]:
             content["checkpoints"] = _checkpoints(first.path)
         case "tokenizers":
             content["controls"] = controls(load_tokenizer(first))
-    lines = [line for each in found.artefacts for line in _lines(store, each, wish)]
+    lines = [line for each in found for line in _lines(store, each, wish)]
     if first.manifest.stage in (*LINED, "documents") or lines:
         content["lines"] = lines[: wish.rows]
     return content
@@ -94,7 +95,7 @@ def _artefact(artefact: Artefact) -> dict[str, object]:
 
 
 def _open_run(store: Store, begun: Begun) -> dict[str, object]:
-    stands = attempt(store, begun, SlotQueue.of(store, resources()))
+    stands = attempt(store, begun, SlotQueue.of(resources().slots_of(store.root)))
     return {
         "path": str(begun.path),
         "state": stands.state,

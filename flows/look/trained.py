@@ -17,8 +17,7 @@ from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.mix import PLAN_NAME, report_of
-from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.references import Begun, checkpoints, spelled
+from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints, spelled
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
@@ -61,7 +60,7 @@ def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType
 
 def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     """A run that isn't finished: how it stands, how far it is, what it has kept."""
-    found = attempt(store, begun, SlotQueue.of(store, resources()))
+    found = attempt(store, begun, SlotQueue.of(resources().slots_of(store.root)))
     job = begun.job
     way = begun.name
     where = begun.path.relative_to(store.root).as_posix()

@@ -1,7 +1,7 @@
 """The report as one page that needs nothing else: no request, no network, readable without its script."""
 
 from curriculum.inspection.formats import count, number, percent
-from curriculum.pipeline.references import spelled
+from curriculum.pipeline.attempts import spelled
 from dashboards import palette
 from dashboards.times import duration
 from flows.page.build import build

@@ -10,6 +10,7 @@ from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.references import Reference
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
@@ -17,7 +18,6 @@ from flows.commands.inspecting import as_page
 from flows.conversation_lines import conversation_lines, conversation_warnings
 from flows.graph_lines import graph_lines
 from flows.look import Wish, look
-from flows.look.find import Found
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 
@@ -89,7 +89,7 @@ def test_a_build_says_what_conversations_came_to(trained: tuple[Built, Artefact,
 
 def shown(artefact: Artefact, wish: Wish) -> str:
     console = Console(record=True, width=120, color_system=None)
-    for piece in look(Store.containing(artefact.path), Found(artefacts=(artefact,), wish=wish)):
+    for piece in look(Store.containing(artefact.path), Reference(artefacts=(artefact,)), wish):
         console.print(piece)
     return console.export_text()
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from curriculum.inspection.comparison import OTHER_ROWS, TOUCH, measured, settings, shared
 from flows import compare
-from flows.contrast import OTHER_ROWS, TOUCH, measured, settings, shared, sides
+from flows.compare import sides
 from schemas.errors import JobError
 from tests.flows.larder import Larder, figure, job, mixture, run, starting
 
@@ -126,10 +127,10 @@ def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
 
 def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:
     ((_, by_name),) = sides(home, "abseil/syntax").items()
-    path = by_name.begun.path
+    path = by_name.path
     for what in (path.parent.name, str(path), path.relative_to(home).as_posix()):
         ((_, found),) = sides(home, what).items()
-        assert found.begun.path == path
+        assert found.path == path
 
 
 @pytest.mark.parametrize("names", [["fmt/syntax"], ["fmt/syntax", "nobody"]])

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from curriculum.inspection.difference import changes
+from curriculum.inspection.token_counts import KINDS
 from curriculum.mix import report_of
 from curriculum.store import Store
 from flows import diff
-from flows.eaten import KINDS, eaten
+from flows.diff import tokens_of
 from schemas.errors import StoreError
 from tests.flows.larder import IDS, Larder
 
@@ -32,14 +34,14 @@ def _said(larder: Larder, before: str, after: str, capsys: pytest.CaptureFixture
 
 
 def test_a_row_that_a_plan_takes_twice_counts_twice(larder: Larder) -> None:
-    found = eaten(larder.home, "fmt/syntax")
+    found = tokens_of(larder.home, "fmt/syntax")
     assert found.by("document_id") == {IDS["a"]: 6, IDS["c"]: 8, IDS["b"]: 8}
     assert (found.tokens, found.rows, found.positions) == (22, 3, 24)
     assert found.tokens == report_of(larder.syntax).tokens
 
 
-def test_rows_are_all_eaten_once_whatever_shard_they_lie_in(larder: Larder) -> None:
-    found = eaten(larder.home, larder.one.key[:12])
+def test_rows_are_all_counted_once_whatever_shard_they_lie_in(larder: Larder) -> None:
+    found = tokens_of(larder.home, larder.one.key[:12])
     assert found.by("document_id") == {IDS["a"]: 3, IDS["c"]: 4, IDS["b"]: 13}
     assert found.by("repository") == {"alpha": 16, "beta": 4}
     assert found.by("licence") == {"MIT": 16, "none": 4}
@@ -47,12 +49,12 @@ def test_rows_are_all_eaten_once_whatever_shard_they_lie_in(larder: Larder) -> N
 
 
 def test_a_folder_of_several_row_sets_is_all_of_them(larder: Larder) -> None:
-    assert eaten(larder.home, str(larder.home / "rows")).tokens == 20 + 6
-    assert eaten(larder.home, "rows").tokens == 20 + 6
+    assert tokens_of(larder.home, str(larder.home / "rows")).tokens == 20 + 6
+    assert tokens_of(larder.home, "rows").tokens == 20 + 6
 
 
 def test_a_specialist_is_all_its_phases(larder: Larder) -> None:
-    found = eaten(larder.home, "fmt")
+    found = tokens_of(larder.home, "fmt")
     assert found.by("phase") == {"syntax": 22, "file_graph": 11}
     assert {each.key for each in found.artefacts} == {larder.syntax.key, larder.file_graph.key}
 
@@ -96,8 +98,8 @@ def test_the_same_twice_is_no_change(larder: Larder, monkeypatch: pytest.MonkeyP
 
 @given(before=AMOUNTS, after=AMOUNTS)
 def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str, int]) -> None:
-    there = diff.changes(before, after)
-    back = {each.name: each.tokens for each in diff.changes(after, before)}
+    there = changes(before, after)
+    back = {each.name: each.tokens for each in changes(after, before)}
     assert sum(each.tokens for each in there) == sum(after.values()) - sum(before.values())
     assert {each.name: -each.tokens for each in there} == back
     for shares, amounts in (("share_before", before), ("share_after", after)):
@@ -108,14 +110,14 @@ def test_changes_add_up_and_turn_around(before: dict[str, int], after: dict[str,
 @pytest.mark.parametrize("what", ["nowhere", "fmt/anneal", "documents", ""])
 def test_what_holds_no_rows_says_what_would(larder: Larder, what: str) -> None:
     with pytest.raises(StoreError, match=r"neither rows nor a mixture|several keys begin so"):
-        eaten(larder.home, what)
+        tokens_of(larder.home, what)
 
 
 def test_rows_that_are_gone_are_named(tmp_path: Path) -> None:
     larder = Larder(tmp_path)
     (larder.two.path / "manifest.json").unlink()
     with pytest.raises(StoreError, match=larder.two.key[:12]):
-        eaten(tmp_path, "fmt/file_graph")
+        tokens_of(tmp_path, "fmt/file_graph")
 
 
 def test_documents_that_are_gone_are_counted_as_unknown(tmp_path: Path) -> None:
@@ -123,14 +125,14 @@ def test_documents_that_are_gone_are_counted_as_unknown(tmp_path: Path) -> None:
     for each in Store(tmp_path, dry=True).artefacts("documents"):
         if each.manifest.labels["repository"] == "beta":
             (each.path / "manifest.json").unlink()
-    assert eaten(tmp_path, larder.one.key).by("repository") == {"alpha": 16, "?": 4}
+    assert tokens_of(tmp_path, larder.one.key).by("repository") == {"alpha": 16, "?": 4}
 
 
 def test_the_demos_mixtures_hold_what_their_reports_say(demo_home: Path) -> None:
     mixtures = [*Store(demo_home, dry=True).artefacts("mixtures")]
     assert len(mixtures) == 5
     for each in mixtures:
-        found, report = eaten(demo_home, each.key), report_of(each)
+        found, report = tokens_of(demo_home, each.key), report_of(each)
         assert found.tokens == report.tokens
         assert found.rows == report.rows
         by_domain: dict[str, int] = {}
@@ -155,4 +157,4 @@ def test_the_demos_rows_hold_what_reading_them_row_by_row_says(demo_home: Path) 
             for at, name in enumerate(line["document_ids"]):
                 tokens = sum(doc == at for doc in line["doc_ids"][: line["valid_token_count"]])
                 expected[name] = expected.get(name, 0) + tokens
-    assert eaten(demo_home, rows.key).by("document_id") == expected
+    assert tokens_of(demo_home, rows.key).by("document_id") == expected

@@ -231,12 +231,14 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
     if file_time is not None:
         for name in ("heartbeat.json", "state.json"):
             os.utime(folder / name, (file_time, file_time))
-    from curriculum.pipeline.attempts import SlotQueue, attempt
+    from curriculum.pipeline.attempts import Begun, SlotQueue, attempt
     from curriculum.pipeline.context import Resources
-    from curriculum.pipeline.references import Begun
 
     store = Store(line.home, dry=True)
-    assert attempt(store, Begun.at(folder), SlotQueue.of(store, Resources())).state == state
+    assert (
+        attempt(store, Begun.at(folder), SlotQueue.of(Resources().slots_of(store.root))).state
+        == state
+    )
     path = folder.relative_to(line.home).as_posix()
     asked = f"SELECT state FROM runs WHERE path = '{path}'"
     assert query(line.home, asked).rows == [(state,)]

@@ -9,10 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mix import report_of as mixture_report_of
+from curriculum.pipeline.attempts import Begun, checkpoints
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.references import Begun, checkpoints, run_of
+from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import back_to, last_begun
 from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
 from curriculum.pipeline.steps import build_phase, mix_phase

@@ -12,6 +12,7 @@ from rich.console import Console
 from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Store
 from flows import demo, look, report, show, status, work
 from flows.commands import inspecting
@@ -86,7 +87,7 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
     store = Store(home, dry=True)
-    for piece in look.look(store, look.find(store, rows.key, look.Wish())):
+    for piece in look.look(store, find(store, rows.key), look.Wish()):
         console.print(piece)
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
@@ -125,7 +126,7 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
     keys = [each.key for each in store.artefacts()]
     shared = next(digit for digit in "0123456789abcdef" if sum(key[0] == digit for key in keys) > 1)
     with pytest.raises(StoreError, match="several keys begin so"):
-        look.find(store, shared, look.Wish())
+        find(store, shared)
 
 
 def _row(starts: list[int], valid: int, length: int) -> look.Row:
@@ -199,7 +200,7 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     assert [command for command, _, _ in pasted] == ["query", "query", "query", "inspect", "serve"]
     assert {place for _, place, _ in pasted} == {str(home)}
     assert [shlex.split(rest)[0] for _, _, rest in pasted[:3]] == [sql for _, sql in demo.QUESTIONS]
-    found = look.find(Store(home, dry=True), pasted[3][2], look.Wish())
+    found = find(Store(home, dry=True), pasted[3][2])
     assert {each.manifest.stage for each in found.artefacts} == {"rows"}
 
 

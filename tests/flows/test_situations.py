@@ -18,14 +18,13 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.references import JOB
 from curriculum.pipeline.status import Standing, _machine, standings
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.owner import this_process
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.recipe import run_recipe
-from curriculum.train.run_directory import HEARTBEAT, REPORT, STATE, read_report
+from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report
 from flows import work
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job

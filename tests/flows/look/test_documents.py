@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from flows import look
 from flows.commands import inspecting
@@ -36,8 +37,8 @@ def _said(
         color_system="truecolor" if styles else None,
     )
     with console.capture() as captured:
-        found = look.Found(artefacts=(_artefact(home, family),), wish=wish)
-        for piece in look.look(Store(home, dry=True), found):
+        found = Reference(artefacts=(_artefact(home, family),))
+        for piece in look.look(Store(home, dry=True), found, wish):
             console.print(piece)
     return captured.get()
 

@@ -1,13 +1,12 @@
-"""What `inspect` may be asked for: a path, a key, a document's id; and what it says to the rest."""
+"""References to artefacts by path, key and a document's id, and the errors for all else."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from curriculum.inspection.line_filter import Wish
+from curriculum.pipeline.references import find, ids_beginning, store_of
 from curriculum.store import Artefact, Store
-from flows.look.find import find, ids_beginning, store_of
 from schemas.document import Document
 from schemas.errors import StoreError
 
@@ -20,22 +19,22 @@ def _artefact(home: Path, family: str, stage: str = "documents") -> Artefact:
     )
 
 
-def _find(home: Path, what: str, **wish: str) -> tuple[Artefact, Wish]:
-    found = find(Store(home, dry=True), what, Wish(**wish))  # type: ignore[arg-type]
-    return found.artefacts[0], found.wish
+def _find(home: Path, what: str, document: str | None = None) -> tuple[Artefact, str | None]:
+    found = find(Store(home, dry=True), what, document=document)
+    return found.artefacts[0], found.document
 
 
 def test_the_beginning_of_an_id_finds_the_document(looked: Path, context: Document) -> None:
-    artefact, wish = _find(looked, context.document_id[:9])
+    artefact, document = _find(looked, context.document_id[:9])
     assert artefact.key == _artefact(looked, "v4_context_graph").key
-    assert wish.document == context.document_id
-    assert _find(looked, context.document_id.upper())[1].document == context.document_id
+    assert document == context.document_id
+    assert _find(looked, context.document_id.upper())[1] == context.document_id
 
 
-def test_a_path_and_a_key_find_the_artefact_and_leave_the_wish(looked: Path) -> None:
+def test_a_path_and_a_key_find_the_artefact_and_name_no_document(looked: Path) -> None:
     artefact = _artefact(looked, "v6_enriched")
     for what in (str(artefact.path), str(artefact.files()[0]), artefact.key[:12]):
-        assert _find(looked, what) == (artefact, Wish())
+        assert _find(looked, what) == (artefact, None)
 
 
 def test_a_path_means_the_workspace_that_it_lies_in(looked: Path, tmp_path: Path) -> None:
@@ -51,7 +50,7 @@ def test_a_document_is_found_inside_an_artefact(looked: Path, wide: Document) ->
     artefact = _artefact(looked, "v4_context_graph")
     assert len(ids_beginning(artefact, "")) == 2
     found = _find(looked, str(artefact.path), document=wide.document_id[:8])
-    assert found == (artefact, Wish(document=wide.document_id))
+    assert found == (artefact, wide.document_id)
 
 
 @pytest.mark.parametrize("what", ["zzz", "0" * 32, "-", "documents/none"])
@@ -75,7 +74,7 @@ def test_an_id_that_several_artefacts_hold_names_them_and_the_cure_works(looked:
     assert first.path.relative_to(looked).as_posix() in str(told.value)
     cure = re.search(r"inspect PATH --document (\w+)$", str(told.value))
     assert cure
-    assert _find(looked, str(first.path), document=cure[1]) == (first, Wish(document=name))
+    assert _find(looked, str(first.path), document=cure[1]) == (first, name)
 
 
 def test_a_beginning_that_several_ids_share_asks_for_more(looked: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs side by side: what was set otherwise, what they measured, what they ate."""
+"""Comparison of runs: settings that differ, measurements, and the strata of their mixtures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,17 +8,10 @@ from typing import Any, Literal
 from curriculum.inspection.formats import percent
 from curriculum.inspection.runs import TOO_FEW
 from curriculum.mix import report_of as mixture_report_of
-from curriculum.pipeline.attempts import SlotQueue, attempt
-from curriculum.pipeline.references import Begun, Succession, begun_in, named, run_of, spelled
-from curriculum.store import Artefact, Store
+from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.launch.launcher import read_heartbeat
 from curriculum.train.recipe import WHICH_RUN
-from curriculum.train.run_directory import read_report
-from flows.contexts import resources
-from flows.look.find import store_of
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
-from schemas.manifest import MANIFEST_NAME
 from schemas.mixture import StratumReport
 
 NOT_SETTINGS = {
@@ -39,7 +32,8 @@ class Side:
     """A run, open or closed."""
 
     title: str
-    begun: Begun
+    path: Path
+    job: Job
     report: Report | None
     """None while it is open."""
     state: str
@@ -49,11 +43,6 @@ class Side:
     mixture: Artefact | None
     """What it is trained on; None where that is gone."""
     tools: Mapping[str, str]
-
-    @property
-    def job(self) -> Job:
-        """What it was ordered as."""
-        return self.begun.job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,27 +102,6 @@ class Shared:
     """Valid tokens of each mixture; 0 for one that is gone."""
 
 
-def sides(home: Path, what: str) -> dict[str, Side]:
-    """The run that is meant, by phase; of a specialist's name each of its phases, in their order.
-
-    Raises:
-        JobError: for what is no run.
-        StoreError: for a specialist of several branches.
-    """
-    store = store_of(home, what)
-    begun = begun_in(store)
-    whose = named(store.root, what, {each.way for each in begun})
-    if whose is None or whose.phase is not None:
-        there = store.root / what
-        run = run_of(store, str(there) if what and there.exists() else what, name="a run")
-        return {run.job.phase: _side(store, _title(what, run), run)}
-    mine = [each for each in begun if each.way == whose.way]
-    mine.sort(key=Succession.of(store).place)
-    phases = dict.fromkeys(each.job.phase for each in mine)
-    runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
-    return {run.job.phase: _side(store, what, run) for run in runs}
-
-
 def settings(compared: Sequence[Side]) -> list[Setting]:
     """What isn't set alike, in the order of the job."""
     listed = [dict(_settings(each)) for each in compared]
@@ -182,30 +150,6 @@ def shared(compared: Sequence[Side]) -> list[Shared]:
         Shared(place=place, strata=tuple(each.get(place) for each in by_place), totals=totals)
         for place in places
     ]
-
-
-def _side(store: Store, title: str, run: Begun) -> Side:
-    is_closed = (run.path / MANIFEST_NAME).is_file()
-    open_ = None if is_closed else attempt(store, run, SlotQueue.of(store, resources()))
-    return Side(
-        title=title,
-        begun=run,
-        report=read_report(run.path) if is_closed else None,
-        state=f"{open_.state}: {open_.why}" if open_ else "",
-        beat=None if is_closed else read_heartbeat(run.path),
-        mixture=_mixture(store, run.job),
-        tools=store.load(run.path).manifest.tools if is_closed else {},
-    )
-
-
-def _mixture(store: Store, job: Job) -> Artefact | None:
-    folder = (store.root / job.plan).parent
-    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
-
-
-def _title(what: str, run: Begun) -> str:
-    """What was asked for, or of a path the first digits of its key."""
-    return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
 
 
 def _settings(side: Side) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,7 @@
-"""What rows or mixtures hold, document by document: valid tokens with where each came from."""
+"""Valid tokens of rows or mixtures by document, with where each came from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,11 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.inspection.origins import UNKNOWN, inputs, origins
 from curriculum.mix import PLAN_NAME
-from curriculum.mix import STAGE as MIXTURES
-from curriculum.pipeline.references import current, named, way_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
-from flows.look.find import store_of
 from schemas.errors import StoreError
-from schemas.manifest import MANIFEST_NAME
 
-ROWS, RUNS = "rows", "runs"
+ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
 """What tokens are counted by."""
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
@@ -36,8 +31,8 @@ Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Eaten:
-    """Some rows artefacts or mixtures, taken as one."""
+class TokenCounts:
+    """Valid tokens of some rows artefacts or mixtures, taken as one."""
 
     title: str
     artefacts: tuple[Artefact, ...]
@@ -58,20 +53,18 @@ class Eaten:
         return dict(zip(_values(grouped, kind), _values(grouped, "tokens_sum"), strict=True))
 
 
-def eaten(home: Path, what: str) -> Eaten:
-    """What a path, a key or a name means: rows, a mixture, the mixture of a run or of each phase.
+def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCounts:
+    """Count the valid tokens of rows and mixtures, document by document; `title` is for a reader.
 
     Raises:
-        StoreError: for what is none of them, and where rows that a mixture draws on are gone.
+        StoreError: where rows that a mixture draws on are gone.
     """
-    store = store_of(home, what)
-    found = _meant(store, what)
     by_key = {each.key: each for each in store.artefacts()}
-    parts = [part for each in found for part in _parts(store, each, by_key)]
+    parts = [part for each in artefacts for part in _parts(store, each, by_key)]
     documents = pa.concat_tables([_NOTHING, *(part.documents for part in parts)])
-    return Eaten(
-        title=what.rstrip("/"),
-        artefacts=tuple(found),
+    return TokenCounts(
+        title=title,
+        artefacts=tuple(artefacts),
         rows=sum(part.rows for part in parts),
         positions=sum(part.positions for part in parts),
         documents=documents,
@@ -85,49 +78,6 @@ class _Part:
     rows: int
     positions: int
     documents: pa.Table
-
-
-def _meant(store: Store, what: str) -> list[Artefact]:
-    path = Path(what).absolute()
-    if not (path.exists() and path.is_relative_to(store.root)):
-        path = store.root / what
-    found = _at(store, path) if what and path.is_dir() else _named(store, what)
-    known = [each for each in found if each.manifest.stage in (ROWS, MIXTURES)]
-    if not known:
-        stage = found[0].manifest.stage if found else None
-        raise StoreError(
-            what,
-            f"stage {stage}" if stage else None,
-            cause="it is neither rows nor a mixture, nor the name of a specialist or run that has one",
-            cure="`curriculum status` lists the specialists; rows/… and mixtures/… are folders",
-        )
-    return known
-
-
-def _at(store: Store, folder: Path) -> list[Artefact]:
-    """The artefacts at or below a folder; those of runs are the mixtures that they were trained on."""
-    files = sorted(folder.absolute().rglob(MANIFEST_NAME))
-    below = [store.load(file.parent) for file in files if "checkpoints" not in file.parts]
-    if not below or below[0].manifest.stage != RUNS:
-        return below
-    return [each for run in below for each in inputs(store, run, MIXTURES) if _is_of(run, each)]
-
-
-def _is_of(run: Artefact, mixture: Artefact) -> bool:
-    return any(record.key == mixture.key for record in run.manifest.inputs)
-
-
-def _named(store: Store, what: str) -> list[Artefact]:
-    """By the first digits of a key, else the current mixtures of a specialist, all or of one phase."""
-    by_key = [each for each in store.artefacts() if each.key.startswith(what.lower())]
-    if len(by_key) > 1:
-        listed = ", ".join(each.path.relative_to(store.root).as_posix() for each in by_key[:3])
-        raise StoreError(what, listed, cause="several keys begin so", cure="Give more digits")
-    if by_key:
-        return _at(store, by_key[0].path)
-    mixtures = current(store, MIXTURES)
-    whose = named(store.root, what, {way_of(each) for each in mixtures})
-    return [each for each in mixtures if whose is not None and whose.has(each)]
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
