@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
+from curriculum.inspection.packed_rows import Part, Place, Shown, Source
 from curriculum.inspection.rows import Row
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from flows.page.rows.page import page
-from flows.page.rows.read import Part, Place, Shown, Whence
 from schemas.structure import StructureChunk, StructureEdge
 
 CHUNK = 40
@@ -112,13 +112,13 @@ def _row(ids: list[int], documents: int, *, structured: bool) -> Shown:
     )
     parts = tuple(
         Part(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
-             last_byte=99_999, whence=_whence(at))
+             last_byte=99_999, source=_source(at))
         for at, (start, end) in enumerate(spans)
     )  # fmt: skip
     return Shown(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
 
 
-def _whence(document: int) -> Whence:
+def _source(document: int) -> Source:
     commit = hashlib.sha1(str(document).encode(), usedforsecurity=False).hexdigest()
     places = tuple(
         Place(
@@ -129,7 +129,7 @@ def _whence(document: int) -> Whence:
         )
         for at in range(4)
     )
-    return Whence(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
+    return Source(licence="Apache-2.0", timestamp=1_700_000_000, num_bytes=99_999, places=places)
 
 
 def _chunks(spans: list[tuple[int, int]]) -> Iterator[StructureChunk]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.inspection.formats import number
-from flows.page.rows.read import Shown
+from curriculum.inspection.packed_rows import Shown
 from flows.page.rows.tokens import scored
 from schemas.structure import StructureChunk, StructureEdge
 

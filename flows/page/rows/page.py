@@ -8,13 +8,13 @@ import json
 from collections.abc import Iterator, Sequence
 
 from curriculum.inspection.formats import percent
+from curriculum.inspection.packed_rows import Shown
 from curriculum.tokens.codec import Tokenizer
 from dashboards import palette
 from flows.look.colours import NAMES, SHADES
 from flows.page.colours import of_documents
 from flows.page.marks import quoted
 from flows.page.rows import draw
-from flows.page.rows.read import Shown
 from flows.page.rows.table import rest, table, texts
 from flows.page.rows.tokens import DIGITS, codes, generated, runs, scored, texts_of
 from flows.template import escaped, fill, policy, template

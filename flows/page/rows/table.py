@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from curriculum.inspection.formats import number, percent
-from flows.page.rows.read import Part, Place, Whence
+from curriculum.inspection.packed_rows import Part, Place, Source
 from flows.template import escaped
 from schemas.visible import visible
 
@@ -49,13 +49,13 @@ def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
 
 
 def _words(part: Part) -> tuple[str, str, str, str]:
-    first = part.whence.first
+    first = part.source.first
     share = percent(part.scored / part.tokens)
-    return first.repository, first.commit[:COMMIT_DIGITS], part.whence.licence or "", share
+    return first.repository, first.commit[:COMMIT_DIGITS], part.source.licence or "", share
 
 
 def _name(part: Part) -> str:
-    return part.whence.first.path or part.document_id or "unknown"
+    return part.source.first.path or part.document_id or "unknown"
 
 
 def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[str]:
@@ -74,29 +74,29 @@ def _head(part: Part, at: int) -> str:
 
 
 def _facts(part: Part) -> Iterator[str]:
-    first, whence = part.whence.first, part.whence
+    first, source = part.source.first, part.source
     if first.commit:
         yield f"{first.repository} at {first.commit}"
     else:
         yield "its documents artefact is gone"
-    if whence.timestamp:
-        then = datetime.datetime.fromtimestamp(whence.timestamp, datetime.UTC)
+    if source.timestamp:
+        then = datetime.datetime.fromtimestamp(source.timestamp, datetime.UTC)
         yield f"{then.day} {then:%b %Y}"
-    if whence.licence:
-        yield whence.licence
+    if source.licence:
+        yield source.licence
     yield f"{number(part.tokens, 'token')} from {part.start:,}"
     if part.scored < part.tokens - 1:
         yield f"{part.scored:,} scored"
-    if 0 < part.last_byte - part.first_byte < whence.num_bytes:
-        yield f"bytes {part.first_byte:,} to {part.last_byte:,} of {whence.num_bytes:,}"
+    if 0 < part.last_byte - part.first_byte < source.num_bytes:
+        yield f"bytes {part.first_byte:,} to {part.last_byte:,} of {source.num_bytes:,}"
 
 
 def _whence(part: Part) -> str:
     """The document's id and all that it was made of, folded away; of each file what its head doesn't say."""
-    places = _merged(part.whence)
+    places = _merged(part.source)
     if not part.document_id:
         return ""
-    listed = "".join(_place(each, part.whence.first) for each in places[:MOST_PLACES])
+    listed = "".join(_place(each, part.source.first) for each in places[:MOST_PLACES])
     left = len(places) - MOST_PLACES
     more = f"<li>and {left:,} more" if left > 0 else ""
     return (
@@ -117,10 +117,10 @@ def _place(place: Place, first: Place) -> str:
     return f"<li>{at}<b>{escaped(place.path)}</b> {size}"
 
 
-def _merged(whence: Whence) -> list[Place]:
+def _merged(source: Source) -> list[Place]:
     """Places of one file at one commit as one, in the order in which they came first."""
     sizes: dict[tuple[str, str, str], int] = {}
-    for each in whence.places:
+    for each in source.places:
         name = (each.repository, each.commit, each.path)
         sizes[name] = sizes.get(name, 0) + each.num_bytes
     return [

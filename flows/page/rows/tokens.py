@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from curriculum.inspection.packed_rows import Shown
 from curriculum.tokens.codec import Tokenizer
-from flows.page.rows.read import Shown
 from schemas.visible import visible
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

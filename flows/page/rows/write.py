@@ -10,6 +10,7 @@ from pathlib import Path
 from curriculum.inspection.documents import wished as chosen_lines
 from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.origins import inputs
+from curriculum.inspection.packed_rows import Shown, shown, spread
 from curriculum.inspection.rows import tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
@@ -17,7 +18,6 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.train.run_directory import replace_whole
 from dashboards import palette
 from flows.page.rows.page import LARGEST, TEMPLATE, named, page
-from flows.page.rows.read import Shown, shown, spread
 from flows.template import template
 from schemas.errors import StoreError
 

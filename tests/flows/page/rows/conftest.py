@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.families.write import write_documents
+from curriculum.inspection.packed_rows import Shown, shown, spread
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
-from flows.page.rows.read import Shown, shown, spread
 from schemas.document import Document, Part, Provenance
 from schemas.packed_row import PACKED_ROW_SCHEMA
 

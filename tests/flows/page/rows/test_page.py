@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
+from curriculum.inspection.packed_rows import Part, Place, Shown, Source
 from flows.page.rows import table
 from flows.page.rows.draw import documents, mask
 from flows.page.rows.page import page
-from flows.page.rows.read import Part, Place, Shown, Whence
 from flows.page.rows.table import texts
 from tests.flows.html_text import Read
 
@@ -63,7 +63,7 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
     for each in made.shown():
         place = Place(repository=evil, commit=evil, path=evil, num_bytes=1)
         parts = tuple(
-            replace(part, whence=replace(part.whence, licence=evil, places=(place,) * 2))
+            replace(part, source=replace(part.source, licence=evil, places=(place,) * 2))
             for part in each.parts
         )
         row = replace(each.row, pack_id=evil, domain=evil)
@@ -140,7 +140,7 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
     size = 65_536 // documents
     spans = [(at * size, (at + 1) * size) for at in range(documents)]
     parts = tuple(
-        replace(one.parts[0], start=start, end=end, scored=size, whence=_whence(start, files))
+        replace(one.parts[0], start=start, end=end, scored=size, source=_whence(start, files))
         for start, end in spans
     )
     row = replace(
@@ -156,7 +156,7 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
     assert len(page("x", "", [shown], tokenizer).encode()) <= 1_000_000
 
 
-def _whence(number: int, files: int) -> Whence:
+def _whence(number: int, files: int) -> Source:
     """Where a document came from that shares no file with any other."""
     places = [
         Place(
@@ -167,7 +167,7 @@ def _whence(number: int, files: int) -> Whence:
         )
         for at in range(files)
     ]
-    return Whence(licence="Apache-2.0", timestamp=1, num_bytes=1234, places=tuple(places))
+    return Source(licence="Apache-2.0", timestamp=1, num_bytes=1234, places=tuple(places))
 
 
 def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> None:
@@ -180,7 +180,7 @@ def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> No
     )
     part = Part(
         start=0, end=2, scored=1, document_id="d" * 32, first_byte=0, last_byte=1,
-        whence=Whence(places=places, num_bytes=1),
+        source=Source(places=places, num_bytes=1),
     )  # fmt: skip
     said = Read("".join(texts([part], ["x"], "r0"))).said
     assert f"arena at {'a' * 40} ·" in said
@@ -193,13 +193,13 @@ def _many(made: Any) -> tuple[str, str]:
     calm = made.shown()[1]
     parts = list(calm.parts)
     licences = ("MIT", "</script><img src=x onerror=alert(1)>", None)
-    whences = [
-        replace(part.whence, licence=licence) for part, licence in zip(parts, licences, strict=True)
+    sources_of = [
+        replace(part.source, licence=licence) for part, licence in zip(parts, licences, strict=True)
     ]
     shown = replace(
         calm,
         parts=tuple(
-            replace(part, whence=whence) for part, whence in zip(parts, whences, strict=True)
+            replace(part, source=source) for part, source in zip(parts, sources_of, strict=True)
         ),
     )
     with pytest.MonkeyPatch.context() as patch:

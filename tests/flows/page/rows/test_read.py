@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.inspection import packed_rows
+from curriculum.inspection.packed_rows import sources_of, spread
 from curriculum.store import Artefact
-from flows.page.rows import draw, page, read, tokens
-from flows.page.rows.read import spread, whences
+from flows.page.rows import draw, page, tokens
 
 
 class _Rows:
@@ -40,7 +41,7 @@ def _nine(folder: Path) -> Any:
     return _Rows(folder, [4, 5])
 
 
-@pytest.mark.parametrize("module", [read, draw, tokens, page])
+@pytest.mark.parametrize("module", [packed_rows, draw, tokens, page])
 def test_examples_hold(module: Any, tmp_path: Path) -> None:
     names = {"rows_of_nine": _nine(tmp_path), "spread": spread}
     done = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
@@ -66,23 +67,23 @@ def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(
     assert three.spans[0][0] == 0
     assert three.spans[-1][1] == three.row.valid
     for at, part in enumerate(three.parts):
-        assert part.whence.licence == "MIT"
-        assert part.whence.first.path == f"src/f{at}.cpp"
-        assert part.whence.first.commit.startswith(f"{at}c")
+        assert part.source.licence == "MIT"
+        assert part.source.first.path == f"src/f{at}.cpp"
+        assert part.source.first.commit.startswith(f"{at}c")
         assert part.first_byte == 0
-        assert part.last_byte == part.whence.num_bytes
+        assert part.last_byte == part.source.num_bytes
         assert part.scored == sum(three.row.loss_mask[part.start : part.end])
     assert sum(end - start for start, end in three.generated) == 3, "a BOS a document"
     assert 0 < three.density < one.density * 9
 
 
 def test_a_document_whose_artefact_is_gone_is_unknown_and_the_rest_is_there(made: Any) -> None:
-    alone = next(iter(read.shown(spread(made.rows, 1), [])))
-    assert alone.parts[0].whence == read.UNKNOWN
-    assert alone.parts[0].whence.first.repository == "?"
+    alone = next(iter(packed_rows.shown(spread(made.rows, 1), [])))
+    assert alone.parts[0].source == packed_rows.UNKNOWN
+    assert alone.parts[0].source.first.repository == "?"
 
 
 def test_only_what_is_asked_for_is_found(made: Any) -> None:
     artefact: Artefact = made.documents[0]
     wanted = made.shown()[1].row.document_ids[1]
-    assert [*whences([artefact], {wanted, "0" * 32})] == [wanted]
+    assert [*sources_of([artefact], {wanted, "0" * 32})] == [wanted]

@@ -1,4 +1,4 @@
-"""Rows as they are shown, and where each of their documents came from."""
+"""Packed rows with the documents in them and the sources of each."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Whence:
+class Source:
     """A document as it lies in the workspace: what it was made of, the target first."""
 
     licence: str | None = None
@@ -47,7 +47,7 @@ class Whence:
 
 
 NOWHERE = Place(repository="?", commit="", path="", num_bytes=0)
-UNKNOWN = Whence()
+UNKNOWN = Source()
 """Of a document whose artefact is gone."""
 
 
@@ -64,7 +64,7 @@ class Part:
     first_byte: int
     last_byte: int
     """What of the document stands here, from first to last."""
-    whence: Whence
+    source: Source
 
     @property
     def tokens(self) -> int:
@@ -137,12 +137,12 @@ def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[Show
     """Rows with where their documents came from, which is looked up for all of them at once."""
     held = list(lines)
     names = {name for line in held for name in line["document_ids"]}
-    known = whences(documents, names)
+    known = sources_of(documents, names)
     for line in held:
         yield _shown(line, known)
 
 
-def _shown(line: Line, known: Mapping[str, Whence]) -> Shown:
+def _shown(line: Line, known: Mapping[str, Source]) -> Shown:
     row = row_of(line)
     pieces = line.get("pieces") or ()
     return Shown(
@@ -158,7 +158,7 @@ def _shown(line: Line, known: Mapping[str, Whence]) -> Shown:
     )
 
 
-def _parts(row: Row, pieces: Sequence[Line], known: Mapping[str, Whence]) -> Iterator[Part]:
+def _parts(row: Row, pieces: Sequence[Line], known: Mapping[str, Source]) -> Iterator[Part]:
     ends = [*row.doc_starts[1:], row.valid]
     for number, (start, end) in enumerate(zip(row.doc_starts, ends, strict=False)):
         if start >= row.valid:
@@ -174,23 +174,23 @@ def _parts(row: Row, pieces: Sequence[Line], known: Mapping[str, Whence]) -> Ite
             document_id=name,
             first_byte=min((each["byte_start"] for each in texts), default=0),
             last_byte=max((each["byte_end"] for each in texts), default=0),
-            whence=known.get(name, UNKNOWN),
+            source=known.get(name, UNKNOWN),
         )
 
 
-def whences(documents: Iterable[Artefact], names: set[str]) -> dict[str, Whence]:
+def sources_of(documents: Iterable[Artefact], names: set[str]) -> dict[str, Source]:
     """Where documents came from, by id; only the row groups that hold one of them are read."""
-    found: dict[str, Whence] = {}
+    found: dict[str, Source] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:
         for file in artefact.files(".parquet"):
             if file.name.startswith("part-") and len(found) < len(names):
                 with parquet.File(file) as opened:
-                    found |= dict(_whences(opened, wanted))
+                    found |= dict(_sources(opened, wanted))
     return found
 
 
-def _whences(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, Whence]]:
+def _sources(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str, Source]]:
     # What adds structure to documents of another family names them, and where they came from too.
     columns = ["document_id", "licence", "timestamp", "num_bytes", "provenance"]
     for group in range(file.num_row_groups):
@@ -200,11 +200,11 @@ def _whences(file: pq.ParquetFile, wanted: pa.StringArray) -> Iterator[tuple[str
             continue
         table = file.read_row_group(group, columns=columns, use_threads=False)
         for line in table.filter(inside).to_pylist():
-            yield line["document_id"], _whence(line)
+            yield line["document_id"], _source(line)
 
 
-def _whence(line: Line) -> Whence:
-    return Whence(
+def _source(line: Line) -> Source:
+    return Source(
         licence=line["licence"],
         timestamp=line["timestamp"],
         num_bytes=line["num_bytes"],
