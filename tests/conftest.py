@@ -54,7 +54,7 @@ LONG = ("stages", "train")
 PACKAGE = TESTS.parent / "curriculum"
 DEMO_COMMITS = {"lattice": 10, "arena": 26, "ringlog": 10}
 """Newest commits that the tests' demo reads: those of arena rename a file."""
-DEMO_BUDGET = "token_budget: 160K\ntokens_per_step: 2048"
+DEMO_BUDGET = "token_budget: 64K\ntokens_per_step: 2048"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import typer.main
 import yaml
+from typer.core import TyperGroup
 
 from dashboards.cookbook import cookbook
 from flows.cli import app
@@ -107,6 +108,29 @@ def test_make_commands_are_targets(command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("command", [each for each in commands() if each.startswith("curriculum")])
+def test_commands_are_accepted_with_their_options(command: str) -> None:
+    accept(*shlex.split(command)[1:])
+
+
+def test_a_command_with_an_option_that_there_is_not_is_refused() -> None:
+    with pytest.raises(Exception, match="--phases"):
+        accept("diet", "diff", "templates", "testing", "--phases")
+
+
+def accept(*words: str) -> None:
+    """Parse a command line without running it."""
+    found = typer.main.get_command(app)
+    context = found.make_context("curriculum", [*words])
+    while isinstance(found, TyperGroup):
+        name, command, rest = found.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        assert command is not None
+        found, context = command, command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.slow
 def test_commands_run_as_printed(
     demo_home: Path, sample_clone: Path, tmp_path: Path, curriculum: str
 ) -> None:

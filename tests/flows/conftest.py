@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from prefect.testing.utilities import prefect_test_harness
 
 from schemas.event import Event
 
@@ -20,6 +19,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     """A server of its own, with a database that is thrown away."""
+    from prefect.testing.utilities import prefect_test_harness
+
     with prefect_test_harness(server_startup_timeout=300):
         yield
 

@@ -34,7 +34,7 @@ TAKES_A_PHASE = (
     "sample {}/syntax --prompt int --tokens 1",
     "export {}/syntax --to TO",
     "export {}/syntax --format flat --to TO",
-    "leakcheck {}/syntax",
+    pytest.param("leakcheck {}/syntax", marks=pytest.mark.slow),
     "run tiny --branch ux --continue {}/syntax --dry-run",
 )
 

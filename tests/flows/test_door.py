@@ -68,6 +68,7 @@ def owner(served: Served) -> dict[str, str]:
     return {"Authorization": authorization(served.secret)}
 
 
+@pytest.mark.slow
 def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> None:
     deployment, before = run_deployment(served)
     body = json.dumps({"parameters": {"specialist": "templates.demo"}})

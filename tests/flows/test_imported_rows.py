@@ -237,6 +237,7 @@ def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
     assert read_plan(Store(again), "one").phases == plan.phases
 
 
+@pytest.mark.slow
 def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ FEW = ("--max-commits", "4", "--versions-per-path", "1")
 """What makes the commands that take it quick."""
 
 
+@pytest.mark.slow
 def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
     home = tmp_path / "home"
     answer = curriculum("supply", "templates.demo", "--json", home=home)
@@ -166,6 +167,7 @@ def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
     assert "Did you mean 'testing'" in answer.stderr
 
 
+@pytest.mark.slow
 def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     answer = curriculum("init", "my diet", home=home, cwd=tmp_path)

@@ -17,6 +17,7 @@ from curriculum.store import Artefact
 from schemas.mixture import BLOCK_SLOTS
 
 SPECIALISTS = sorted(file.stem for file in DIETS.glob("*.yaml") if "." not in file.stem)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SHORT = {
     "65536": "2048",
     "16384": "1024",
@@ -54,7 +55,6 @@ def mixed(plan: RunPlan, phase: str) -> Artefact:
     return mix_phase(plan, phase, build_phase(plan, phase, Context()), Context())
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SPECIALISTS)
 def test_a_diet_mixes_through_every_phase_that_it_lists(
     name: str, home: Path, tmp_path: Path
@@ -74,7 +74,6 @@ def test_a_diet_mixes_through_every_phase_that_it_lists(
             assert all(each.repetition <= phase.max_repetition + 1 for each in strata)
 
 
-@pytest.mark.timeout(900)
 def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_path: Path) -> None:
     plan = planned("testing", home, tmp_path, token_budget="30M", max_repetition=1000.0)
     mixture = mixed(plan, "syntax")
@@ -94,7 +93,6 @@ def test_testing_sees_tests_as_many_times_as_often_as_it_asks(home: Path, tmp_pa
     assert times[True] / times[False] == pytest.approx(4, rel=0.01)
 
 
-@pytest.mark.timeout(900)
 def test_compilers_takes_its_graphs_from_the_repository_that_it_names(
     home: Path, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) 
     assert trust.permitted(plan(home, "mine")) == command
 
 
+@pytest.mark.slow
 def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
     tmp_path: Path, sample_clone: Path
 ) -> None:
@@ -321,9 +322,9 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("diet", "check", "templates.demo"),
+        pytest.param(("diet", "check", "templates.demo"), marks=pytest.mark.slow),
         ("diet", "diff", "templates", "templates.demo"),
-        ("supply", "sample", "--phases", "phases.demo"),
+        pytest.param(("supply", "sample", "--phases", "phases.demo"), marks=pytest.mark.slow),
     ],
 )
 def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(

@@ -74,6 +74,7 @@ def of_schedule(served: Served) -> list[FlowRun]:
     return [each for each in runs if each.auto_scheduled and each.state_name in ENDED]
 
 
+@pytest.mark.slow
 def test_a_server_runs_a_diets_command_only_once_its_workspace_is_trusted(
     served: Served, fired: Path, curriculum: str
 ) -> None:

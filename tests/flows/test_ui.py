@@ -88,6 +88,7 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
     assert outside == [], "the pages talked to somebody else"
 
 
+@pytest.mark.slow
 def test_a_curriculum_is_run_from_a_form_its_gate_approved_and_one_phase_trained_anew(
     served: Served, page: Page
 ) -> None:

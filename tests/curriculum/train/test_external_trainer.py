@@ -104,6 +104,7 @@ def trained(
     return world, train(world.store, job_of(world, steps=8))
 
 
+@pytest.mark.slow
 def test_two_phases_are_trained_by_it_the_second_from_the_end_of_the_first(
     trained: tuple[Any, run.Run],
 ) -> None:

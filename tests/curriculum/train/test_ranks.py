@@ -125,6 +125,7 @@ def killed_and_resumed(
     return uninterrupted, resumed
 
 
+@pytest.mark.slow
 def test_two_ranks_killed_and_resumed_equal_two_uninterrupted(
     tmp_path: Path, make_world: Callable[..., Any], begin_held: BeginHeld
 ) -> None:
