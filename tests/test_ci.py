@@ -57,3 +57,7 @@ def test_what_fails_alone_too_fails_the_run(tmp_path: Path) -> None:
 def test_a_run_in_which_nothing_fails_says_nothing_of_it(tmp_path: Path) -> None:
     done = run(tmp_path, [])
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_command_of_the_readme_that_fails_fails_the_run(tmp_path: Path) -> None:
+    assert run(tmp_path, [], rerun=1).returncode == 1
