@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
-.PHONY: help setup demo test check bench serve lock clean
+.PHONY: help setup demo test test-slow check bench serve lock clean
 
 help:
 	@echo "make demo                       build, mix and train the sample corpus in five minutes"
 	@echo "make demo REPOS=\"path path\"     the same on your own clones"
 	@echo "make test                       the default test suite"
+	@echo "make test-slow                  servers, clusters, whole trainings: hours"
 	@echo "make check                      format, lint, types, layers"
 	@echo "make bench                      measurements against installed peers"
 	@echo "make serve                      the Prefect UI on 127.0.0.1"
@@ -29,6 +30,9 @@ demo: setup
 
 test: setup
 	@$(BIN)/pytest -m "not slow" -n 2
+
+test-slow: setup
+	@$(BIN)/pytest -m slow -n 2
 
 check: setup
 	@$(BIN)/ruff format --check .
