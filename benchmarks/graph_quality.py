@@ -30,7 +30,7 @@ from curriculum.corpus.trees import export_tree
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.index import paths_of
-from curriculum.graph.repository import NodeId
+from curriculum.graph.facts import NodeId
 from curriculum.graph.source_tree import CODE
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import RepositorySpec

@@ -24,9 +24,8 @@ import tree_sitter
 from curriculum.corpus.languages import header_language, language_of
 from curriculum.corpus.sample import unpack_samples
 from curriculum.graph import syntax_tree
-from curriculum.graph.grammars import grammar, has_grammar
 from curriculum.graph.index import facts_of
-from curriculum.graph.syntax_tree import parse, tree_of
+from curriculum.graph.syntax_tree import grammar, has_grammar, parse, tree_of
 from schemas.corpus import Language
 
 BAR = 0.6

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from curriculum.families.levels import levels
-from curriculum.graph.chunks import CodeChunk
-from curriculum.graph.repository import NodeId, RepositoryGraph
+from curriculum.graph.facts import NodeId, RepositoryGraph
+from curriculum.graph.structure import CodeChunk
 from schemas.document import EdgeKind, EdgeLabel
 from schemas.structure import (
     LABEL_CODES,

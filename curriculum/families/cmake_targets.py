@@ -16,10 +16,8 @@ from curriculum.families.context import BUDGET, Excerpt
 from curriculum.families.context_graph import marks_of
 from curriculum.families.rendered import Count, Reason, Rendered
 from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
-from curriculum.graph.facts import Range
-from curriculum.graph.line_groups import line_starts
-from curriculum.graph.line_ranges import outside_bodies, size_of, with_text
-from curriculum.graph.repository import RepositoryGraph, SourceFile
+from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
+from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
 from schemas.change import CommitChange, FileChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import ChunkForm, Document, Edge, EdgeKind

@@ -8,11 +8,10 @@ from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.context_targets import shared_out, targets_of
 from curriculum.families.doc_comments import comment_above
 from curriculum.families.rendered import Count, Reason, Rendered
-from curriculum.graph.facts import Range
+from curriculum.graph.facts import NodeId, Range, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
 from curriculum.graph.neighbourhood import Neighbourhood, Order, neighbourhood
 from curriculum.graph.outline import innermost, outline
-from curriculum.graph.repository import NodeId, RepositoryGraph, SourceFile
 from schemas.change import CommitChange
 from schemas.document import Document, Edge
 

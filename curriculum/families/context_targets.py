@@ -8,12 +8,10 @@ from itertools import groupby, pairwise, zip_longest
 import numpy as np
 
 from curriculum.families.changes import is_blank_change, lines_of
-from curriculum.graph.facts import FileFacts, Range
+from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph
 from curriculum.graph.fragments import Costs, Fragment, whole
-from curriculum.graph.line_groups import line_starts
-from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, without
+from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
-from curriculum.graph.repository import NodeId, RepositoryGraph
 from schemas.change import CommitChange, FileChange, Hunk
 from schemas.corpus import Language
 

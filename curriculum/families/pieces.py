@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from curriculum.graph.chunks import CodeChunk
+from curriculum.graph.structure import CodeChunk
 from schemas.document import Chunk, Document, Part
 from schemas.structure import STRUCTURE_CODES
 

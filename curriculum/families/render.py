@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from curriculum.families import v2, v3
 from curriculum.families.header import Style
 from curriculum.families.rendered import Count, Reason, Rendered
-from curriculum.graph.grammars import grammar_versions
+from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange
 from schemas.document import Document
 

@@ -24,9 +24,8 @@ from curriculum.families.chunk_edges import (
 )
 from curriculum.families.pieces import Piece, main_chunk, pieces, renamed
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.chunks import CodeChunk
 from curriculum.graph.index import facts_of
-from curriculum.graph.structure import CodeStructure, code_structure
+from curriculum.graph.structure import CodeChunk, CodeStructure, code_structure
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
 from schemas.document import Document

@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from curriculum.graph.definitions import Function, Type
-from curriculum.graph.facts import FileFacts
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, SourceFile
 from curriculum.graph.index import facts_of
 from curriculum.graph.memo import Memo, derived
-from curriculum.graph.methods import Methods
-from curriculum.graph.name_index import TrackedNames
-from curriculum.graph.names import TYPES, Declaration, Scope
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile
-from curriculum.graph.resolve import Resolver, Spaces
+from curriculum.graph.names import TYPES, Declaration, Scope, TrackedNames
+from curriculum.graph.resolve import Methods, Resolver, Spaces
 from curriculum.graph.scopes import Scopes
 from curriculum.graph.source_tree import CODE, SourceTree
 from schemas.change import TreeDelta

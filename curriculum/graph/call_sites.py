@@ -12,10 +12,9 @@ from typing import NamedTuple
 import tree_sitter
 
 from curriculum.graph.facts import Call, CallForm, Member
-from curriculum.graph.grammars import Kinds
-from curriculum.graph.patterns import Nodes
 from curriculum.graph.spelling import declared, name_of, type_of
 from curriculum.graph.sweep import Swept
+from curriculum.graph.syntax_tree import Kinds, Nodes
 
 Node = tree_sitter.Node
 

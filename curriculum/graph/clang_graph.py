@@ -24,7 +24,7 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
 )
 from curriculum.graph.clang_match import Matching
-from curriculum.graph.repository import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
+from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
 from schemas.change import TreeDelta
 from schemas.document import EDGE_LABELS, EdgeKind
 

@@ -16,8 +16,7 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     digest_of,
 )
-from curriculum.graph.facts import Symbol
-from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
+from curriculum.graph.facts import NodeId, RepositoryGraph, Symbol, symbol
 
 Indexed = IndexedFunction | IndexedClass
 

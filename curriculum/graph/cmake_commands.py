@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from curriculum.graph.facts import Range
-from curriculum.graph.line_groups import line_starts
+from curriculum.graph.line_ranges import line_starts
 
 
 class Argument(NamedTuple):

@@ -12,8 +12,7 @@ from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from curriculum.graph.cmake_commands import Argument, Command, commands_of
-from curriculum.graph.facts import Range
-from curriculum.graph.repository import RepositoryGraph
+from curriculum.graph.facts import Range, RepositoryGraph
 
 _DEFINING = frozenset(("add_library", "add_executable"))
 _LINKING = frozenset(("target_link_libraries", "add_dependencies"))

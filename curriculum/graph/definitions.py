@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from curriculum.graph.facts import SymbolKind
+from curriculum.graph.facts import NodeId, SymbolKind
 from curriculum.graph.names import Declaration, Scope, canonical
-from curriculum.graph.repository import NodeId
 
 Found = tuple[NodeId, Declaration]
 

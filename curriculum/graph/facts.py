@@ -1,11 +1,15 @@
-"""What stands in one source file, without its text: the values that graphs are made of.
+"""Facts of source files without their text, and the graph of a repository that is made of them.
 
-Facts depend on the file's bytes and language alone, so they are cached by blob. Offsets are bytes of the
+Facts depend on the bytes and language of a file alone, so they are cached by blob. Offsets are bytes of the
 file as UTF-8, half-open.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
+
+from schemas.change import TreeFile
+from schemas.document import EdgeKind, EdgeLabel
 
 SymbolKind = Literal["function", "class", "enum", "alias", "macro", "variable"]
 """A class is a class, struct or union; a variable stands at namespace scope."""
@@ -113,3 +117,50 @@ class FileFacts:
     """Whether the file was parsed to its end within the limits; without a tree there are no symbols."""
     members: tuple[Member, ...] = ()
     """In the order of the text."""
+
+
+class NodeId(NamedTuple):
+    """A symbol of a file: sorts by path, then by place."""
+
+    path: str
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFile:
+    """A file of the tree with its facts."""
+
+    file: TreeFile
+    facts: FileFacts
+
+
+class Neighbour(NamedTuple):
+    """An edge as one of its ends sees it: `outward` if the edge goes from that end to `node`."""
+
+    node: NodeId
+    kind: EdgeKind
+    outward: bool
+    label: EdgeLabel
+    confidence: float
+
+
+class RepositoryGraph(Protocol):
+    """All answers hold for the commit whose tree was applied last."""
+
+    def paths(self) -> Iterable[str]:
+        """The files of the tree, sorted."""
+
+    def source(self, path: str) -> SourceFile:
+        """A file of the tree; a KeyError for a path that it hasn't."""
+
+    def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
+        """The edges of a node in both directions, sorted by (kind, outward first, node), each once.
+
+        A declaration stands for its definition: edges end at the definition where the tree has one.
+        Macros, and names that nothing in the tree defines, have no edges.
+        """
+
+
+def symbol(graph: RepositoryGraph, node: NodeId) -> Symbol:
+    """The symbol of a node."""
+    return graph.source(node.path).facts.symbols[node.number]

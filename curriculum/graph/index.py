@@ -1,27 +1,100 @@
-"""The facts of one C or C++ file, read off its syntax tree without recursion.
+"""Extraction of the facts of one C or C++ file from its syntax tree, without recursion.
 
-One query finds the nodes that matter. Definitions are swept in the order of the text with a stack of
-what is around them; all else – calls, types, locals – is looked up by its place.
+One query finds the nodes that matter. Definitions are swept in the order of the text with a stack of what is
+around them; all else – calls, types, locals – is looked up by its place.
 """
 
 import functools
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.call_sites import calls_of
-from curriculum.graph.directives import Directives
-from curriculum.graph.extents import Extents
-from curriculum.graph.facts import Call, FileFacts, Member, Symbol
-from curriculum.graph.grammars import kinds
-from curriculum.graph.letters import letters, unlettered
-from curriculum.graph.mentions import types_by_draft
-from curriculum.graph.patterns import Nodes, captures_of
-from curriculum.graph.spelling import using_of
-from curriculum.graph.sweep import Draft, sweep
-from curriculum.graph.syntax_tree import Parsed, parse
+from curriculum.graph.facts import Call, FileFacts, Member, Range, Symbol
+from curriculum.graph.fragments import Extents
+from curriculum.graph.line_ranges import is_in, letters, unlettered
+from curriculum.graph.spelling import Parameters, using_of
+from curriculum.graph.sweep import Draft, Swept, sweep
+from curriculum.graph.syntax_tree import Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
+
+_LAST_WORD = re.compile(r"\w+\Z")
+_LONGEST_SCOPE = 40
+
+
+def types_by_draft(mentions: Nodes, swept: Swept, text: str) -> dict[int, tuple[str, ...]]:
+    """By draft the names of types, sorted, its own left out; a class's methods have their own.
+
+    The parser makes up names of no bytes where it misses one.
+    """
+    starts = [node.start_byte for node in mentions]
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for node, start, symbol in zip(mentions, starts, swept.symbols_at(starts), strict=True):
+        name = text[start : node.end_byte]
+        if symbol >= 0 and name:
+            if text.startswith("::", start - 2):
+                name = _scopes(text, start) + name
+            found[symbol].add(name)
+    return {
+        symbol: tuple(sorted(names - {swept.drafts[symbol].name}))
+        for symbol, names in found.items()
+    }
+
+
+def _scopes(text: str, place: int) -> str:
+    """The scopes that a name is written with, without those that have template arguments."""
+    first = place
+    while text.startswith("::", first - 2):
+        head = text[max(0, first - _LONGEST_SCOPE) : first - 2]
+        word = _LAST_WORD.search(head)
+        if word is None:
+            break
+        first -= 2 + len(word[0])
+    return text[first:place]
+
+
+_DIRECTIVE = re.compile(
+    rb"\n[ \t]*#[ \t]*(?:include(?:_next)?[ \t]*[<\"]([^>\"\n]*)[>\"]"
+    rb"|define[ \t]+([A-Za-z_]\w*)(\([^)\n]*\))?" + TO_LINE_END + rb")"
+)
+
+
+class Directives:
+    """The directives of one file that stand in no comment or raw string."""
+
+    def __init__(self, data: bytes, hidden: Sequence[Range]) -> None:
+        self._found = [
+            match
+            for match in _DIRECTIVE.finditer(b"\n" + data)
+            if not (hidden and is_in(match.start(), hidden))
+        ]
+
+    def includes(self, dead: Sequence[Range]) -> tuple[str, ...]:
+        """What is included outside of dead branches."""
+        return tuple(
+            match[1].decode(errors="replace")
+            for match in self._found
+            if match[1] is not None and not is_in(match.start(), dead)
+        )
+
+    def macros(self, extents: Extents) -> Iterator[Draft]:
+        """All macros, of whatever branch."""
+        for match in self._found:
+            if match[2] is None:
+                continue
+            lines = extents.lines(match.start(), match.end() - 1)
+            listed = (match[3] or b"()")[1:-1].strip()
+            number = len(listed.split(b",")) if listed else 0
+            is_open = b"..." in listed
+            parameters = Parameters((), number - is_open, -1 if is_open else number)
+            yield Draft(
+                kind="macro", name=match[2].decode(), scope=(), start=lines.start, end=lines.end,
+                name_start=match.start(2) - 1, body=None, parent=-1, parameters=parameters,
+            )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=8)

@@ -1,10 +1,52 @@
-"""Runs of whole lines of a file, as sorted and disjoint byte ranges."""
+"""Bytes and lines of a source file: texts with one character a byte, ranges, whole lines, groups of lines."""
 
+import codecs
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from curriculum.graph.facts import Range, Symbol
+
+_FAR = 1 << 62
+
+
+def is_in(place: int, ranges: Sequence[Range]) -> bool:
+    """Whether a place lies in one of the ranges, by bisection.
+
+    >>> is_in(1, [Range(0, 2), Range(4, 6)]), is_in(2, [Range(0, 2), Range(4, 6)])
+    (True, False)
+    """
+    around = bisect_right(ranges, (place, _FAR)) - 1
+    return around >= 0 and place < ranges[around].end
+
+
+_LETTERS = "".join(chr(byte) if byte < 128 else chr(256 + byte) for byte in range(256))
+"""Bytes beyond ASCII are letters, as they may stand in names: U+0180 to U+01FF are nothing else."""
+_BYTES = codecs.charmap_build(_LETTERS)
+
+
+def letters(data: bytes) -> str:
+    """The bytes of a file as characters.
+
+    >>> letters("größe".encode()).isidentifier(), len(letters("größe".encode()))
+    (True, 7)
+    """
+    return codecs.charmap_decode(data, "strict", _LETTERS)[0]
+
+
+def unlettered(text: str) -> str:
+    """What the file says at a piece of its letters.
+
+    >>> unlettered(letters("größe".encode()))
+    'größe'
+    """
+    if text.isascii():
+        return text
+    return codecs.charmap_encode(text, "strict", _BYTES)[0].decode(errors="replace")
+
 
 BLANK = b" \t\r\n\f\v"
 """White space, as bytes.isspace has it."""
@@ -139,3 +181,69 @@ def outside_bodies(data: bytes, span: Range, symbols: Sequence[Symbol]) -> tuple
         if symbol.kind == "function" and symbol.body is not None and symbol.end <= span.end
     )
     return without([span], inner)
+
+
+Offsets = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SMALLEST_GROUP = 512
+"""Bytes; smaller groups join the one below."""
+LARGEST_GROUP = 8_192
+"""Bytes; a larger group is cut at a line, whatever stands there."""
+
+
+def line_starts(data: bytes) -> Offsets:
+    r"""Where each line begins, and the end of the text.
+
+    >>> line_starts(b"a\n\nbc").tolist()
+    [0, 2, 3, 5]
+    """
+    ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == ord("\n")) + 1
+    inner = ends[:-1] if len(ends) and ends[-1] == len(data) else ends
+    if not data:
+        return np.zeros(1, dtype=np.int64)
+    return np.concatenate(([0], inner, [len(data)])).astype(np.int64)
+
+
+def blank_lines(starts: Offsets) -> Flags:
+    r"""Which lines hold nothing but their end; trailing spaces make a line that isn't blank.
+
+    >>> blank_lines(line_starts(b"a\n\nbc")).tolist()
+    [False, True, False]
+    """
+    blank: Flags = np.diff(starts) == 1
+    return blank
+
+
+def group_borders(blank: Flags) -> Offsets:
+    """Lines that follow a blank line and aren't blank.
+
+    >>> group_borders(np.array([False, True, True, False, False])).tolist()
+    [3]
+    """
+    return np.flatnonzero(blank[:-1] & ~blank[1:]) + 1
+
+
+def group_lines(
+    starts: Offsets, borders: Offsets, first: int, last: int
+) -> Iterator[tuple[int, int]]:
+    """The groups that tile the lines `[first, last)`, each at least a line and at most a screen or two."""
+    inside = borders[np.searchsorted(borders, first, "right") : np.searchsorted(borders, last)]
+    begin = first
+    for border in (*inside.tolist(), last):
+        size = int(starts[border] - starts[begin])
+        if size >= SMALLEST_GROUP or border == last:
+            yield from _cut(starts, begin, border)
+            begin = border
+
+
+def _cut(starts: Offsets, first: int, last: int) -> Iterator[tuple[int, int]]:
+    while starts[last] - starts[first] > LARGEST_GROUP:
+        full = int(np.searchsorted(starts, starts[first] + LARGEST_GROUP, "right")) - 1
+        cut = max(first + 1, full)
+        if cut >= last:
+            break
+        yield first, cut
+        first = cut
+    if first < last:
+        yield first, last

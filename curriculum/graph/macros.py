@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from curriculum.graph.facts import Range
-from curriculum.graph.ranges import is_in
+from curriculum.graph.line_ranges import is_in
 
 _CAPS = rb"[A-Z][A-Z0-9_]{2,}(?!\w)"
 _FIRST = re.compile(

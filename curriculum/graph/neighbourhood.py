@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from curriculum.graph.facts import NodeId, RepositoryGraph, symbol
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Form, Fragment, Ledger, Link
-from curriculum.graph.included import Includes, folders_between
+from curriculum.graph.includes import Includes, folders_between
 from curriculum.graph.line_ranges import size_of
-from curriculum.graph.repository import NodeId, RepositoryGraph, symbol
 from schemas.document import EdgeKind
 
 DISTANT = 3
@@ -177,7 +177,8 @@ class _Search:
         ranks = [rank for rank, step in enumerate(self.order.far) if step.kind == "includes"]
         if not ranks:
             return
-        includes = Includes(self.graph)
+        graph = self.graph
+        includes = Includes(graph.paths(), lambda path: graph.source(path).facts.includes)
         first = {node.path: node for node in reversed(targets)}
         for path, node in sorted(first.items()):
             for other in (path, *includes.of(path)):

@@ -14,14 +14,14 @@ import numpy as np
 import tree_sitter
 
 from curriculum.graph.facts import Range
-from curriculum.graph.line_groups import (
+from curriculum.graph.line_ranges import (
     Offsets,
     blank_lines,
     group_borders,
     group_lines,
     line_starts,
 )
-from curriculum.graph.statements import statements_and_arguments
+from curriculum.graph.structure import statements_and_arguments
 from curriculum.graph.syntax_tree import parse
 from schemas.corpus import Language
 

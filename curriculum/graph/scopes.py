@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from curriculum.graph.definitions import Function, Type, functions_of, types_of
+from curriculum.graph.facts import NodeId
 from curriculum.graph.memo import Memo, derived
-from curriculum.graph.name_index import TrackedNames
-from curriculum.graph.names import Scope, canonical, last_name
-from curriculum.graph.repository import NodeId
+from curriculum.graph.names import Scope, TrackedNames, canonical, last_name
 
 MOST_CLASSES = 256
 """Of bases or heirs of one class as many are followed, the nearest first."""

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from sys import intern
 
-from curriculum.graph.facts import FileFacts
-from curriculum.graph.name_index import NameIndex
-from curriculum.graph.names import Names, names_of
-from curriculum.graph.repository import SourceFile
+from curriculum.graph.facts import FileFacts, SourceFile
+from curriculum.graph.names import NameIndex, Names, names_of
 from schemas.change import TreeDelta, TreeFile
 from schemas.corpus import Language
 

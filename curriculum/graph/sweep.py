@@ -8,10 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import tree_sitter
 
-from curriculum.graph.extents import Extents
 from curriculum.graph.facts import Member, Range, SymbolKind
-from curriculum.graph.grammars import Kinds
-from curriculum.graph.patterns import Nodes
+from curriculum.graph.fragments import Extents
 from curriculum.graph.spelling import (
     LONGEST,
     NO_NAME,
@@ -24,6 +22,7 @@ from curriculum.graph.spelling import (
     parameters_of,
     type_of,
 )
+from curriculum.graph.syntax_tree import Kinds, Nodes
 
 Node = tree_sitter.Node
 

@@ -1,10 +1,13 @@
 """Syntax trees of C and C++ files, of the variant of a file that the grammar reads best."""
 
 import functools
-from collections.abc import Iterator
+import importlib.metadata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import tree_sitter
+import tree_sitter_c
+import tree_sitter_cpp
 
 from curriculum.graph.blank import (
     attribute_runs,
@@ -15,9 +18,158 @@ from curriculum.graph.blank import (
     unclosed,
 )
 from curriculum.graph.facts import Range
-from curriculum.graph.grammars import grammar, has_grammar
 from curriculum.graph.macros import macros
 from schemas.corpus import Language
+
+_PACKAGES = {"cpp": tree_sitter_cpp, "c": tree_sitter_c}
+
+
+def has_grammar(language: Language) -> bool:
+    """Whether there is one for this language."""
+    return language in _PACKAGES
+
+
+@functools.cache
+def grammar(language: Language) -> tree_sitter.Language:
+    """The grammar of a language that has one."""
+    return tree_sitter.Language(_PACKAGES[language].language())
+
+
+@functools.cache
+def grammar_versions() -> Mapping[str, str]:
+    """The installed versions that decide what a tree is."""
+    packages = ("tree-sitter", "tree-sitter-c", "tree-sitter-cpp")
+    return {package: importlib.metadata.version(package) for package in packages}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kinds:
+    """What the grammar calls nodes and fields, as its numbers; 0 for what it hasn't."""
+
+    shells: Mapping[str, int]
+    """Kinds that hold or are definitions, by name."""
+    around_classes: frozenset[int]
+    around_declarators: frozenset[int]
+    bodies: frozenset[int]
+    function_declarator: int
+    operator_cast: int
+    init_declarator: int
+    identifier: int
+    comment: int
+    field_expression: int
+    written_names: frozenset[int]
+    """Kinds of callees that are names with scopes or template arguments."""
+    name: int
+    body: int
+    type: int
+    declarator: int
+    parameters: int
+    field: int
+    value: int
+    arguments: int
+    function: int
+
+
+SHELLS = (
+    "function_definition",
+    "declaration",
+    "field_declaration",
+    "struct_specifier",
+    "union_specifier",
+    "enum_specifier",
+    "type_definition",
+)
+SHELLS_CPP = (
+    "class_specifier",
+    "namespace_definition",
+    "template_declaration",
+    "friend_declaration",
+    "alias_declaration",
+    "concept_definition",
+)
+
+
+@functools.cache
+def kinds(language: Language) -> Kinds:
+    """The numbers of a grammar."""
+    own = grammar(language)
+
+    def kind(name: str) -> int:
+        return own.id_for_node_kind(name, True) or 0
+
+    def some(*names: str) -> frozenset[int]:
+        return frozenset(map(kind, names)) - {0}
+
+    def named(field: str) -> int:
+        return own.field_id_for_name(field) or 0
+
+    shells = SHELLS + (SHELLS_CPP if language == "cpp" else ())
+    return Kinds(
+        shells={name: kind(name) for name in shells},
+        around_classes=some("translation_unit", "declaration_list", "template_declaration"),
+        around_declarators=some(
+            "pointer_declarator",
+            "reference_declarator",
+            "qualified_identifier",
+            "attributed_declarator",
+        ),
+        bodies=some("compound_statement", "try_statement"),
+        function_declarator=kind("function_declarator"),
+        operator_cast=kind("operator_cast"),
+        init_declarator=kind("init_declarator"),
+        identifier=kind("identifier"),
+        comment=kind("comment"),
+        field_expression=kind("field_expression"),
+        written_names=some("qualified_identifier", "template_function"),
+        name=named("name"),
+        body=named("body"),
+        type=named("type"),
+        declarator=named("declarator"),
+        parameters=named("parameters"),
+        field=named("field"),
+        value=named("value"),
+        arguments=named("arguments"),
+        function=named("function"),
+    )
+
+
+_SHARED = (
+    *(f"({kind}) @shell" for kind in SHELLS),
+    "(parameter_declaration) @typed",
+    "(type_identifier) @mention",
+    "(call_expression) @call",
+    "(compound_literal_expression) @literal",
+    "(comment) @remark",
+)
+_CPP = (
+    "(declaration type: (_) @made"
+    " declarator: (init_declarator"
+    "  declarator: [(identifier) (qualified_identifier) (array_declarator)]"
+    "  value: [(argument_list) (initializer_list)] @value))",
+    *(f"({kind}) @shell" for kind in SHELLS_CPP),
+    "(optional_parameter_declaration) @typed",
+    "(for_range_loop) @typed",
+    "(using_declaration) @using",
+    "(new_expression) @new",
+    "(field_initializer) @initialiser",
+)
+Nodes = Sequence[tree_sitter.Node]
+_DEEPEST = 10_000
+"""Nodes around one another; past 2^15 the cursor loses what it has begun, and time grows with depth."""
+
+
+@functools.cache
+def _query(language: Language) -> tree_sitter.Query:
+    patterns = _SHARED if language == "c" else _SHARED + _CPP
+    return tree_sitter.Query(grammar(language), "\n".join(patterns))
+
+
+def captures_of(tree: tree_sitter.Tree, language: Language) -> Mapping[str, Nodes]:
+    """The nodes by what they are looked for as, each kind in no order; costs two fifths of the parse."""
+    cursor = tree_sitter.QueryCursor(_query(language))
+    cursor.set_max_start_depth(_DEEPEST)
+    return cursor.captures(tree.root_node)
+
 
 LARGEST_PARSED = 2_000_000
 """Bytes; a larger file is grouped by its blank lines."""

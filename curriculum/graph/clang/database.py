@@ -15,8 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from curriculum.graph.clang.flags import CompilerFlags, is_pair, read_flags
-from curriculum.graph.clang.roots import below, build_folder, folders_of, foreign_root
+from curriculum.graph.clang.flags import (
+    CompilerFlags,
+    below,
+    build_folder,
+    folders_of,
+    foreign_root,
+    is_pair,
+    read_flags,
+)
 from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas import regular_files
 from schemas.errors import CorpusError

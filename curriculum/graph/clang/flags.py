@@ -1,9 +1,21 @@
-"""Which flags of a compiler decide what its sources mean; all others are left out."""
+"""Compiler flags and folders: which decide what sources mean, and where a moved database points.
 
+`configure` runs the cmake code of a repository; it is never called unless the user asks for it.
+"""
+
+import os
 import posixpath
-from collections.abc import Sequence
+import re
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
+
+from schemas.errors import CorpusError
 
 CodeLanguage = Literal["c", "c++"]
 
@@ -120,3 +132,134 @@ def _is_switch(word: str) -> bool:
 def is_pair(word: str) -> bool:
     """Whether an argument of a unit is a flag whose path is the next argument."""
     return word in _PATHS
+
+
+def below(path: str, folder: str) -> str | None:
+    """`db/impl.cc` for /src/db/impl.cc in /src, `.` for /src itself; None for what isn't in it."""
+    if path == folder:
+        return "."
+    start = folder if folder.endswith("/") else f"{folder}/"
+    return path[len(start) :] if path.startswith(start) else None
+
+
+def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | None) -> str | None:
+    """The folder that stands for the tree's root: of those that files vote for the shortest of the best.
+
+    /src/db/impl.cc votes for /src where the tree has db/impl.cc. `original` wins if a file votes for it.
+    """
+    votes: Counter[str] = Counter()
+    for file in files:
+        steps = file.split("/")
+        for at in range(1, len(steps)):
+            if "/".join(steps[at:]) in paths:
+                votes["/".join(steps[:at]) or "/"] += 1
+    given = [] if original is None else [str(original.absolute()), str(original.resolve())]
+    for folder in given:
+        if votes[folder]:
+            return folder
+    best = min(votes.items(), key=lambda item: (-item[1], len(item[0]), item[0]), default=None)
+    return None if best is None or best[1] == 0 else best[0]
+
+
+def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
+    """What all folders outside of the root that commands ran in lie in; None if that is all or nothing."""
+    outside = {each for each in directories if foreign is None or below(each, foreign) is None}
+    shared = posixpath.commonpath(outside) if outside else "/"
+    return shared if shared.count("/") > 1 else None
+
+
+def folders_of(paths: Iterable[str]) -> frozenset[str]:
+    """The folders that files lie in, without the root."""
+    folders: set[str] = set()
+    for path in paths:
+        folder = posixpath.dirname(path)
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    return frozenset(folders)
+
+
+LIMIT_SECONDS = 600.0
+_TOLD_LINES = 8
+_NOWHERE = "http://127.0.0.1:9"
+"""Nobody answers at the discard port: what a project would download, it is refused."""
+_EXTRAS = re.compile(r"^\s*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
+"""Options that build more than the product, which often needs submodules that an export hasn't."""
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def configure(tree: Path, scratch: Path, *, limit_seconds: float = LIMIT_SECONDS) -> Path:
+    """The compile_commands.json that cmake makes of a copy of a tree.
+
+    The copy is `scratch / "source"`, for `original` of `index_tree`; what cmake generates stays beside it.
+    `scratch` is a new or empty folder. Downloads are refused as far as cmake lets us. What can't be
+    configured is tried once more without its tests.
+
+    Raises:
+        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, ends without a database or
+            takes longer than its limit; with the last lines that it wrote.
+    """
+    if not (tree / "CMakeLists.txt").is_file():
+        raise _refusal(tree, "it has no CMakeLists.txt", "Give a compile_commands of your own")
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        raise _refusal(tree, "cmake isn't installed", "Install cmake")
+    source, build = scratch / "source", scratch / "build"
+    shutil.copytree(tree, source, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    command = [cmake, "-S", str(source), "-B", str(build), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    command += ["-DFETCHCONTENT_FULLY_DISCONNECTED=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    log = scratch / "cmake.log"
+    if _run(tree, command, log, limit_seconds) != 0:
+        extras = _EXTRAS.findall((tree / "CMakeLists.txt").read_text("utf-8", "replace"))
+        command += ["-DBUILD_TESTING=OFF", *(f"-D{name}=OFF" for name in extras)]
+        code = _run(tree, command, log, limit_seconds)
+        if code != 0:
+            raise _refusal(tree, f"cmake ended with code {code}", _cure(log))
+    database = build / "compile_commands.json"
+    if not database.is_file():
+        raise _refusal(
+            tree,
+            "cmake configured it without a compilation database",
+            "Give a compile_commands of your own",
+        )
+    return database
+
+
+def _run(tree: Path, command: list[str], log: Path, limit_seconds: float) -> int:
+    environment = {**os.environ.copy(), **dict.fromkeys(_PROXIES, _NOWHERE)}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout=limit_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise _refusal(
+                tree, f"cmake had no end after {limit_seconds:g} s", _cure(log)
+            ) from error
+        finally:
+            # Whatever it started as well: a compiler test that hangs would live on.
+            _kill_group(process.pid)
+            process.wait()
+
+
+def _kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # All of it ended by itself.
+
+
+def _cure(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    told = " / ".join([line.strip() for line in lines if line.strip()][-_TOLD_LINES:])
+    return f"It wrote last: {told}"
+
+
+def _refusal(tree: Path, cause: str, cure: str) -> CorpusError:
+    return CorpusError(f"--configure {tree}", cause=cause, cure=cure)

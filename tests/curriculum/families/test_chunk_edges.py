@@ -5,7 +5,7 @@ import pytest
 from curriculum.families import chunk_edges, levels, pieces
 from curriculum.families.chunk_edges import CALL_KINDS, TYPE_KINDS, Link, dep_levels, edges_of
 from curriculum.families.pieces import main_chunk, renamed
-from curriculum.graph.chunks import CodeChunk
+from curriculum.graph.structure import CodeChunk
 from schemas.document import EDGE_KINDS, Chunk
 from schemas.structure import LABEL_CODES, LARGEST_LEVEL, STRUCTURE_CODES, StructureEdge
 

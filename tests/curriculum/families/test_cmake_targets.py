@@ -7,8 +7,7 @@ from curriculum.families.check import check_document
 from curriculum.families.cmake_targets import documents
 from curriculum.families.context import BUDGET
 from curriculum.families.rendered import Rendered
-from curriculum.graph.facts import FileFacts, Range, Symbol
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.document import Document
 

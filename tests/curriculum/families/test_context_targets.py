@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.context_targets import Shares, shared_out, touched_functions
-from curriculum.graph.facts import FileFacts, Range, Symbol
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.fragments import Costs, Fragment
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile
 from schemas.change import Hunk
 
 TEXT = """\

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from curriculum.graph import names, scopes
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.facts import FileFacts
+from curriculum.graph.facts import FileFacts, NodeId, symbol
 from curriculum.graph.index import facts_of
-from curriculum.graph.repository import NodeId, symbol
 from curriculum.graph.resolve import MOST_OVERRIDERS
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language

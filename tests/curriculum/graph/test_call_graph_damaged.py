@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.repository import NodeId
+from curriculum.graph.facts import NodeId
 from schemas.change import Blob, TreeDelta, TreeFile
 
 WORDS = (

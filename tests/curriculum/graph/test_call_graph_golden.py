@@ -14,7 +14,7 @@ import pytest
 from curriculum.corpus.languages import language_of
 from curriculum.corpus.sample import unpack_samples
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.repository import NodeId, symbol
+from curriculum.graph.facts import NodeId, symbol
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.document import EdgeKind
 

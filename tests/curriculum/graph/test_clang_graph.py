@@ -21,8 +21,7 @@ from curriculum.graph.clang.snapshot import (
     digest_of,
 )
 from curriculum.graph.clang_graph import ClangGraph, Coverage
-from curriculum.graph.facts import FileFacts, Range, Symbol
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile, symbol
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol, symbol
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.document import EdgeKind, EdgeLabel
 

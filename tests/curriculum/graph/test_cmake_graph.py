@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
-from curriculum.graph.facts import FileFacts, Range
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile
 from schemas.change import Blob, TreeFile
 
 

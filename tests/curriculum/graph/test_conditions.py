@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.conditions import may_hold
+from curriculum.graph.blank import may_hold
 
 Truth = Literal["T", "F", "U"]
 Judged = tuple[str, Truth]

@@ -3,9 +3,9 @@
 import pytest
 
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.facts import NodeId
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import MOST_ALIKE, names_of, num_crowded
-from curriculum.graph.repository import NodeId
 from schemas.change import Blob, TreeDelta, TreeFile
 
 FUNCTION = "int fN(int x) { return last(x); }\n"

@@ -24,11 +24,11 @@ from curriculum.graph.clang.snapshot import (
 from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
 from curriculum.graph.definitions import Found, Function, functions_of
+from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Scope
 from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
-from curriculum.graph.repository import Neighbour, NodeId, RepositoryGraph, SourceFile
 from schemas.document import EdgeKind
 from tests.curriculum.graph.random_histories import (
     START,

@@ -4,8 +4,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph import line_groups
-from curriculum.graph.line_groups import (
+from curriculum.graph import line_ranges
+from curriculum.graph.line_ranges import (
     LARGEST_GROUP,
     SMALLEST_GROUP,
     blank_lines,
@@ -24,8 +24,8 @@ def groups_of(data: bytes) -> list[tuple[int, int]]:
 
 
 def test_the_examples_hold() -> None:
-    assert doctest.testmod(line_groups).attempted > 0
-    assert doctest.testmod(line_groups).failed == 0
+    assert doctest.testmod(line_ranges).attempted > 0
+    assert doctest.testmod(line_ranges).failed == 0
 
 
 @given(TEXTS)

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.facts import FileFacts, Range, Symbol
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
 from curriculum.graph.line_ranges import joined, without
 from curriculum.graph.neighbourhood import Order, Step, neighbourhood
-from curriculum.graph.repository import Neighbour, NodeId, SourceFile
 from schemas.change import Blob, TreeFile
 from schemas.document import EdgeKind
 

@@ -1,8 +1,8 @@
 import doctest
 
-from curriculum.graph import statements
+from curriculum.graph import structure
 from curriculum.graph.outline import outline
-from curriculum.graph.statements import SPACING
+from curriculum.graph.structure import SPACING
 from schemas.corpus import Language
 
 TEXT = """\
@@ -28,7 +28,7 @@ def found(text: str, language: Language = "cpp") -> tuple[list[str], list[str]]:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(statements)
+    done = doctest.testmod(structure)
     assert done.attempted
     assert not done.failed
 

@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 
 from curriculum.graph import syntax_tree
 from curriculum.graph.blank import blank, dead_branches, opaque, unclosed
-from curriculum.graph.grammars import grammar
-from curriculum.graph.syntax_tree import LARGEST_PARSED, Parsed, parse, tree_of
+from curriculum.graph.syntax_tree import LARGEST_PARSED, Parsed, grammar, parse, tree_of
 from schemas.corpus import LANGUAGES, Language
 
 PIECES = [

@@ -22,7 +22,7 @@ from curriculum.families.v5_clang_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang_graph import ClangGraph
-from curriculum.graph.repository import NodeId, symbol
+from curriculum.graph.facts import NodeId, symbol
 from schemas.change import CommitChange
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import Document

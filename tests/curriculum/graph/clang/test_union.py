@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.edges import MOST_OVERRIDERS
 from curriculum.graph.clang.seen import Chain, Mention, Seen, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
@@ -18,7 +17,7 @@ from curriculum.graph.clang.snapshot import (
     Outcome,
     Snapshot,
 )
-from curriculum.graph.clang.union import Union
+from curriculum.graph.clang.union import MOST_OVERRIDERS, Union
 from curriculum.graph.facts import Range
 
 COUNT = DatabaseCount(
