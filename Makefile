@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 HOME_DIR := $(if $(CURRICULUM_HOME),$(CURRICULUM_HOME),workspace)
 
-.PHONY: help setup demo test test-slow check bench serve lock clean
+.PHONY: help setup demo test test-system test-slow check bench serve lock clean
 
 help:
 	@echo "make demo                       build, mix and train the sample corpus in five minutes"
 	@echo "make demo REPOS=\"path path\"     the same on your own clones"
 	@echo "make test                       the default test suite"
-	@echo "make test-slow                  servers, clusters, whole trainings: hours"
+	@echo "make test-system                servers, browsers, the demo, whole trainings: half an hour"
+	@echo "make test-slow                  the same killed at random and at length: hours"
 	@echo "make check                      format, lint, types, layers"
 	@echo "make bench                      measurements against installed peers"
 	@echo "make serve                      the Prefect UI on 127.0.0.1"
@@ -29,7 +30,10 @@ demo: setup
 	@$(BIN)/curriculum demo --home $(HOME_DIR) $(foreach path,$(REPOS),--repo $(path))
 
 test: setup
-	@$(BIN)/pytest -m "not slow" -n 2
+	@$(BIN)/pytest -m "not slow and not system" -n 2
+
+test-system: setup
+	@$(BIN)/pytest -m "system and not slow" -n 2
 
 test-slow: setup
 	@$(BIN)/pytest -m slow -n 2

@@ -52,9 +52,11 @@ TOGETHER = ("tests/dashboards/",)
 LONG = ("stages", "train")
 """Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
 PACKAGE = TESTS.parent / "curriculum"
+WHOLE = {"demo", "prefect_server", "chromium", "address", "cluster", "snapshots"}
+"""Fixtures that train all phases, index all samples, or start servers and browsers: of system tests."""
 DEMO_COMMITS = {"lattice": 10, "arena": 26, "ringlog": 10}
 """Newest commits that the tests' demo reads: those of arena rename a file."""
-DEMO_BUDGET = "token_budget: 64K\ntokens_per_step: 2048"
+DEMO_BUDGET = "token_budget: 112K\ntokens_per_step: 2048"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 
@@ -63,12 +65,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write generated parts anew")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what this machine can't run; say in which order processes take the rest."""
+    """Mark system tests; skip, with the reason, what this machine can't run; order files for processes."""
     if hasattr(config, "workerinput"):
         _order(items)
     for item in items:
-        if {"demo", "prefect_server"} & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if WHOLE & fixtures:
+            item.add_marker(pytest.mark.system)
+        if {"demo", "prefect_server"} & fixtures:
             # Whichever test comes first waits for the demo, or a server: minutes where cores are shared.
             item.add_marker(pytest.mark.timeout(1200))
         if item.get_closest_marker("browser") and not CHROMIUM:

@@ -130,7 +130,7 @@ def accept(*words: str) -> None:
         found, context = command, command.make_context(name, rest, parent=context)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_commands_run_as_printed(
     demo_home: Path, sample_clone: Path, tmp_path: Path, curriculum: str
 ) -> None:

@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 
 from benchmarks import gpu
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parents[2]
 FIVE = ("torch", "numpy", "pyarrow", "pydantic", "pyyaml")
 OTHERS = (
@@ -109,7 +111,6 @@ def test_only_the_five_packages_and_what_they_require_can_be_imported(packages: 
     assert done.stdout.strip() == str([*OTHERS])
 
 
-@pytest.mark.slow
 def test_every_section_gives_a_line_with_figures(content: Any) -> None:
     assert {line["section"] for line in content["lines"] if line["figures"]} == SECTIONS
     assert content["ended"] == "complete"

@@ -76,7 +76,7 @@ def test_a_build_ends_with_its_workers_and_says_how_to_go_on(tmp_path: Path) -> 
     assert not [*(home / ".drafts").glob("*")]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.timeout(900)
 def test_training_ends_with_a_checkpoint_and_says_how_to_go_on(
     demo_home: Path, tmp_path: Path

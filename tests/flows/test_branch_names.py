@@ -12,6 +12,8 @@ from dashboards.questions import question
 from tests.flows.cli_runner import curriculum
 from tests.flows.test_status_agrees import CORPUS, DIET
 
+pytestmark = pytest.mark.system
+
 SHOWN = "tiny/ux"
 SPELLINGS = (SHOWN, "tiny.ux")
 TAKES_A_WAY = (
@@ -34,7 +36,7 @@ TAKES_A_PHASE = (
     "sample {}/syntax --prompt int --tokens 1",
     "export {}/syntax --to TO",
     "export {}/syntax --format flat --to TO",
-    pytest.param("leakcheck {}/syntax", marks=pytest.mark.slow),
+    "leakcheck {}/syntax",
     "run tiny --branch ux --continue {}/syntax --dry-run",
 )
 

@@ -70,7 +70,7 @@ def trained(mixed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(params=["mixed", pytest.param("trained", marks=pytest.mark.slow)])
+@pytest.fixture(params=["mixed", pytest.param("trained", marks=pytest.mark.system)])
 def home(request: pytest.FixtureRequest) -> Path:
     found: Path = request.getfixturevalue(request.param)
     return found
@@ -132,7 +132,7 @@ def test_whatever_status_and_overview_recommend_is_accepted_as_printed(home: Pat
         assert "ux" in done.output or "templates" in each
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_recommended_command_finds_what_the_branch_has_made(trained: Path) -> None:
     """With the same budget and seed the mixture and the run of its first phase are there."""
     runs = {each for each in _commands(trained) if each.startswith("curriculum run ")}
@@ -176,7 +176,7 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     assert not any("can't be held" in each["why"] for each in found)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_branch_of_the_workspace_is_named_wherever_a_diet_is(trained: Path) -> None:
     for name in ("templates.ux", "templates/ux"):
         done = curriculum(trained, "train", name, "--phase", "syntax", "--explain")

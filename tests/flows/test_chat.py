@@ -55,6 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Artefact, 
     return built, mixture, report_of(run)
 
 
+@pytest.mark.system
 def test_a_phase_of_conversations_trains_and_its_loss_falls(
     trained: tuple[Built, Artefact, Report],
 ) -> None:

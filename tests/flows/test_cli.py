@@ -201,7 +201,7 @@ def test_an_interruption_ends_with_130_and_a_word_on_how_to_go_on(tmp_path: Path
     assert "Traceback" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_interrupted_run_leaves_nothing_running_and_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,7 @@ def checkpoints(run: Artefact) -> list[int]:
     return sorted(int(each.name.partition("=")[2]) for each in found)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_changed_diet_goes_on_from_a_checkpoint_and_sees_no_row_twice(
     home: Path, tmp_path: Path
 ) -> None:

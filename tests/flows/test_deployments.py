@@ -30,7 +30,7 @@ def _made(client: SyncPrefectClient) -> list[dict[str, Any]]:
     return [each.model_dump(include={*SAME, "job_variables"}) for each in found]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_prefect_deploys_by_hand_what_serve_deploys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,7 +154,7 @@ def test_each_phase_is_trained_by_a_flow_run_of_its_own(workers: Workers) -> Non
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_is_trained_already_waits_for_no_slot(workers: Workers) -> None:
     with workers.gpu(lambda each: workers.work(train, each)):
         workers.work(run, workers.ask(run, specialist=DIET))
@@ -164,7 +164,7 @@ def test_what_is_trained_already_waits_for_no_slot(workers: Workers) -> None:
     assert workers.doors.anew == [False] * len(PHASES)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_phase_that_is_named_is_trained_anew_and_those_after_it_as_they_need(
     workers: Workers,
 ) -> None:
@@ -195,7 +195,7 @@ def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
     assert [each.parameters["phase"] for each in workers.children(asked)] == PHASES
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
     workers: Workers, tmp_path: Path
 ) -> None:
@@ -214,7 +214,7 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
     assert workers.doors.anew == [True], "trained anew once, not again after the approval"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_run_that_is_retried_unanswered_asks_again(workers: Workers) -> None:
     asked = workers.ask(run, specialist=ASKING)
     with workers.gpu(lambda each: workers.work(train, each)):
@@ -223,7 +223,7 @@ def test_a_run_that_is_retried_unanswered_asks_again(workers: Workers) -> None:
         assert workers.work(run, asked).state_name == "Suspended"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_restart_goes_by_the_diet_that_the_run_began_with(
     workers: Workers, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ from tests.flows.serving import Served, serving, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,6 @@ def owner(served: Served) -> dict[str, str]:
     return {"Authorization": authorization(served.secret)}
 
 
-@pytest.mark.slow
 def test_no_request_but_the_owners_reads_or_starts_anything(served: Served) -> None:
     deployment, before = run_deployment(served)
     body = json.dumps({"parameters": {"specialist": "templates.demo"}})

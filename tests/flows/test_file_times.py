@@ -85,7 +85,7 @@ def twins(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return folder / "one", copied(folder / "one", folder / "two")
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.timeout(1200)
 def test_a_copy_with_all_file_times_shuffled_answers_every_command_and_query_alike(
     twins: tuple[Path, Path],

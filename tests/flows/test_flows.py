@@ -162,7 +162,7 @@ class TestOutcome:
         assert "stale" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_the_flow_builds_is_what_the_command_builds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

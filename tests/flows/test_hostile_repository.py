@@ -36,6 +36,8 @@ from tests.flows.html_text import Read
 from tests.flows.serving import serving
 from tests.flows.terminal import LIVE, on_terminal
 
+pytestmark = pytest.mark.system
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
@@ -190,7 +192,6 @@ def _invocations(made: Made, aside: Path) -> dict[str, list[list[str]]]:
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_every_command_is_tried_or_shows_no_text(evil: Made, aside: Path) -> None:
     tried = {*TRIED, *ON_TERMINAL, *SERVED}
     assert {*COMMANDS} == tried | NO_TEXT.keys()
@@ -232,10 +233,7 @@ def _on_terminal(made: Made, aside: Path) -> dict[str, list[tuple[int, list[str]
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(each, marks=[pytest.mark.slow] * (each != "query")) for each in ON_TERMINAL],
-)
+@pytest.mark.parametrize("command", ON_TERMINAL)
 def test_what_a_terminal_is_sent_has_nothing_raw(evil: Made, aside: Path, command: str) -> None:
     for code, words in _on_terminal(evil, aside)[command]:
         done = on_terminal(words, {"CURRICULUM_HOME": str(evil.home)})
@@ -262,7 +260,6 @@ def _texts(data: object) -> Iterator[str]:
         yield from _texts(each)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_served_run_logs_and_shows_nothing_raw(aside: Path, tmp_path: Path) -> None:
     home = Path(shutil.copytree(aside / "home", tmp_path / "home"))
@@ -284,7 +281,6 @@ def test_a_served_run_logs_and_shows_nothing_raw(aside: Path, tmp_path: Path) ->
     assert raw_controls((home / "serve.txt").read_text()) == []
 
 
-@pytest.mark.slow
 def test_what_made_the_workspace_printed_nothing_raw(evil: Made, good: Made) -> None:
     assert raw_controls(evil.said) == raw_controls(good.said) == []
 
@@ -328,7 +324,6 @@ def _pages(made: Made, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
     return found
 
 
-@pytest.mark.slow
 def test_no_page_has_an_element_or_attribute_of_a_repository(
     evil: Made, good: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,8 @@ from flows.cli import app
 from flows.lines import run_line
 from schemas.errors import DietError
 
+pytestmark = pytest.mark.system
+
 LITTLE = ("--versions-per-path", "1", "--max-commits", "8", "--workers", "1")
 HEAD = """
 specialist: {specialist}
@@ -237,7 +239,6 @@ def test_an_order_that_was_laid_down_goes_by_the_rows_that_it_saw(
     assert read_plan(Store(again), "one").phases == plan.phases
 
 
-@pytest.mark.slow
 def test_without_anything_held_out_they_are_trained_on_and_it_is_said(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:

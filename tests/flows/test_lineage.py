@@ -43,13 +43,13 @@ def told(home: Path, *words: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def step(demo_home: Path) -> dict[str, Any]:
     """What the command says of a step in the middle of a phase whose rows have two lengths."""
-    return told(demo_home, "templates/demo/structure", "--step", "7")
+    return told(demo_home, "templates/demo/structure", "--step", "4")
 
 
 def test_one_command_prints_rows_documents_commits_and_licences_of_a_step(
     demo_home: Path, step: dict[str, Any]
 ) -> None:
-    done = curriculum(demo_home, "templates/demo/structure", "--step", "7")
+    done = curriculum(demo_home, "templates/demo/structure", "--step", "4")
     assert done.exit_code == 0, done.output
     assert step["rows"]
     for row in step["rows"]:
@@ -59,14 +59,14 @@ def test_one_command_prints_rows_documents_commits_and_licences_of_a_step(
             (commit,) = document["commits"]
             for value in commit.values():
                 assert value in done.stdout
-    assert f"step 7 of {step['steps']}" in done.stdout
+    assert f"step 4 of {step['steps']}" in done.stdout
     assert "licences: Apache-2.0" in done.stdout
 
 
 def test_a_step_reads_what_its_loader_reads(demo_home: Path, step: dict[str, Any]) -> None:
     run = run_of(Store(demo_home, dry=True), "templates/demo/structure", name="it")
     rows = PlannedRows.of(run.job, demo_home)
-    micro = MicroBatches.of(run.job, rows).of_step(6)
+    micro = MicroBatches.of(run.job, rows).of_step(3)
     wanted = {position: rows[position].pack_id for each in micro for position in each}
     assert {row["position"]: row["pack_id"] for row in step["rows"]} == wanted
     assert sum(row["tokens"] for row in step["rows"]) == sum(
@@ -86,9 +86,9 @@ def test_each_commit_of_a_step_leads_back_to_it_and_to_later_checkpoints(
     commit = min(commits)
     found = told(demo_home, commit[:10])
     assert (found["kind"], found["name"]) == ("commit", commit)
-    assert (step["run_key"], 7) in {(each["run_key"], each["step"]) for each in found["visits"]}
+    assert (step["run_key"], 4) in {(each["run_key"], each["step"]) for each in found["visits"]}
     assert any("phase=anneal" in each for each in found["checkpoints"])
-    assert not any("phase=structure" in each and "step=6" in each for each in found["checkpoints"])
+    assert not any("phase=structure" in each and "step=3" in each for each in found["checkpoints"])
     drawn = curriculum(demo_home, commit)
     assert "templates/demo/structure" in drawn.stdout
     assert f"read by {len(found['visits'])} steps" in drawn.stdout
@@ -107,7 +107,7 @@ def test_a_document_a_row_and_a_file_lead_back_to_their_step(
     }
     found = told(demo_home, names[kind])
     assert found["kind"] == kind
-    assert (step["run_key"], 7) in {(each["run_key"], each["step"]) for each in found["visits"]}
+    assert (step["run_key"], 4) in {(each["run_key"], each["step"]) for each in found["visits"]}
 
 
 def test_a_file_is_read_by_steps_that_hold_a_piece_of_it_as_context_too(demo_home: Path) -> None:

@@ -204,7 +204,7 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     assert {each.manifest.stage for each in found.artefacts} == {"rows"}
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_gc_removes_what_nothing_refers_to_and_nothing_else(
     tmp_path: Path, printed: Console
 ) -> None:

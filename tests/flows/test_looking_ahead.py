@@ -19,7 +19,7 @@ FEW = ("--max-commits", "4", "--versions-per-path", "1")
 """What makes the commands that take it quick."""
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Path) -> None:
     home = tmp_path / "home"
     answer = curriculum("supply", "templates.demo", "--json", home=home)
@@ -40,6 +40,7 @@ def test_supply_tells_every_family_of_a_diet_and_leaves_no_artefact(tmp_path: Pa
     assert not list(home.rglob("manifest.json"))
 
 
+@pytest.mark.system
 def test_supply_of_a_repository_is_a_table_for_people(tmp_path: Path, sample_clone: Path) -> None:
     answer = curriculum(
         "supply", str(sample_clone), "--phases", "phases.demo", home=tmp_path / "home"
@@ -100,6 +101,7 @@ def test_supply_ends_at_once_when_it_is_interrupted(tmp_path: Path) -> None:
     assert tempfile.gettempdir() != str(scratch)
 
 
+@pytest.mark.system
 def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) -> None:
     words = ("diet", "check", "templates.demo", "--token-budget", "60K", *FEW)
     answer = curriculum(*words, home=tmp_path / "home")
@@ -109,6 +111,7 @@ def test_a_diet_that_can_be_served_is_told_with_what_there_is(tmp_path: Path) ->
     assert "GPU hours are unknown" in answer.stdout
 
 
+@pytest.mark.system
 def test_a_diet_that_asks_too_much_ends_with_2_and_a_cure(tmp_path: Path) -> None:
     words = ("diet", "check", "templates.demo", "--token-budget", "100M", "--json", *FEW)
     answer = curriculum(*words, home=tmp_path / "home")
@@ -167,7 +170,7 @@ def test_a_name_that_is_no_diet_is_not_compared(tmp_path: Path) -> None:
     assert "Did you mean 'testing'" in answer.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_what_init_prints_runs_as_it_is_printed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     answer = curriculum("init", "my diet", home=home, cwd=tmp_path)

@@ -31,7 +31,7 @@ from tests.flows.hostile_workspace import (
 from tests.flows.serving import free_port, furnish, serving
 from tests.flows.test_in_line import DIET
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 SECRET = "SECRET-OF-ANOTHER-FOLDER"
 PICKLES = ("current/state.pkl", "leases/state.pkl", "slots/state.pkl")
 OK, WRONG = 0, 2
@@ -72,11 +72,6 @@ CALLS: dict[str, Calls] = {
     "trust": ((OK, "--list"), (OK, "{copy}")),
 }  # fmt: skip
 """The exit code that each command ends in, and its words; the workspace is the current directory."""
-LONG = (
-    "approve", "build", "check", "demo", "export", "import", "init", "inspect", "leakcheck", "lineage", "mix",
-    "report", "run", "sample", "status", "supply", "train", "trust",
-)  # fmt: skip
-"""Commands that take more than five seconds."""
 CROWDED: dict[str, Calls] = {
     "build": ((WRONG, "theirs"),),
     "check": ((WRONG, "{home}"),),
@@ -211,14 +206,7 @@ def test_every_command_is_called() -> None:
     assert CALLS.keys() == COMMANDS.keys()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] * (each in LONG))
-        for each in CALLS
-        if each != "serve"
-    ],
-)
+@pytest.mark.parametrize("name", [each for each in CALLS if each != "serve"])
 def test_a_command_does_its_work_and_executes_nothing(received: Received, name: str) -> None:
     for code, words in CALLS[name]:
         with unharmed(received):
@@ -240,7 +228,6 @@ def test_what_no_manifest_lists_is_refused_or_left_alone(crowded: Received, name
         assert "Traceback" not in said
 
 
-@pytest.mark.slow
 def test_a_server_executes_nothing_of_either_workspace(
     received: Received, crowded: Received
 ) -> None:
@@ -305,7 +292,6 @@ def test_a_forged_table_leads_outside_where_its_paths_are_opened(tmp_path: Path)
     assert answer == [(SECRET,)]
 
 
-@pytest.mark.slow
 def test_the_trainer_of_a_diet_fires_where_the_workspace_is_trusted(received: Received) -> None:
     trust.trust(received.home)
     try:

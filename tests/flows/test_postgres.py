@@ -17,7 +17,7 @@ from flows import settings
 from tests.flows.serving import free_port, serving
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.postgres, pytest.mark.system, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

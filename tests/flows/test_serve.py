@@ -26,7 +26,7 @@ from flows.serving.children import ServeError
 from schemas.event import Event
 from tests.flows.serving import Served, command, free_port, serving, wait_until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,6 @@ def test_every_flow_is_deployed_to_its_pool(served: Served) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
     """Prefect itself forgets the schedules of a deployment that is made again."""
     daily: list[tuple[SCHEDULE_TYPES, bool]] = [(IntervalSchedule(interval=timedelta(1)), True)]
@@ -94,7 +93,6 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
         client.delete_deployment(nap)
 
 
-@pytest.mark.slow
 def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_path: Path) -> None:
     run = served.nap("cpu", seconds=900, trace=str(tmp_path / "trace"))
     served.await_state(run, "Running")
@@ -110,7 +108,6 @@ def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_p
     served.await_state(again, "Completed")
 
 
-@pytest.mark.slow
 def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) -> None:
     run = served.nap("cpu", until=str(tmp_path / "there again"))
     served.await_state(run, "Running")

@@ -17,7 +17,7 @@ from curriculum.store import Artefact
 from schemas.mixture import BLOCK_SLOTS
 
 SPECIALISTS = sorted(file.stem for file in DIETS.glob("*.yaml") if "." not in file.stem)
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 SHORT = {
     "65536": "2048",
     "16384": "1024",

@@ -14,7 +14,7 @@ from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact
 from schemas.job import Figure, Report
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 DIET = """
 specialist: enricher
 phases_file: phases.demo

@@ -135,7 +135,7 @@ def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) 
     assert trust.permitted(plan(home, "mine")) == command
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
     tmp_path: Path, sample_clone: Path
 ) -> None:
@@ -322,9 +322,9 @@ def test_what_a_workspace_hides_is_said(received: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("diet", "check", "templates.demo"), marks=pytest.mark.slow),
+        pytest.param(("diet", "check", "templates.demo"), marks=pytest.mark.system),
         ("diet", "diff", "templates", "templates.demo"),
-        pytest.param(("supply", "sample", "--phases", "phases.demo"), marks=pytest.mark.slow),
+        pytest.param(("supply", "sample", "--phases", "phases.demo"), marks=pytest.mark.system),
     ],
 )
 def test_what_a_workspace_hides_is_in_what_looks_at_a_diet(

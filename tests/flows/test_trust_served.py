@@ -18,7 +18,7 @@ from flows import settings, trust
 from tests.flows.serving import Served, furnish, serving, wait_until
 from tests.flows.test_in_line import DIET
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
 PARAMETERS: dict[str, Any] = {"specialist": "theirs", "phase": "first"}
 ENDED = ("Failed", "Completed", "Crashed")
 
@@ -74,7 +74,6 @@ def of_schedule(served: Served) -> list[FlowRun]:
     return [each for each in runs if each.auto_scheduled and each.state_name in ENDED]
 
 
-@pytest.mark.slow
 def test_a_server_runs_a_diets_command_only_once_its_workspace_is_trusted(
     served: Served, fired: Path, curriculum: str
 ) -> None:

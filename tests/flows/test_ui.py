@@ -53,7 +53,7 @@ phases:
     portion: 0.5
     servings: [{family: v2_simple, share: 1.0}]
 """
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.system, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,6 @@ def page(served: Served, chromium: str) -> Iterator[Page]:
     assert outside == [], "the pages talked to somebody else"
 
 
-@pytest.mark.slow
 def test_a_curriculum_is_run_from_a_form_its_gate_approved_and_one_phase_trained_anew(
     served: Served, page: Page
 ) -> None:

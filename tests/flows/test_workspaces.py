@@ -20,7 +20,7 @@ def homes(tmp_path: Path, prefect_server: None, monkeypatch: pytest.MonkeyPatch)
     return [tmp_path / "one" / "twins", tmp_path / "two" / "twins"]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_two_workspaces_of_one_name_have_their_own_deployments(
     homes: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,7 +102,7 @@ def standing(cluster: str) -> Iterator[str]:
     ray.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_build_over_two_workers_leaves_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, cluster: str, git: Any
 ) -> None:
@@ -115,7 +115,7 @@ def test_a_build_over_two_workers_leaves_the_same_bytes(
         Store(tmp_path).verify(artefact)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str, git: Any
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_build_whose_worker_is_killed_half_way_leaves_the_same_bytes(
     assert not any((tmp_path / ".drafts").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_shards_over_ray_leave_the_same_bytes(
     tmp_path: Path, make_tiny: Callable[..., Built], tiny: Built, standing: str
 ) -> None:
@@ -141,7 +141,7 @@ def results(address: str, work: Callable[..., object], tasks: list[object]) -> d
         return dict(found)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_task_whose_worker_is_killed_at_each_try_is_named(cluster: str, tmp_path: Path) -> None:
     killing = f"echo x >> {tmp_path}/tries; kill -9 $PPID"
     with pytest.raises(WorkerError, match=r"echo x.*lost 3 times"):
@@ -149,7 +149,7 @@ def test_a_task_whose_worker_is_killed_at_each_try_is_named(cluster: str, tmp_pa
     assert (tmp_path / "tries").read_text().count("x") == TRIES
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_task_that_fails_says_so_with_all_parts_of_its_error(cluster: str) -> None:
     with pytest.raises(DietError) as caught:
         results(cluster, Shard.parse, ["1/2", "3/2"])
@@ -157,7 +157,7 @@ def test_a_task_that_fails_says_so_with_all_parts_of_its_error(cluster: str) -> 
     assert "in a worker" in caught.value.__notes__[0]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_failed_tasks_are_reported_in_place_of_results(cluster: str, tmp_path: Path) -> None:
     pool = RayPool(address=cluster, in_flight=1, tries=1)
     tasks = [f"touch {tmp_path}/done", "kill -9 $PPID", "no\0command", "exit 3"]
@@ -170,7 +170,7 @@ def test_failed_tasks_are_reported_in_place_of_results(cluster: str, tmp_path: P
     assert made[2].reason == "ValueError: embedded null byte"
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_whoever_builds_keeps_its_handler_of_sigterm(cluster: str) -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert results(cluster, len, ["a", "bb", "ccc"]) == {0: 1, 1: 2, 2: 3}

@@ -92,7 +92,7 @@ def test_a_part_of_the_commits_tells_about_as_much_as_all(
     assert any("tokenizer" in note for note in part.notes)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_same_sample_is_estimated_alike_by_any_number_of_processes(tmp_path: Path) -> None:
     corpus, kinds = one_repository(), (CONTEXT, FILES[0])
     one = guess(corpus, kinds, tmp_path, 0.01)

@@ -104,7 +104,7 @@ def trained(
     return world, train(world.store, job_of(world, steps=8))
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_two_phases_are_trained_by_it_the_second_from_the_end_of_the_first(
     trained: tuple[Any, run.Run],
 ) -> None:
@@ -126,6 +126,7 @@ def test_two_phases_are_trained_by_it_the_second_from_the_end_of_the_first(
     assert again.report == first.report
 
 
+@pytest.mark.system
 def test_killed_and_resumed_it_ends_as_if_nothing_had_happened(
     world: Any, trained: tuple[Any, run.Run], hold: Hold, let_go: Callable[[], None]
 ) -> None:

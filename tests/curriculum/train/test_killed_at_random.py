@@ -131,10 +131,12 @@ def kill_somebody(runs: Runs, launcher: int, dice: random.Random) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "spinning", "latest_s"),
-    [(0, 2, 8.0), *((seed, 8, 20.0) for seed in range(1, 50))],
+    [
+        pytest.param(0, 2, 8.0, marks=pytest.mark.system),
+        *(pytest.param(seed, 8, 20.0, marks=pytest.mark.slow) for seed in range(1, 50)),
+    ],
 )
 def test_a_run_killed_at_any_moment_and_begun_again_ends(
     busy: None, runs: Runs, seed: int, latest_s: float

@@ -125,7 +125,7 @@ def killed_and_resumed(
     return uninterrupted, resumed
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_two_ranks_killed_and_resumed_equal_two_uninterrupted(
     tmp_path: Path, make_world: Callable[..., Any], begin_held: BeginHeld
 ) -> None:
@@ -143,6 +143,7 @@ def test_two_ranks_killed_at_random_steps_by_any_number_of_workers(
     require_equal(*killed_and_resumed(tmp_path, make_world, begin_held, steps, workers=workers))
 
 
+@pytest.mark.system
 def test_one_rank_goes_on_where_two_were_stopped(
     tmp_path: Path,
     make_world: Callable[..., Any],
@@ -217,6 +218,7 @@ def test_the_order_of_rows_is_that_of_the_plan_whatever_the_ranks(world: Any, ra
     assert Ranks(size=ranks).mesh is None
 
 
+@pytest.mark.system
 def test_a_loss_that_is_no_number_fails_all_ranks_with_one_report(world: Any) -> None:
     settings = world.job().optimizer.model_copy(update={"learning_rate": 1e30})
     job = world.job(**CHANGES | {"optimizer": settings})

@@ -56,7 +56,7 @@ def require_the_same_end(course: Any, uninterrupted: Any) -> None:
     assert {report.attempt for report in reports} == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_killed_three_times_on_its_way_it_ends_as_if_nothing_had_happened(
     course: Any, uninterrupted: Any, dice: random.Random
 ) -> None:

@@ -167,7 +167,7 @@ def _drip(held: Sequence[socket.socket], until: float) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_connections_are_bounded_and_slow_ones_end(
     server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,7 +233,7 @@ def test_nothing_of_this_machine_stands_in_a_snapshot(
         assert "/tmp" not in repr(snapshot)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_one_worker_makes_the_same_index_as_two(
     snapshots: Mapping[str, Snapshot], tmp_path: Path
 ) -> None:

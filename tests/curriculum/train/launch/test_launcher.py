@@ -271,7 +271,7 @@ def test_a_run_is_launched_once_at_a_time_even_while_it_waits(
     assert train(world.store, job, launch=how).artefact is None
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_kill_9_of_the_launcher_ends_both_ranks_and_frees_the_slot(
     long_world: Any, begin: Callable[..., "subprocess.Popen[str]"], hold: Callable[[str], None]
 ) -> None:
