@@ -11,19 +11,25 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CACHE = ".pytest_cache/v/cache"
-MAKE = f'test "$1" = test || exit 0\nmkdir -p {CACHE}\ncp failed.json {CACHE}/lastfailed\n'
+SUITES = ("test", "test-system")
 
 
-def run(folder: Path, failed: list[str], *, rerun: int = 0) -> "subprocess.CompletedProcess[str]":
-    """Run the script where `make test` fails with these tests and the second run ends with this code."""
+def run(
+    folder: Path, failed: list[str], *, suites: tuple[str, ...] = SUITES[:1], rerun: int = 0
+) -> "subprocess.CompletedProcess[str]":
+    """Run the script where `make` of some suites fails with these tests; the rerun ends with a code."""
     stubs = folder / "stubs"
     for directory in (stubs, folder / ".ci", folder / ".venv/bin"):
         directory.mkdir(parents=True)
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
     (folder / "failed.json").write_text(json.dumps(dict.fromkeys(failed, True)))
     (folder / ".venv/bin/python").symlink_to(sys.executable)
+    make = (
+        f"case $1 in {'|'.join(suites)}) ;; *) exit 0;; esac\n"
+        f"mkdir -p {CACHE}\ncp failed.json {CACHE}/lastfailed\nexit {int(bool(failed))}\n"
+    )
     bodies = {
-        stubs / "make": f"{MAKE}exit {int(bool(failed))}\n",
+        stubs / "make": make,
         stubs / "apt-get": "exit 0\n",
         folder / ".venv/bin/pytest": f"exit {rerun}\n",
     }
@@ -50,14 +56,19 @@ def test_more_than_three_that_pass_only_alone_fail_the_run(
     assert done.stdout.splitlines()[-count:] == names
 
 
-def test_what_fails_alone_too_fails_the_run(tmp_path: Path) -> None:
-    assert run(tmp_path, ["tests/test_a.py::test_0"], rerun=1).returncode == 1
+def test_those_of_both_suites_count_together(tmp_path: Path) -> None:
+    names = ["tests/test_a.py::test_0", "tests/test_a.py::test_1"]
+    done = run(tmp_path, names, suites=SUITES)
+    assert done.returncode == 1
+    assert "passed only alone: 4 (at most 3 may)" in done.stdout
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_what_fails_alone_too_fails_the_run(tmp_path: Path, suite: str) -> None:
+    done = run(tmp_path, ["tests/test_a.py::test_0"], suites=(suite,), rerun=1)
+    assert done.returncode == 1
 
 
 def test_a_run_in_which_nothing_fails_says_nothing_of_it(tmp_path: Path) -> None:
     done = run(tmp_path, [])
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_a_command_of_the_readme_that_fails_fails_the_run(tmp_path: Path) -> None:
-    assert run(tmp_path, [], rerun=1).returncode == 1

@@ -21,6 +21,8 @@ from flows.look import Wish, look
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 
+pytestmark = pytest.mark.system
+
 DIET = """
 specialist: talker
 phases_file: phases.demo
@@ -55,7 +57,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Artefact, 
     return built, mixture, report_of(run)
 
 
-@pytest.mark.system
 def test_a_phase_of_conversations_trains_and_its_loss_falls(
     trained: tuple[Built, Artefact, Report],
 ) -> None:
