@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum import pack
 from curriculum.interop import tokens_out
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.folder import whole_folder
@@ -29,8 +28,9 @@ from curriculum.interop.order import PLAN_NAME, Ordered
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import publish
 from curriculum.interop.tokens_in import token_rows
-from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
@@ -84,8 +84,8 @@ def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
         with Spool(spool) as spooling:
             spooling.extend(encodings(tokens, row_length))
         spooled = SpooledDocuments(spool)
-        ties = pack.ties(spooled.document_ids, seed=17)
-        plan = pack.plan(spooled.lengths, row_length, ties, seed=17)
+        ties = best_fit.ties(spooled.document_ids, seed=17)
+        plan = best_fit.plan(spooled.lengths, row_length, ties, seed=17)
         row_format = RowFormat(
             row_length=row_length, vocab_size=VOCAB, pad_id=0, bos_id=1, eos_id=2
         )

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 import torch
 from torch.utils.data import DataLoader
 
-from curriculum import pack
-from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.train.dataloader import MicroBatches, PlannedRows, collate
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat
@@ -160,8 +160,8 @@ def made(
     with Spool(folder) as spool:
         spool.extend(batch)
     spooled = SpooledDocuments(folder)
-    ties = pack.ties(spooled.document_ids, seed=17)
-    plan = pack.plan(spooled.lengths, row_length, ties, seed=17)
+    ties = best_fit.ties(spooled.document_ids, seed=17)
+    plan = best_fit.plan(spooled.lengths, row_length, ties, seed=17)
     row_format = RowFormat(row_length=row_length, vocab_size=vocab, pad_id=0, bos_id=1, eos_id=2)
     labels = RowLabels(
         rows_key=KEY, family="v2_simple", objective="causal", variant=0, split="train"

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.diets.demand import demand
-from curriculum.diets.plan import Planner, within, write_plan
-from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
-from curriculum.diets.supply import read_supply
+from curriculum.mixing.demand import demand
+from curriculum.mixing.plan import Planner, within, write_plan
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.supply import read_supply
 from schemas.diet import Objective
 from schemas.document import Family
 

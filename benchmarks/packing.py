@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum import pack
-from curriculum.rows.fill import RowFiller, RowLabels
-from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import BLOCK_TOKENS
+from curriculum.packing import best_fit
+from curriculum.packing.fill import RowFiller, RowLabels
+from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
+from curriculum.packing.write import BLOCK_TOKENS
 from schemas.packed_row import RowFormat
 
 Int64s = npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ def log_normal(mean: float, sigma: float, documents: int) -> Int64s:
 
 def ties(documents: int) -> npt.NDArray[np.uint64]:
     ids = np.random.default_rng(7).integers(0, 256, (documents, 16), dtype=np.uint8)
-    return pack.ties(ids, seed=17)
+    return best_fit.ties(ids, seed=17)
 
 
 def cpu_seconds(action: Callable[[], object], rounds: int) -> float:
@@ -105,7 +105,7 @@ def first_fit(lengths: Int64s, row_length: int) -> int:
 
 
 def best_fit_decreasing(lengths: Int64s, row_length: int) -> int:
-    return pack.plan(lengths, row_length, ties(len(lengths)), seed=17).num_rows * row_length
+    return best_fit.plan(lengths, row_length, ties(len(lengths)), seed=17).num_rows * row_length
 
 
 STRATEGIES: dict[str, Callable[[Int64s, int], int]] = {
@@ -157,10 +157,10 @@ def planner_table(corpora: dict[str, Int64s], rounds: int) -> None:
                 fitting: Int64s = fitting,
                 tie: npt.NDArray[np.uint64] = tie,
                 row_length: int = row_length,
-            ) -> pack.PackPlan:
-                return pack.plan(fitting, row_length, tie, seed=17)
+            ) -> best_fit.PackPlan:
+                return best_fit.plan(fitting, row_length, tie, seed=17)
 
-            report = pack.report(plan(), fitting)
+            report = best_fit.report(plan(), fitting)
             rate = len(fitting) / cpu_seconds(plan, rounds) / 1e6
             print(
                 f"{name:34}{row_length:8}{100 * report.pack_yield:10.4f}"
@@ -172,8 +172,8 @@ def report_table(name: str, lengths: Int64s) -> None:
     print(f"\n{name}, packed by us")
     for row_length in CONTRACT_LENGTHS:
         fitting = lengths[lengths <= row_length]
-        plan = pack.plan(fitting, row_length, ties(len(fitting)), seed=17)
-        report = pack.report(plan, fitting)
+        plan = best_fit.plan(fitting, row_length, ties(len(fitting)), seed=17)
+        report = best_fit.report(plan, fitting)
         density = report.attention_pairs / report.unmasked_pairs
         print(
             f"  T = {row_length}: {report.documents_per_row:.1f} documents a row, "
@@ -218,7 +218,7 @@ def against_trl(lengths: Int64s, row_length: int, rounds: int) -> None:
         spooled = SpooledDocuments(Path(folder))
 
         def ours() -> int:
-            plan = pack.plan(spooled.lengths, row_length, tie, seed=17)
+            plan = best_fit.plan(spooled.lengths, row_length, tie, seed=17)
             for first_row in range(0, plan.num_rows, BLOCK_TOKENS // row_length):
                 starts = plan.row_starts[first_row : first_row + BLOCK_TOKENS // row_length + 1]
                 documents = plan.order[starts[0] : starts[-1]]

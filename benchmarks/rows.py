@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from curriculum import pack
-from curriculum.rows.check import check
-from curriculum.rows.enriched import Structures
-from curriculum.rows.read import RowReader, read_rows
-from curriculum.rows.spool import Encodings, Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.check import check
+from curriculum.packing.read import RowReader, read_rows
+from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
+from curriculum.packing.structure_columns import Structures
+from curriculum.packing.write import RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 
 LABELS = RowLabels(
@@ -110,8 +110,8 @@ def measure(
     with Spool(folder, structured=enriched) as spool:
         spool.extend(batch)
     spooled = SpooledDocuments(folder)
-    ties = pack.ties(spooled.document_ids, seed=17)
-    plan = pack.plan(spooled.lengths, row_length, ties, seed=17)
+    ties = best_fit.ties(spooled.document_ids, seed=17)
+    plan = best_fit.plan(spooled.lengths, row_length, ties, seed=17)
     row_format = RowFormat(row_length=row_length, vocab_size=32_000, pad_id=0, bos_id=1, eos_id=2)
 
     def write() -> None:

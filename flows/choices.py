@@ -13,15 +13,15 @@ ALL_PHASES = "all"
 
 def specialists() -> tuple[str, ...]:
     """The diets of the workspace, then those of the package."""
-    from curriculum.diets.load import diet_names
+    from curriculum.mixing.load import diet_names
 
     return _own_first(diet_names(settings.home()), diet_names())
 
 
 def phases() -> tuple[str, ...]:
     """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
-    from curriculum.diets.load import phase_names
-    from curriculum.diets.resolve import ANNEAL
+    from curriculum.mixing.load import phase_names
+    from curriculum.mixing.resolve import ANNEAL
 
     names = [ALL_PHASES]
     for file in phases_files():
@@ -33,7 +33,7 @@ def phases() -> tuple[str, ...]:
 
 def phases_files() -> tuple[str, ...]:
     """The phases files of the workspace, then those of the package."""
-    from curriculum.diets.load import phases_files as files
+    from curriculum.mixing.load import phases_files as files
 
     return _own_first(files(settings.home()), files())
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.diets.check import (
+from curriculum.inspection.formats import Line, count
+from curriculum.mixing.check import (
     Held,
     PhaseCheck,
     SourceCheck,
@@ -14,13 +15,12 @@ from curriculum.diets.check import (
     source_checks,
     supposed_supply,
 )
-from curriculum.diets.demand import unmeasured
-from curriculum.diets.differences import Change, changes, fields
-from curriculum.diets.imported import imported_rows
-from curriculum.diets.load import load_diet, load_phases
-from curriculum.diets.resolve import ResolvedPhase, missing, resolve
-from curriculum.diets.supply import Supply, read_supply
-from curriculum.inspection.formats import Line, count
+from curriculum.mixing.demand import unmeasured
+from curriculum.mixing.differences import Change, changes, fields
+from curriculum.mixing.imported import imported_rows
+from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.resolve import ResolvedPhase, missing, resolve
+from curriculum.mixing.supply import Supply, read_supply
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.events import PhaseBuilt
 from curriculum.pipeline.execute import Scope, execute, here

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from curriculum import mix
-from curriculum.diets.tree import Branch
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.runs import change, interval, report_of
+from curriculum.mixing import mix
+from curriculum.mixing.tree import Branch
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built

@@ -1,4 +1,4 @@
-"""The mix flow: when a diet's rows are put in training order; how is curriculum/mix.py."""
+"""The mix flow: when a diet's rows are put in training order; how is curriculum/mixing/mix.py."""
 
 from prefect import flow
 

@@ -10,8 +10,8 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count
 from curriculum.inspection.origins import inputs
+from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
-from curriculum.rows.check import check as check_rows
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store, collect, garbage, strange

@@ -10,9 +10,9 @@ from rich.text import Text
 from curriculum.corpus.domains import text_of
 from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.diets.load import Phases, diet_names, load_phases
-from curriculum.diets.resolve import ResolvedServing, default_base
 from curriculum.inspection.formats import Line, count
+from curriculum.mixing.load import Phases, diet_names, load_phases
+from curriculum.mixing.resolve import ResolvedServing, default_base
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import filelock
 
-from curriculum.diets.load import PACKAGE, diet_files, load_diet
+from curriculum.mixing.load import PACKAGE, diet_files, load_diet
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.recorded_config import resolved

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.diets.load import diet_files, diet_names, load_diet
+from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.store import Store
 from flows import trust
 from flows.show import MUTED, out

@@ -10,12 +10,12 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
-from curriculum.diets.demand import unmeasured
-from curriculum.diets.tree import explain_diet, explain_plan
 from curriculum.inspection.formats import number
 from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import report_of
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.demand import unmeasured
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.config_snapshots import write_command_snapshot
 from curriculum.pipeline.context import Context

@@ -12,7 +12,7 @@ PHASE_FUNCTIONS = {"sample_phase", "build_phase", "mix_phase", "train_phase"}
 STAGE_FUNCTIONS = {
     ("curriculum.stages", "build"),
     ("curriculum.stages", "sample"),
-    ("curriculum.mix", "mix"),
+    ("curriculum.mixing.mix", "mix"),
     ("curriculum.train.run", "train"),
 }
 WITHOUT_PREFECT = {

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from curriculum.catalog.cache import Cache
 from curriculum.catalog.tables import OPEN_TABLES, Line
-from curriculum.diets.load import config_files, diet_names, load_diet
-from curriculum.diets.resolve import ANNEAL
+from curriculum.mixing.load import config_files, diet_names, load_diet
+from curriculum.mixing.resolve import ANNEAL
 from schemas.errors import CurriculumError
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import ValidationError
 
-from curriculum.diets.resolve import ANNEAL
+from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from schemas import regular_files
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report

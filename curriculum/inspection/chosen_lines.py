@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.inspection.line_filter import OF_DOCUMENTS, Only
 from curriculum.inspection.origins import inputs
-from curriculum.mix import PLAN_NAME, report_of
+from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
 

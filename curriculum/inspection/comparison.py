@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from curriculum.inspection.formats import percent
 from curriculum.inspection.runs import TOO_FEW
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.recipe import WHICH_RUN

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from curriculum.diets.resolve import ANNEAL
 from curriculum.inspection.formats import count
+from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.train.run_directory import read_report
 from schemas.job import Figure, Report

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.inspection.origins import UNKNOWN, inputs, origins
-from curriculum.mix import PLAN_NAME
+from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.errors import StoreError

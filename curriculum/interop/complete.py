@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curriculum.rows import rules
-from curriculum.rows.arrays import lists
-from curriculum.rows.columns import REQUIRED, Columns
-from curriculum.rows.faults import Faults, Place
-from curriculum.rows.fill import histogram_lists
-from curriculum.rows.layout import Layout, attention_pairs, doc_ids
-from curriculum.rows.structure import NAMES
+from curriculum.packing import rules
+from curriculum.packing.columns import REQUIRED, Columns
+from curriculum.packing.document_rules import NAMES
+from curriculum.packing.fill import histogram_lists
+from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
+from curriculum.packing.violations import Faults, Place
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum import pack
 from curriculum.interop.complete import FILLS, Completion, RowFacts
 from curriculum.interop.publish import Imported, Shard
 from curriculum.interop.token_files import TokenFiles
-from curriculum.rows.arrays import lists
-from curriculum.rows.write import SHARD_TOKENS
+from curriculum.packing import best_fit
+from curriculum.packing.layout import lists
+from curriculum.packing.write import SHARD_TOKENS
 from schemas.arrow import list_of
 from schemas.errors import SchemaError
 from schemas.exchange import TokenFormat
@@ -148,7 +148,9 @@ class _Packing:
         scored = np.flatnonzero(cuts.lengths > 1)
         raw = np.zeros((len(scored), 16), dtype=np.uint8)
         raw[:, :8] = scored.astype("<u8").view(np.uint8).reshape(-1, 8)
-        plan = pack.plan(cuts.lengths[scored], row_format.row_length, pack.ties(raw, SEED), SEED)
+        plan = best_fit.plan(
+            cuts.lengths[scored], row_format.row_length, best_fit.ties(raw, SEED), SEED
+        )
         self._plan = plan.over(scored)
 
     def shards(self) -> list[Shard]:

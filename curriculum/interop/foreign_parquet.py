@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.interop.complete import CURE, FILLS, LABELS, RowFacts
-from curriculum.rows.columns import KNOWN
+from curriculum.packing.columns import KNOWN
 from schemas.corpus import is_name
 from schemas.diet import Objective
 from schemas.errors import SchemaError

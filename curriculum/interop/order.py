@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from curriculum import parquet
 from curriculum.interop.stage import Staged, stage, taken
-from curriculum.rows.read import load_format, read_rows
+from curriculum.packing.read import load_format, read_rows
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
 from schemas.manifest import Manifest

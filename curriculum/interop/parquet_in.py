@@ -26,7 +26,7 @@ from curriculum.interop.foreign_parquet import (
 )
 from curriculum.interop.limits import require_room
 from curriculum.interop.publish import Imported, Shard, stored_names
-from curriculum.rows.columns import KNOWN
+from curriculum.packing.columns import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat

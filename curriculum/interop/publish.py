@@ -10,10 +10,10 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from curriculum.interop.complete import Completion, raise_first
-from curriculum.rows.check import check
-from curriculum.rows.columns import Columns
-from curriculum.rows.faults import Faults, Place
-from curriculum.rows.write import ShardWriter
+from curriculum.packing.check import check
+from curriculum.packing.columns import Columns
+from curriculum.packing.violations import Faults, Place
+from curriculum.packing.write import ShardWriter
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.reports import ImportedDomain, ImportReport

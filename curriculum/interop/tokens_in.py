@@ -26,8 +26,8 @@ from curriculum.interop.foreign_parquet import (
 from curriculum.interop.limits import require_room
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
-from curriculum.rows.arrays import lists
-from curriculum.rows.columns import KNOWN
+from curriculum.packing.columns import KNOWN
+from curriculum.packing.layout import lists
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.exchange import BESIDE_SCHEMA, TokenFormat

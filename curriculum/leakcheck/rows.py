@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing.spool import Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.tokens import EncodedStructure, Encoding
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import RowFormat

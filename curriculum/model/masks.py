@@ -1,4 +1,4 @@
-"""What keeps documents apart, as tensors: the torch twin of curriculum/boundaries.py.
+"""What keeps documents apart, as tensors: the torch twin of curriculum/packing/boundaries.py.
 
 Shapes in names: B rows, T positions, N = B·T positions of the rows laid end to end, S segments.
 """

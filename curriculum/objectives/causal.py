@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.lesson import Document, Lesson, Taught
-from curriculum.repeats import in_repeats
+from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from curriculum.objectives.documented import Bools, Int32s, Lines
-from curriculum.repeats import Int64s, covered, first_copies
+from curriculum.packing.repeats import Int64s, covered, first_copies
 
 GIVEN_AWAY = 8
 """Words and marks; `return a.first < b.first;` has nine."""

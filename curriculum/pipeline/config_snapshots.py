@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import Field
 
 from curriculum.corpus.domains import is_path
-from curriculum.diets.imported import ImportedRows
+from curriculum.mixing.imported import ImportedRows
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from curriculum.diets.resolve import ResolvedPhase, missing
+from curriculum.mixing.resolve import ResolvedPhase, missing
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context

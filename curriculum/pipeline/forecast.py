@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from curriculum.diets.resolve import ResolvedPhase
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseSkipped, PhaseTrained

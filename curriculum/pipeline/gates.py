@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from curriculum.diets.resolve import ResolvedPhase
 from curriculum.inspection.runs import report_of, run_words
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
 from curriculum.pipeline.command_text import approve_command, command
 from curriculum.pipeline.plan import RunPlan

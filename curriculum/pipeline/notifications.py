@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from curriculum.diets.load import load_diet
 from curriculum.inspection.runs import report_of, run_words
+from curriculum.mixing.load import load_diet
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
-from curriculum.diets.demand import check_domains, check_gates
-from curriculum.diets.imported import ImportedRows, imported_rows
-from curriculum.diets.load import DietOverrides, Phases, load_diet, load_phases
-from curriculum.diets.repositories import with_repositories
-from curriculum.diets.resolve import ResolvedPhase, missing, resolve
+from curriculum.mixing.demand import check_domains, check_gates
+from curriculum.mixing.imported import ImportedRows, imported_rows
+from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
+from curriculum.mixing.resolve import ResolvedPhase, missing, resolve, with_repositories
 from curriculum.model.presets import preset
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.current import mark

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from curriculum.diets.load import diet_names, load_diet
+from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.config_snapshots import last_snapshot, read_plan

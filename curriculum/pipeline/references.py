@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.diets.load import diet_names, load_diet
 from curriculum.inspection.origins import inputs
+from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import (
     STEP,
     Begun,

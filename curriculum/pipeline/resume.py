@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.diets.left_out import read_left_out
-from curriculum.mix import report_of, seen_until
+from curriculum.mixing.exclusions import read_left_out
+from curriculum.mixing.mix import report_of, seen_until
 from curriculum.pipeline.attempts import STEP, Begun, begun_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
-from curriculum.diets.left_out import of_keys
+from curriculum.mixing.exclusions import of_keys
 from curriculum.store import Artefact
 from curriculum.store.verify import check_pages, verify_file, verify_footers
 from schemas.errors import DietError, MixtureError

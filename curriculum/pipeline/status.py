@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from curriculum.corpus.sources import Sources
-from curriculum.diets.resolve import ResolvedPhase, missing
 from curriculum.inspection.runs import report_of
+from curriculum.mixing.resolve import ResolvedPhase, missing
 from curriculum.pipeline import approvals
 from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, way_of
 from curriculum.pipeline.command_text import command

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from curriculum import frames
-from curriculum.diets.imported import completed
-from curriculum.diets.load import Phases
-from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
 from curriculum.inspection.losses import require_documents
 from curriculum.interop.card import write_card
-from curriculum.mix import mix
+from curriculum.mixing.imported import completed
+from curriculum.mixing.load import Phases
+from curriculum.mixing.mix import mix
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
 from curriculum.pipeline.command_text import command

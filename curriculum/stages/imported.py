@@ -1,6 +1,6 @@
 """Imported rows take the place of built ones: they are there, and must be of the diet's tokenizer."""
 
-from curriculum.diets.imported import ImportedRows
+from curriculum.mixing.imported import ImportedRows
 from curriculum.stages.row_sources import Wanted
 from curriculum.stages.tokens import TOKENIZER_NAME
 from curriculum.store import Artefact, Store

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from curriculum.diets.imported import ImportedRows
+from curriculum.mixing.imported import ImportedRows
 from curriculum.store import Artefact
 from schemas.corpus import CorpusSpec
 from schemas.diet import CHAT_OBJECTIVE

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import JsonValue
 
-from curriculum import encode, pack, parquet
+from curriculum import encode, parquet
 from curriculum.objectives import REVISIONS, lesson_of
-from curriculum.rows.check import check
-from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowCounts, RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.check import check
+from curriculum.packing.spool import Spool, SpooledDocuments
+from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.lessons import taught_by
 from curriculum.stages.row_sources import RowSources, Wanted
@@ -308,7 +309,7 @@ def _write(
     with writer:
         for domain, plan in _plans(spooled, split, wanted.row_length):
             written = writer.write(spooled.documents, plan.order, plan.row_starts, domain=domain)
-            packed = pack.report(plan, spooled.documents.lengths)
+            packed = best_fit.report(plan, spooled.documents.lengths)
             context.add(written)
             domains[domain] = DomainRows(
                 **asdict(packed),
@@ -319,7 +320,7 @@ def _write(
     lengths = spooled.documents.lengths[_ours(spooled, split)]
     report = RowsReport(
         domains=domains,
-        rows_if_mixed=pack.rows_needed(lengths, wanted.row_length),
+        rows_if_mixed=best_fit.rows_needed(lengths, wanted.row_length),
         context=context.report(),
     )
     draft.record(report)
@@ -348,13 +349,15 @@ class _Context:
         )
 
 
-def _plans(spooled: _Spooled, split: Split, row_length: int) -> Iterator[tuple[str, pack.PackPlan]]:
+def _plans(
+    spooled: _Spooled, split: Split, row_length: int
+) -> Iterator[tuple[str, best_fit.PackPlan]]:
     documents, ours = spooled.documents, _ours(spooled, split)
     for code, domain in sorted(enumerate(spooled.domains), key=lambda pair: pair[1]):
         some = ours[spooled.domain[ours] == code]
         if len(some):
-            ties = pack.ties(documents.tie_ids[some], PACK_SEED)
-            plan = pack.plan(documents.lengths[some], row_length, ties, PACK_SEED)
+            ties = best_fit.ties(documents.tie_ids[some], PACK_SEED)
+            plan = best_fit.plan(documents.lengths[some], row_length, ties, PACK_SEED)
             yield domain, plan.over(some)
 
 

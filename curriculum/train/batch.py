@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from curriculum import parquet
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import RowStructure, Structure
-from curriculum.rows.read import GroupCache, RowBatch, RowReader
+from curriculum.packing.read import GroupCache, RowBatch, RowReader
 from curriculum.store.verify import read_pages
 from schemas.errors import MixtureError, SchemaError
 from schemas.mixture import PLAN_SCHEMA

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from curriculum.rows.read import GroupCache
+from curriculum.packing.read import GroupCache
 from curriculum.train.batch import Batch, Plan, Row, Shards, blank, collate
 from curriculum.workers.spawn import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.rows.read import load_format
+from curriculum.packing.read import load_format
 from curriculum.store import published
 from curriculum.store.inside import Inside
 from curriculum.store.verify import verify_file, verify_footers

@@ -12,7 +12,7 @@ from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.rows import Origin, origins_in
-from curriculum.mix import PLAN_NAME, report_of
+from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from flows.look.drawn import family_style, strip
 from flows.show import MUTED, plain_table

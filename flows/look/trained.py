@@ -16,7 +16,7 @@ from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_filter import Wish
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
-from curriculum.mix import PLAN_NAME, report_of
+from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints, spelled
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS

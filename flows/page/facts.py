@@ -11,9 +11,9 @@ from typing import get_args
 from pydantic import BaseModel
 
 from curriculum.corpus.skips import Unreadable
-from curriculum.diets.resolve import ResolvedPhase
 from curriculum.inspection.runs import report_of
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import Standing, standings_of

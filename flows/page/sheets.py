@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
-from curriculum.diets.resolve import ResolvedServing
-from curriculum.diets.tree import Branch, explain_plan
 from curriculum.encode.documents import Outcome
 from curriculum.inspection.formats import count, number, percent
+from curriculum.mixing.resolve import ResolvedServing
+from curriculum.mixing.tree import Branch, explain_plan
 from flows.lines import figure_lines
 from flows.page.colours import family as family_colour
 from flows.page.colours import phase as phase_colour

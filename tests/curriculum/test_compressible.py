@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import frames, parquet
-from curriculum.diets.plan import ROW_GROUP
-from curriculum.diets.plan import _writer as plan_writer
 from curriculum.families.write import read_documents, write_documents
+from curriculum.mixing.plan import ROW_GROUP
+from curriculum.mixing.plan import _writer as plan_writer
 from schemas.document import SELECTION_SCHEMA, Document, Part, Provenance
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA

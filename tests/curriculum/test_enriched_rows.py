@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum import pack
 from curriculum.corpus.sample import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
@@ -24,9 +23,10 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, write_documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.objectives import fim, lesson_of
-from curriculum.rows.check import check
-from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.check import check
+from curriculum.packing.spool import Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.lessons import taught_by
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -119,8 +119,8 @@ def rows_of(
                 spool.append(encoding)
     spooled = SpooledDocuments(folder / "spool")
     kept = spooled.with_targets()
-    ties = pack.ties(spooled.tie_ids[kept], seed=17)
-    plan = pack.plan(spooled.lengths[kept], row_length, ties, seed=17).over(kept)
+    ties = best_fit.ties(spooled.tie_ids[kept], seed=17)
+    plan = best_fit.plan(spooled.lengths[kept], row_length, ties, seed=17).over(kept)
     row_format = RowFormat(
         row_length=row_length,
         vocab_size=tokenizer.vocab_size,

@@ -26,7 +26,7 @@ from curriculum.graph.index import facts_of
 from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
 from curriculum.objectives import lesson_of
-from curriculum.repeats import in_repeats
+from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import Spans
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer

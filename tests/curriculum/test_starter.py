@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from curriculum.corpus.load import load_corpus
-from curriculum.diets.load import load_diet, load_phases
-from curriculum.diets.resolve import resolve
+from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.resolve import resolve
 from curriculum.starter import write_starter
 from schemas.errors import CurriculumError
 

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from curriculum.diets.load import load_diet
-from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mix import mix
+from curriculum.mixing.load import load_diet
+from curriculum.mixing.mix import mix
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import Standing, State, Survey
 from curriculum.pipeline.status_table import write_status

@@ -14,7 +14,7 @@ import marimo
 import pytest
 from typer.testing import CliRunner
 
-from curriculum.diets.load import load_diet
+from curriculum.mixing.load import load_diet
 from curriculum.store.owner import this_process
 from dashboards import mixtures, overview, place, runs, standing
 from dashboards.questions import Snapshot

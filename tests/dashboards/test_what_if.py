@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from curriculum.diets.demand import demand
-from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
-from curriculum.diets.supply import Supply
+from curriculum.mixing.demand import demand
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.supply import Supply
 from dashboards import what_if
 from schemas.errors import MixtureError
 

@@ -19,6 +19,8 @@ from dashboards import standing
 from dashboards.questions import Snapshot
 from flows import cli
 
+pytestmark = pytest.mark.system
+
 ORDER = RunConfig.of(
     specialist="templates.demo",
     workspace=Path(),
@@ -70,7 +72,7 @@ def trained(mixed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(params=["mixed", pytest.param("trained", marks=pytest.mark.system)])
+@pytest.fixture(params=["mixed", "trained"])
 def home(request: pytest.FixtureRequest) -> Path:
     found: Path = request.getfixturevalue(request.param)
     return found
@@ -132,7 +134,6 @@ def test_whatever_status_and_overview_recommend_is_accepted_as_printed(home: Pat
         assert "ux" in done.output or "templates" in each
 
 
-@pytest.mark.system
 def test_the_recommended_command_finds_what_the_branch_has_made(trained: Path) -> None:
     """With the same budget and seed the mixture and the run of its first phase are there."""
     runs = {each for each in _commands(trained) if each.startswith("curriculum run ")}
@@ -154,7 +155,7 @@ def test_a_branch_has_a_report(home: Path, name: str | None) -> None:
 def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_froze(
     mixed: Path, tmp_path: Path
 ) -> None:
-    from curriculum.diets.load import DIETS
+    from curriculum.mixing.load import DIETS
 
     home = tmp_path / "workspace"
     shutil.copytree(mixed, home)
@@ -176,7 +177,6 @@ def test_a_branch_whose_diet_is_gone_is_held_against_the_one_that_its_flow_run_f
     assert not any("can't be held" in each["why"] for each in found)
 
 
-@pytest.mark.system
 def test_a_branch_of_the_workspace_is_named_wherever_a_diet_is(trained: Path) -> None:
     for name in ("templates.ux", "templates/ux"):
         done = curriculum(trained, "train", name, "--phase", "syntax", "--explain")

@@ -19,6 +19,8 @@ from curriculum.store import Store
 from flows import show, work
 from schemas.errors import CorpusError
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:

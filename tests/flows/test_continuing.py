@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.diets.load import DIETS
 from curriculum.inspection.runs import report_of
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.load import DIETS
+from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected

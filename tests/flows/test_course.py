@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.diets.load import DIETS
+from curriculum.mixing.load import DIETS
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan

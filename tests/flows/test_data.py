@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.mix import mix, report_of
+from curriculum.mixing.mix import mix, report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Artefact, Store

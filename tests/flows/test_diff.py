@@ -11,7 +11,7 @@ from rich.console import Console
 
 from curriculum.inspection.difference import changes
 from curriculum.inspection.token_counts import KINDS
-from curriculum.mix import report_of
+from curriculum.mixing.mix import report_of
 from curriculum.store import Store
 from flows import diff
 from flows.diff import tokens_of

@@ -8,7 +8,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
-from curriculum.diets.load import DIETS
+from curriculum.mixing.load import DIETS
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.events import PhaseSkipped
@@ -112,7 +112,7 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
 @pytest.fixture
 def without_fim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The demo's diet with an objective in one phase that such a version doesn't build."""
-    monkeypatch.setattr("curriculum.diets.resolve.BUILDABLE_OBJECTIVES", ("causal",))
+    monkeypatch.setattr("curriculum.mixing.resolve.BUILDABLE_OBJECTIVES", ("causal",))
     text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
     known = "{family: v4_context_graph, share: 0.8}"
     assert known in text

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.attempts import Begun, checkpoints
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
-from curriculum.mix import report_of as mixture_report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.config_snapshots import read_plan, write_snapshot
 from curriculum.pipeline.context import Context

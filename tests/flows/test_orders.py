@@ -8,7 +8,7 @@ import pytest
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
-from curriculum.diets.load import DIETS, diet_names
+from curriculum.mixing.load import DIETS, diet_names
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.config_snapshots import first_plan, place_of, read_plan, write_snapshot
 from curriculum.pipeline.plan import RunPlan, resolve_plan

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.diets.load import DIETS
+from curriculum.mixing.load import DIETS
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.steps import wanted_of

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from curriculum.catalog import query
-from curriculum.diets.load import DIETS
-from curriculum.diets.resolve import missing
-from curriculum.mix import report_of
+from curriculum.mixing.load import DIETS
+from curriculum.mixing.mix import report_of
+from curriculum.mixing.resolve import missing
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan, resolve_plan

@@ -14,6 +14,8 @@ from dashboards import standing
 from dashboards.questions import question
 from tests.flows.cli_runner import curriculum
 
+pytestmark = pytest.mark.system
+
 CORPUS = f"""
 name: small
 repositories:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from curriculum.diets.load import PACKAGE
+from curriculum.mixing.load import PACKAGE
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store

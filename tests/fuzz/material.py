@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.diets.load import DIETS, PACKAGE
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.order import Ordered
+from curriculum.mixing.load import DIETS, PACKAGE
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.store import Store

@@ -23,13 +23,13 @@ from curriculum.corpus.conversations import SkippedLines, find_conversations, re
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
-from curriculum.diets.load import load_diet, load_phases
 from curriculum.graph.clang.database import read_database
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, publish
 from curriculum.interop.tokens_in import token_rows
-from curriculum.rows.check import check
+from curriculum.mixing.load import load_diet, load_phases
+from curriculum.packing.check import check
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum import pack
 from curriculum.interop import tokens_out
 from curriculum.interop.complete import RowFacts
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.order import PLAN_NAME, Ordered
 from curriculum.interop.publish import publish
 from curriculum.interop.tokens_in import token_rows
-from curriculum.rows.spool import Spool, SpooledDocuments
-from curriculum.rows.write import RowLabels, RowWriter
+from curriculum.packing import best_fit
+from curriculum.packing.spool import Spool, SpooledDocuments
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.tokens import EncodedStructure, Encoding
@@ -135,8 +135,8 @@ def rows_of(store: Store, codec: Tokenizer, tokenizer: Artefact, *, structured: 
                 ("templates", np.arange(25)),
                 ("testing", np.arange(25, 40)),
             ):
-                ties = pack.ties(spooled.tie_ids[documents], seed=17)
-                plan = pack.plan(spooled.lengths[documents], ROW, ties, seed=17).over(documents)
+                ties = best_fit.ties(spooled.tie_ids[documents], seed=17)
+                plan = best_fit.plan(spooled.lengths[documents], ROW, ties, seed=17).over(documents)
                 writer.write(spooled, plan.order, plan.row_starts, domain=domain)
         shutil.rmtree(spool)
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.diets.supply import read_supply
 from curriculum.interop.complete import FILLS, Completion
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import publish
-from curriculum.rows.check import check
-from curriculum.rows.columns import KNOWN, Columns
-from curriculum.rows.faults import Faults, Place
+from curriculum.mixing.supply import read_supply
+from curriculum.packing.check import check
+from curriculum.packing.columns import KNOWN, Columns
+from curriculum.packing.violations import Faults, Place
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat

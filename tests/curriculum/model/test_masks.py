@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
-from curriculum import boundaries as twin
 from curriculum.model.masks import Boundaries, block_mask, document_mask, segment_edges
+from curriculum.packing import boundaries as twin
 from schemas.errors import SchemaError
 
 ROW = 384

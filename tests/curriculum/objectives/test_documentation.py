@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.objectives import Taught, documentation, given_away, lesson_of
-from curriculum.repeats import RUN, in_repeats
+from curriculum.packing.repeats import RUN, in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from schemas import document as flat

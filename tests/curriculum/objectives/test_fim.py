@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.objectives import Document, Lesson, causal, fim, lesson_of
-from curriculum.repeats import in_repeats
+from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import Role

@@ -15,9 +15,9 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum import pack
 from curriculum.corpus import select, split
-from curriculum.rows.check import check
+from curriculum.packing import best_fit
+from curriculum.packing.check import check
 from curriculum.stages import Built, Workers
 from curriculum.store import Artefact, Store, explain
 from schemas.errors import SchemaError
@@ -94,16 +94,16 @@ def test_a_split_by_document_instead_of_lineage_is_caught(
 def test_a_packer_that_loses_or_doubles_a_document_publishes_nothing(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = pack.plan
+    original = best_fit.plan
 
-    def doubling(*arguments: object) -> pack.PackPlan:
+    def doubling(*arguments: object) -> best_fit.PackPlan:
         plan = original(*arguments)  # type: ignore[arg-type]
         order = plan.order.copy()
         first, second = plan.row_starts[0], plan.row_starts[-1] - 1
         order[second] = order[first]
         return dataclasses.replace(plan, order=order)
 
-    monkeypatch.setattr(pack, "plan", doubling)
+    monkeypatch.setattr(best_fit, "plan", doubling)
     with pytest.raises((SchemaError, AssertionError)):
         make(Store(tmp_path))
     assert list(Store(tmp_path).artefacts("rows")) == []

@@ -13,7 +13,7 @@ import pytest
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
-from curriculum.rows.check import check
+from curriculum.packing.check import check
 from curriculum.stages import Built, Tokenizing, Wanted, build, sample
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.sides import check_sides

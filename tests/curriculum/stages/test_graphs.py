@@ -15,7 +15,7 @@ from curriculum.families.check_structure import check_structure
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
-from curriculum.rows.check import check
+from curriculum.packing.check import check
 from curriculum.stages import Built, Tokenizing, Wanted, Workers, build, family_writers, sample
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.sides import check_sides

@@ -102,6 +102,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.system
 def test_three_shards_at_the_same_time_leave_what_one_build_leaves(
     tmp_path: Path, make_tiny: Make, tiny: Built
 ) -> None:

@@ -68,6 +68,7 @@ def _workers(process: "subprocess.Popen[bytes]", files: list[Path]) -> list[psut
     return [psutil.Process(int(each.read_text())) for each in files]
 
 
+@pytest.mark.system
 def test_a_build_whose_worker_is_killed_half_way_leaves_the_same(
     tmp_path: Path,
     make_tiny: Callable[..., Built],

@@ -6,7 +6,7 @@ import pytest
 
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
-from curriculum.diets.supply import read_supply
+from curriculum.mixing.supply import read_supply
 from curriculum.stages import Tokenizing, Wanted, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store

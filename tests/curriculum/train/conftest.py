@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from curriculum import boundaries
+from curriculum.packing import boundaries
 from curriculum.store import Artefact, Draft, Recipe, Store
 from curriculum.train import run
 from curriculum.train.distributed import Place

@@ -90,6 +90,7 @@ def test_a_killed_and_resumed_run_equals_an_uninterrupted_one(
     assert {"job.json", "report.json", "train.log"} <= names
 
 
+@pytest.mark.system
 def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any, kill_at: KillAt) -> None:
     job = world.job(checkpoint_every=100, micro_positions=256)
     directory = world.open_run(job)

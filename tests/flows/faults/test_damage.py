@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from curriculum.store import Store
 from flows.cli import app
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
 
 DIET = """
 specialist: faulty

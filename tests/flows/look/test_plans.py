@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.mix import PLAN_NAME, report_of
+from curriculum.mixing.mix import PLAN_NAME, report_of
 from flows.look.plans import _require_planned
 from schemas.errors import StoreError
 from tests.flows.larder import Larder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.diets.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import Standing, State
 from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from flows.page.rows.write import Example

@@ -1,0 +1,123 @@
+"""What differs between two diets, in tokens."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from schemas.diet import Diet
+
+FIELDS = (
+    "corpus",
+    "phases_file",
+    "tokenizer",
+    "vocab_size",
+    "document_tokens",
+    "model",
+    "token_budget",
+    "tokens_per_step",
+    "max_source_repetition",
+    "structure_inputs",
+    "seed",
+)
+OF_A_PHASE = (
+    "rope_base",
+    "max_repetition",
+    "on_shortage",
+    "advance_when",
+    "on_budget",
+    "require",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Field:
+    """A field that two diets, or the same phase of both, say otherwise."""
+
+    name: str
+    """`model`, or `syntax.max_repetition`."""
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """A serving of a phase and its valid tokens in both diets; 0 where a diet hasn't got it."""
+
+    phase: str
+    family: str
+    """`v6_enriched of v2_simple` where it has a base; of imported rows `my-rows: v3_simple`."""
+    objective: str
+    row_length: int
+    domains: str
+    """Factors by domain: `testing 4, * 1`; empty where all count the same."""
+    repositories: tuple[str, ...]
+    before: int
+    after: int
+
+    @property
+    def difference(self) -> int:
+        """Valid tokens more."""
+        return self.after - self.before
+
+
+_Place = tuple[str, str, str, int, str, tuple[str, ...]]
+
+
+def changes(before: Sequence[ResolvedPhase], after: Sequence[ResolvedPhase]) -> Iterator[Change]:
+    """Every serving of both, those that differ and those that don't, in the order of the phases."""
+    old, new = _amounts(before), _amounts(after)
+    names = dict.fromkeys([*(each.name for each in before), *(each.name for each in after)])
+    for name in names:
+        for place in dict.fromkeys([*old, *new]):
+            if place[0] == name:
+                phase, family, objective, row_length, domains, repositories = place
+                yield Change(
+                    phase=phase,
+                    family=family,
+                    objective=objective,
+                    row_length=row_length,
+                    domains=domains,
+                    repositories=repositories,
+                    before=old.get(place, 0),
+                    after=new.get(place, 0),
+                )
+
+
+def fields(
+    diets: tuple[Diet, Diet],
+    before: Sequence[ResolvedPhase],
+    after: Sequence[ResolvedPhase],
+) -> Iterator[Field]:
+    """What else differs: fields of the diets, and of the phases that both have."""
+    for name in FIELDS:
+        old, new = (getattr(diet, name) for diet in diets)
+        if old != new:
+            yield Field(name=name, before=str(old), after=str(new))
+    known = {phase.name: phase for phase in before}
+    for phase in after:
+        if phase.name in known:
+            for name in OF_A_PHASE:
+                old, new = getattr(known[phase.name], name), getattr(phase, name)
+                if old != new:
+                    yield Field(name=f"{phase.name}.{name}", before=str(old), after=str(new))
+
+
+def _amounts(phases: Sequence[ResolvedPhase]) -> dict[_Place, int]:
+    return {
+        _place(phase, serving): serving.tokens for phase in phases for serving in phase.servings
+    }
+
+
+def _place(phase: ResolvedPhase, serving: ResolvedServing) -> _Place:
+    family = f"{serving.family} of {serving.base}" if serving.base else serving.family
+    family = f"{serving.imported.name}: {family}" if serving.imported else family
+    listed = sorted(serving.domains, key=lambda pair: (pair[0] == "*", pair[0]))
+    factors = ", ".join(f"{name} {factor:g}" for name, factor in listed)
+    return (
+        phase.name,
+        family,
+        serving.objective,
+        serving.row_length,
+        factors,
+        serving.repositories,
+    )

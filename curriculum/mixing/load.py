@@ -1,0 +1,278 @@
+"""Diets and phases by name or path: YAML, what it extends and what the command line changed, as values.
+
+A name is looked up in the workspace first, where one is given: `<workspace>/diets/NAME.yaml` and
+`<workspace>/phases/NAME.yaml`. Then among those that come with the package.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from curriculum.mixing.resolve import faults
+from schemas import regular_files
+from schemas.diet import Diet, token_count
+from schemas.errors import DietError
+from schemas.phase import PhaseSpec, PhasesSpec
+from schemas.text import line_of, nearest, parse, validated
+from schemas.yaml_text import LARGEST_TEXT, named, read_yaml
+
+EXTENDS = "extends"
+
+
+def merged(child: Mapping[str, Any], parent: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a diet that says `child` and extends `parent`; what it says wrongly stays so.
+
+    >>> parent = {"seed": 3, "phases": [{"phase": "a", "portion": 0.5}, {"phase": "b", "portion": 0.5}]}
+    >>> merged({"phases": [{"phase": "b", "portion": 1.0}]}, parent)
+    {'seed': 3, 'phases': [{'phase': 'b', 'portion': 1.0}]}
+    """
+    phases = {phase["phase"]: phase for phase in parent["phases"]}
+    content = {**parent, **child}
+    if isinstance(child.get("phases"), list):
+        content["phases"] = [_filled(entry, phases) for entry in child["phases"]]
+    return content
+
+
+def _filled(entry: object, phases: Mapping[str, Any]) -> object:
+    """An entry of the list with what it leaves out."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("phase"), str):
+        return entry
+    return {**phases.get(entry["phase"], {}), **entry}
+
+
+PACKAGE = Path(__file__).parents[1]
+DIETS = PACKAGE / "diets"
+PATHS = ("phases_file", "corpus", "tokenizer")
+"""The fields of a diet that may hold one."""
+
+Phases = Mapping[str, PhaseSpec]
+"""Phases by name, in the order of the curriculum; read-only."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DietOverrides:
+    """What the command line changes of a diet; None leaves what the diet says."""
+
+    phases_file: str | None = None
+    corpus: str | None = None
+    model: str | None = None
+    tokenizer: str | None = None
+    token_budget: int | str | None = None
+    """As in YAML: 20M, 10B or a whole number."""
+    max_repetition: float | None = None
+    """Of every phase."""
+    seed: int | None = None
+    branch: str | None = None
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """What is changed, by name, for the job's record."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: str(value) for name, value in values if value is not None}
+
+    def apply(self, diet: Diet) -> Diet:
+        """The diet with the changes, checked as if the file had said so.
+
+        Raises:
+            DietError: naming the option whose value doesn't fit.
+        """
+        changed = {name: getattr(self, name) for name in self.recorded}
+        every_phase = {name: changed.pop(name) for name in ("max_repetition",) if name in changed}
+        content = diet.model_dump() | changed
+        content["phases"] = [phase | every_phase for phase in content["phases"]]
+        if self.token_budget is not None:
+            _scale_gates(content, diet.token_budget)
+        try:
+            return Diet.model_validate(content)
+        except ValidationError as invalid:
+            fault = invalid.errors(include_url=False)[0]
+            option = str(fault["loc"][-1]).replace("_", "-")
+            message = str(fault["msg"]).removeprefix("Value error, ")
+            cause, _, cure = message.partition(". ")
+            raise DietError(
+                f"--{option}", fault["input"], cause=cause, cure=cure or "Give another value"
+            ) from None
+
+
+def _scale_gates(content: dict[str, Any], before: int) -> None:
+    """A diet of another budget is the same diet: its gates wait for as large a part of it."""
+    try:
+        budget = token_count(content["token_budget"])
+    except ValueError:
+        return
+    assert isinstance(budget, int)
+    for phase in content["phases"]:
+        rule = phase["advance_when"]
+        if rule and rule["min_tokens"]:
+            phase["advance_when"] = rule | {
+                "min_tokens": max(1, rule["min_tokens"] * budget // before)
+            }
+
+
+def diet_names(home: Path | None = None) -> tuple[str, ...]:
+    """The names of the diets that come with the package or lie in the workspace `home`, sorted."""
+    return tuple(_diets(home))
+
+
+def phases_files(home: Path | None = None) -> tuple[str, ...]:
+    """The names of the phases files that come with the package or lie in the workspace, sorted."""
+    return tuple(_phases(home))
+
+
+def config_files(home: Path | None = None) -> tuple[Path, ...]:
+    """The files of all diets and phases files, of the package and of the workspace, by name."""
+    return (*_diets(home).values(), *_phases(home).values())
+
+
+def _diets(home: Path | None) -> dict[str, Path]:
+    return named(DIETS.glob("*.yaml"), home and home / "diets")
+
+
+def _phases(home: Path | None) -> dict[str, Path]:
+    return named(PACKAGE.glob("phases*.yaml"), home and home / "phases")
+
+
+def phase_names(name_or_path: str = "phases", home: Path | None = None) -> tuple[str, ...]:
+    """The phases of a phases file, in the order of the curriculum."""
+    return tuple(load_phases(name_or_path, home))
+
+
+def load_diet(
+    name_or_path: str, overrides: DietOverrides | None = None, home: Path | None = None
+) -> Diet:
+    """The diet of that name, or of that YAML file, held against the phases file that it names.
+
+    Paths in a diet are relative to its file. Names are looked up in the workspace `home` first.
+
+    Raises:
+        DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
+            a phase that isn't in the phases file; for an override that doesn't fit.
+    """
+    file = _find(name_or_path, _diets(home), kind="diet")
+    text = _read(file)
+    diet = _diet(file, text, home)
+    overrides = overrides or DietOverrides()
+    if overrides.phases_file:
+        diet = diet.model_copy(update={"phases_file": overrides.phases_file})
+    for fault in faults(diet, load_phases(diet.phases_file, home)):
+        line = line_of(text, fault.location, file=str(file), error=DietError)
+        raise DietError(f"{file}:{line}", fault.value, cause=fault.cause, cure=fault.cure)
+    return overrides.apply(diet)
+
+
+def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
+    """The file of a diet, and that of the diet which it extends.
+
+    Raises:
+        DietError: as `load_diet`, for files that can't be found or read.
+    """
+    file = _find(name_or_path, _diets(home), kind="diet")
+    said = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
+    return (file, _extended(file, said, home)) if isinstance(said, str) else (file,)
+
+
+def _extended(file: Path, name: str, home: Path | None) -> Path:
+    """The file of the diet that another extends; that of the package where it has the same name."""
+    others = _diets(None if _is_own(file, home) and name == file.stem else home)
+    path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
+    return _find(path, others, kind="diet")
+
+
+def _diet(file: Path, text: str, home: Path | None) -> Diet:
+    """What a file says, with what the diet that it extends says beside."""
+    source = read_yaml(text, file=str(file), error=DietError)
+    content = dict(_anchored(source.content, file.parent))
+    if isinstance(source.content.get(EXTENDS), str):
+        parent = _parent(file, text, source.content, home)
+        content = merged(content, parent.model_dump(exclude_unset=True))
+    return validated(Diet, content, source.node, file=str(file), error=DietError)
+
+
+def _parent(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
+    """The diet that a child extends; one of the workspace may extend the package's of its own name.
+
+    Raises:
+        DietError: for one that isn't there, that extends another itself, or that the child can't be told
+            from: what both leave in a workspace would stand under one name.
+    """
+    where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
+    name = child[EXTENDS]
+    found = _extended(file, name, home)
+    said = _read(found)
+    if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
+        raise DietError(
+            where,
+            f"extends = {name!r}",
+            cause=f"{found} extends another diet itself, and one level is all there is",
+            cure="Extend a diet that stands alone, or write this one out",
+        )
+    parent = _diet(found, said, home)
+    own = child.get("specialist", parent.specialist), child.get("branch", parent.branch)
+    if own == (parent.specialist, parent.branch):
+        raise DietError(
+            where,
+            f"extends = {name!r}",
+            cause=f"what both leave would stand under one name, {parent.specialist}",
+            cure="Give it a branch, such as `branch: wide`",
+        )
+    return parent
+
+
+def _is_own(file: Path, home: Path | None) -> bool:
+    return home is not None and file.parent == home / "diets"
+
+
+def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phases:
+    """The phases of that name, or of that YAML file, in the order of the curriculum.
+
+    Raises:
+        DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
+    """
+    file = _find(name_or_path, _phases(home), kind="phases file")
+    spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
+    return MappingProxyType(spec.root)
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml", ".json"))
+
+
+def _find(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
+    if not _is_path(name_or_path):
+        if name_or_path not in known:
+            cure = nearest(name_or_path, tuple(known))
+            raise DietError(name_or_path, cause=f"there is no such {kind}", cure=cure)
+        return known[name_or_path]
+    file = Path(name_or_path)
+    if not file.is_file():
+        raise DietError(
+            name_or_path, cause="there is no such file", cure=f"Name a {kind}: {', '.join(known)}"
+        )
+    return file
+
+
+def _read(file: Path) -> str:
+    try:
+        return regular_files.read(file, most=4 * LARGEST_TEXT, follow_links=True).decode(
+            "utf-8-sig"
+        )
+    except UnicodeDecodeError as broken:
+        line = broken.object.count(b"\n", 0, broken.start) + 1
+        raise DietError(
+            f"{file}:{line}", cause="this is not UTF-8", cure="Save the file as UTF-8"
+        ) from None
+    except (OSError, ValueError) as unreadable:
+        raise DietError(
+            str(file), cause=f"it can't be read ({unreadable})", cure="Give the YAML file itself"
+        ) from None
+
+
+def _anchored(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Any]]:
+    """The fields of a diet; those that hold paths relative to its folder."""
+    for name, value in content.items():
+        is_path = name in PATHS and isinstance(value, str) and _is_path(value)
+        yield name, str(folder / Path(value).expanduser()) if is_path else value

@@ -1,0 +1,345 @@
+"""Mix: a phase of a diet and the rows of its servings become a plan, the rows in training order.
+
+demand says what each stratum owes, schedule puts its slots and rows in order, plan writes them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import polars as pl
+from pydantic import JsonValue
+
+from curriculum import frames
+from curriculum.mixing.demand import Stratum, Taken, demand, without_rows
+from curriculum.mixing.exclusions import counted, of_keys, passed_until
+from curriculum.mixing.plan import Planner, Totals, within, write_plan
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.sources import READ, Draw, source_repetition, warning
+from curriculum.mixing.supply import read_supply
+from curriculum.store import Artefact, Draft, Recipe, Store, in_lease
+from curriculum.store.recipe import digest
+from curriculum.store.verify import check_pages, verify_footers
+from schemas.diet import Diet
+from schemas.errors import MixtureError
+from schemas.mixture import (
+    Continued,
+    MixtureReport,
+    RowsTaken,
+    SourceRepetition,
+    StratumReport,
+    VariantReport,
+)
+
+STAGE = "mixtures"
+REVISION = 2
+PLAN_NAME = "plan.parquet"
+
+
+@in_lease
+def mix(
+    store: Store,
+    diet: Diet,
+    phase: ResolvedPhase,
+    rows: Sequence[Sequence[Artefact]],
+    *,
+    tokens_per_step: int,
+    previous: Sequence[Artefact] = (),
+    continued: Continued | None = None,
+    documents: Callable[[], pl.LazyFrame] | None = None,
+) -> Artefact:
+    """The mixture of a phase: plan.parquet, and `report_of` it in the manifest.
+
+    `rows` are the training rows of each serving, in the servings' order: one artefact of each variant.
+    `previous` are the mixtures of the phases before, whose rows count as seen; a plan that is
+    `continued` has the rest of its phase's budget, and what was seen says that value alone. The plan
+    covers at least its valid tokens, to the end of a step of `tokens_per_step` row positions; the report
+    says how many whole steps lie within the budget. Rows that the phase goes without have no place in it;
+    the others come in the order in which they would have come. `documents`, which scans (document_id,
+    lineage), adds the source repetition to the report; it is called where a plan is made.
+
+    Raises:
+        MixtureError: for rows that can't serve what is asked, and for a step that isn't whole slots or
+            is larger than the budget.
+    """
+    _check_step(phase, tokens_per_step)
+    phase = _the_rest(phase, continued)
+    before = [mixture for mixture in previous if not mixture.planned and continued is None]
+    seen = (*seen_of(before), *(continued.seen if continued else ()))
+    made_of = recipe(
+        diet,
+        phase,
+        rows,
+        tokens_per_step=tokens_per_step,
+        seen=seen,
+        continued=continued,
+    )
+
+    def write(drafts: Sequence[Draft]) -> None:
+        """Plan, and count what was planned."""
+        (draft,) = drafts
+        report = _write(draft, diet, phase, rows, tokens_per_step, seen)
+        report = report.model_copy(update={"continued": continued})
+        if documents is not None:
+            report = _with_sources(report, store, diet, rows, seen, documents())
+        draft.record(report)
+
+    (mixture,) = store.produce([made_of], write)
+    return mixture
+
+
+def recipe(
+    diet: Diet,
+    phase: ResolvedPhase,
+    rows: Sequence[Sequence[Artefact]],
+    *,
+    tokens_per_step: int,
+    seen: Sequence[RowsTaken] = (),
+    continued: Continued | None = None,
+) -> Recipe:
+    """What a mixture is made from; of earlier plans only what they took of the same rows."""
+    branch = [("branch", phase.branch)] if phase.branch else []
+    without = of_keys(phase.without, [each.key for variants in rows for each in variants])
+    return Recipe(
+        stage=STAGE,
+        labels=(("specialist", phase.specialist), *branch, ("phase", phase.name)),
+        revision=REVISION,
+        config={
+            "tokens": phase.tokens,
+            "tokens_per_step": tokens_per_step,
+            "seed": diet.seed,
+            "max_repetition": phase.max_repetition,
+            "on_shortage": phase.on_shortage,
+            "servings": [
+                {
+                    "family": serving.family,
+                    "objective": serving.objective,
+                    "row_length": serving.row_length,
+                    "share": serving.share,
+                    "domains": dict(serving.domains),
+                }
+                for serving in phase.servings
+            ],
+            "drawn": _taken_config(taken(seen, rows)),
+            **({"continued": [continued.run, continued.step]} if continued else {}),
+            **({"without": [len(without), digest([*without])]} if without else {}),
+        },
+        inputs=tuple(
+            # They are large: what is read of them is verified page by page.
+            artefact.as_input(
+                f"rows {at}, variant {number}" if number else f"rows {at}", verified=True
+            )
+            for at, variants in enumerate(rows)
+            for number, artefact in enumerate(variants)
+        ),
+        elsewhere=(
+            f"{STAGE}/specialist=*/phase={phase.name}",
+            f"{STAGE}/specialist=*/branch=*/phase={phase.name}",
+        ),
+    )
+
+
+def report_of(mixture: Artefact) -> MixtureReport:
+    """What a mixture counted."""
+    return mixture.reported(MixtureReport)
+
+
+def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
+    """The rows that mixtures of the phases so far took, in their order.
+
+    One that goes on from a run knows what was seen before; mixtures that stand before it say nothing.
+    """
+    seen: list[RowsTaken] = []
+    for report in map(report_of, mixtures):
+        if report.continued is not None:
+            seen = [*report.continued.seen]
+        seen += [each for stratum in report.strata for each in stratum.taken]
+    return tuple(seen)
+
+
+def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...], int]:
+    """The rows of a mixture's first slots, and their valid tokens."""
+    taken = {
+        (stratum.stratum, each.rows_key): each
+        for stratum in report_of(mixture).strata
+        for each in stratum.taken
+    }
+    found = (
+        frames.stream(mixture.path / PLAN_NAME, ["slot", "stratum", "rows_key", "valid_tokens"])
+        .filter(pl.col("slot") < slots)
+        .group_by("stratum", "rows_key")
+        .agg(pl.len().alias("rows"), pl.col("valid_tokens").cast(pl.Int64).sum())
+        .sort("stratum", "rows_key")
+        .collect(engine="streaming")
+    )
+    passed = passed_until(mixture.path, slots)
+    seen = tuple(
+        taken[place].model_copy(update={"rows": row["rows"], "passed": passed.get(place, 0)})
+        for row in found.iter_rows(named=True)
+        if (place := (row["stratum"], row["rows_key"]))
+    )
+    return seen, int(found["valid_tokens"].sum())
+
+
+def taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
+    """How many rows' turn it was in these artefacts, by (rows key, domain)."""
+    keys = {artefact.key for variants in rows for artefact in variants}
+    summed: dict[tuple[str, str], int] = {}
+    for each in seen:
+        place = (each.rows_key, each.domain)
+        if each.rows_key in keys:
+            summed[place] = summed.get(place, 0) + each.rows + each.passed
+    return summed
+
+
+def _write(
+    draft: Draft,
+    diet: Diet,
+    phase: ResolvedPhase,
+    rows: Sequence[Sequence[Artefact]],
+    tokens_per_step: int,
+    seen: Sequence[RowsTaken],
+) -> MixtureReport:
+    for artefact in (each for variants in rows for each in variants):
+        verify_footers(artefact.path, artefact.manifest.files)
+    supplies = [
+        [read_supply(each.files(), key=each.key, without=phase.without) for each in variants]
+        for variants in rows
+    ]
+    strata = demand(phase, supplies, taken(seen, rows))
+    planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.seed)
+    slots_per_step = tokens_per_step // phase.slot_length
+    pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
+    totals = write_plan(draft.path / PLAN_NAME, pieces, strata, supplies)
+    if not totals.steps:
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"{phase.tokens:,} tokens",
+            cause=f"that is less than one step of {tokens_per_step:,} row positions",
+            cure="Raise token_budget or lower tokens_per_step",
+        )
+    report = _report(phase, tokens_per_step, strata, totals)
+    return report.model_copy(update={"left_out": counted(supplies)})
+
+
+def _report(
+    phase: ResolvedPhase,
+    tokens_per_step: int,
+    strata: Sequence[Stratum],
+    totals: Totals,
+) -> MixtureReport:
+    cut = [stratum for stratum in strata if abs(stratum.served - stratum.share) > 1e-9]
+    unserved = {serving.index for serving in phase.servings} - {
+        each.serving.index for each in strata
+    }
+    warnings = [
+        f"{stratum.title}: share {stratum.share:.4f} was renormalised to {stratum.served:.4f}"
+        for stratum in cut
+    ] + [f"{phase.servings[at].title}: there is no row of it" for at in sorted(unserved)]
+    warnings += without_rows(phase, strata)
+    return MixtureReport(
+        slot_length=phase.slot_length,
+        slots=totals.slots,
+        rows=totals.rows,
+        tokens=totals.tokens,
+        budget=phase.tokens,
+        tokens_per_step=tokens_per_step,
+        steps=totals.steps,
+        strata=tuple(_stratum_report(at, stratum, totals) for at, stratum in enumerate(strata)),
+        warnings=tuple(warnings),
+    )
+
+
+def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
+    return StratumReport(
+        stratum=at,
+        serving=stratum.serving.index,
+        family=stratum.serving.family,
+        objective=stratum.serving.objective,
+        imported=stratum.serving.imported.name if stratum.serving.imported else "",
+        domain=stratum.domain,
+        row_length=stratum.serving.row_length,
+        rows_key=stratum.variants[0].key,
+        rows=stratum.rows,
+        rows_tokens=stratum.tokens,
+        share=stratum.share,
+        served=stratum.served,
+        slots=int(totals.slots_of[at]),
+        drawn=int(totals.rows_of[at].sum()),
+        drawn_before=sum(each.drawn_before for each in stratum.variants),
+        tokens=int(totals.tokens_of[at]),
+        variants=tuple(
+            VariantReport(
+                rows_key=variant.key,
+                rows=variant.there,
+                rows_tokens=variant.tokens,
+                drawn=int(drawn),
+                drawn_before=variant.drawn_before,
+                passed=int(passed),
+            )
+            for variant, drawn, passed in zip(
+                stratum.variants, totals.rows_of[at], totals.passed_of[at], strict=True
+            )
+        ),
+    )
+
+
+def _with_sources(
+    report: MixtureReport,
+    store: Store,
+    diet: Diet,
+    rows: Sequence[Sequence[Artefact]],
+    seen: Sequence[RowsTaken],
+    documents: pl.LazyFrame,
+) -> MixtureReport:
+    drawn = [*seen, *(each for stratum in report.strata for each in stratum.taken)]
+    there = {artefact.key: artefact for variants in rows for artefact in variants}
+    if not {each.rows_key for each in drawn} <= there.keys():
+        there |= {artefact.key: artefact for artefact in store.artefacts("rows")}
+    for artefact in (
+        there[key] for key in sorted({each.rows_key for each in drawn} & there.keys())
+    ):
+        verify_footers(artefact.path, artefact.manifest.files)
+        check_pages(artefact.files(), READ)
+    draws = [
+        Draw(
+            key=each.rows_key,
+            files=tuple(there[each.rows_key].files()),
+            domain=each.domain,
+            repetition=each.repetition,
+        )
+        for each in drawn
+        if each.rows_key in there
+    ]
+    found: SourceRepetition = source_repetition(draws, documents, limit=diet.max_source_repetition)
+    said = warning(found)
+    warnings = (*report.warnings, said) if said else report.warnings
+    return report.model_copy(update={"sources": found, "warnings": warnings})
+
+
+def _check_step(phase: ResolvedPhase, tokens_per_step: int) -> None:
+    if tokens_per_step % phase.slot_length:
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"tokens_per_step = {tokens_per_step}",
+            cause=f"a step must be whole slots of {phase.slot_length} row positions",
+            cure=f"Take a multiple of {phase.slot_length}, the same in every phase",
+        )
+
+
+def _the_rest(phase: ResolvedPhase, continued: Continued | None) -> ResolvedPhase:
+    """The phase with what its budget has left after the steps that were taken."""
+    if continued is None:
+        return phase
+    left = phase.tokens - continued.tokens
+    if left <= 0:
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"{phase.tokens:,} tokens",
+            cause=f"the run has seen {continued.tokens:,} at step {continued.step}, so none are left",
+            cure="Raise the phase's portion or token_budget, or go on from an earlier step",
+        )
+    return replace(phase, tokens=left)
+
+
+def _taken_config(counts: Taken) -> list[JsonValue]:
+    return [[key, domain, count] for (key, domain), count in sorted(counts.items())]

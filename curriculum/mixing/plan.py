@@ -1,0 +1,305 @@
+"""The plan of a phase: slots of rows in training order, streamed until the budget is covered."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.mixing.demand import Stratum
+from curriculum.mixing.exclusions import Passed, passed_over, write_left_out
+from curriculum.mixing.schedule import Drawn, RowOrder, blocks, rates
+from curriculum.mixing.supply import Supply, pack_ids
+from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
+
+ROW_GROUP = 1 << 15
+"""Rows; a reader at any position decodes one or two groups."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """What a written plan holds; arrays are by stratum."""
+
+    slots: int
+    rows: int
+    tokens: int
+    steps: int
+    """Whole steps within the budget."""
+    slots_of: Ints
+    rows_of: tuple[Ints, ...]
+    """By stratum, of each of its variants."""
+    passed_of: tuple[Ints, ...]
+    """The same of rows that came and are left out."""
+    tokens_of: Ints
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """Some slots of a plan, row by row."""
+
+    slot: Ints
+    stratum: Ints
+    variant: npt.NDArray[np.int32]
+    """Among those of the stratum."""
+    row: Ints
+    """Numbers in the variant's supply."""
+    repetition: npt.NDArray[np.int32]
+    valid_tokens: npt.NDArray[np.int32]
+    passed: Passed
+
+    def until(self, slot: int) -> "Piece":
+        """The rows before a slot."""
+        end = int(np.searchsorted(self.slot, slot))
+        return Piece(
+            slot=self.slot[:end],
+            stratum=self.stratum[:end],
+            variant=self.variant[:end],
+            row=self.row[:end],
+            repetition=self.repetition[:end],
+            valid_tokens=self.valid_tokens[:end],
+            passed=self.passed.until(slot),
+        )
+
+
+class Planner:
+    """Draws the rows of a phase, slot by slot; deterministic from strata, supplies and seed.
+
+    Memory: 22 bytes a row of the supplies, and one permutation of each stratum (8 bytes a row).
+    """
+
+    def __init__(
+        self,
+        strata: Sequence[Stratum],
+        supplies: Sequence[Sequence[Supply]],
+        *,
+        slot_length: int,
+        seed: int,
+    ) -> None:
+        self._strata = strata
+        self._supplies = supplies
+        self._rows_per_slot = np.array(
+            [slot_length // stratum.serving.row_length for stratum in strata], dtype=np.int64
+        )
+        self._orders = [
+            RowOrder(
+                [len(each.rows) for each in stratum.variants],
+                seed=seed,
+                names=[f"{each.key} {stratum.domain}" for each in stratum.variants],
+                seen=[each.drawn_before for each in stratum.variants],
+                left_out=[each.left_out for each in stratum.variants],
+            )
+            for stratum in strata
+        ]
+        weights = [stratum.served * stratum.slots_per_token(slot_length) for stratum in strata]
+        servings = [stratum.serving.index for stratum in strata]
+        self._blocks = blocks(rates(weights), seed=seed, groups=servings)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Piece after piece, without end; a plan for a larger budget begins with the same ones."""
+        at_once = max(1, ROW_GROUP // (BLOCK_SLOTS * int(self._rows_per_slot.max())))
+        start = 0
+        while True:
+            slots = np.concatenate([next(self._blocks) for _ in range(at_once)])
+            yield self._piece(slots.astype(np.int64), start)
+            start += len(slots)
+
+    def _piece(self, strata: Ints, start: int) -> Piece:
+        counts = self._rows_per_slot[strata]
+        stratum = np.repeat(strata, counts)
+        row = np.empty(len(stratum), dtype=np.int64)
+        variant, repetition, valid_tokens = (
+            np.empty(len(stratum), dtype=np.int32) for _ in range(3)
+        )
+        slot = np.repeat(np.arange(start, start + len(strata)), counts)
+        passed: list[Passed] = []
+        by_stratum = np.argsort(stratum, kind="stable")
+        ends = np.cumsum(np.bincount(stratum, minlength=len(self._strata)))
+        for at, places in enumerate(np.split(by_stratum, ends[:-1])):
+            if len(places):
+                drawn = self._orders[at].take(len(places))
+                variant[places], repetition[places] = drawn.variant, drawn.repetition
+                row[places], valid_tokens[places] = self._rows(self._strata[at], drawn)
+                if len(drawn.passed.index):
+                    passed.append(passed_over(at, self._strata[at], drawn, slot[places]))
+        return Piece(
+            slot=slot,
+            stratum=stratum,
+            variant=variant,
+            row=row,
+            repetition=repetition,
+            valid_tokens=valid_tokens,
+            passed=Passed.joined(passed),
+        )
+
+    def _rows(self, stratum: Stratum, drawn: Drawn) -> tuple[Ints, npt.NDArray[np.int32]]:
+        """The numbers of drawn rows in their supplies, and their valid tokens."""
+        rows = np.empty(len(drawn.index), dtype=np.int64)
+        valid_tokens = np.empty(len(rows), dtype=np.int32)
+        only = len(stratum.variants) == 1
+        for at, variant in enumerate(stratum.variants):
+            mine = slice(None) if only else drawn.variant == at
+            rows[mine] = variant.rows[drawn.index[mine]]
+            supply = self._supplies[stratum.serving.index][variant.number]
+            valid_tokens[mine] = supply.valid_tokens[rows[mine]]
+        return rows, valid_tokens
+
+
+def within(
+    pieces: Iterator[Piece], *, budget: int, slots_per_step: int
+) -> Iterator[tuple[Piece, int]]:
+    """The pieces up to the first end of a step at which the budget is covered.
+
+    Each comes with the number of steps within the budget so far: the step that crosses the budget is
+    planned but not counted.
+    """
+    tokens, steps = 0, 0
+    for piece in pieces:
+        first = int(piece.slot[0])
+        by_slot = np.bincount(piece.slot - first, weights=piece.valid_tokens).astype(np.int64)
+        sums = tokens + np.cumsum(by_slot)
+        ends = np.flatnonzero((np.arange(first, first + len(sums)) + 1) % slots_per_step == 0)
+        steps += int((sums[ends] <= budget).sum())
+        covered = ends[sums[ends] >= budget]
+        if len(covered):
+            yield piece.until(first + int(covered[0]) + 1), steps
+            return
+        yield piece, steps
+        tokens = int(sums[-1])
+
+
+def write_plan(
+    file: Path,
+    pieces: Iterator[tuple[Piece, int]],
+    strata: Sequence[Stratum],
+    supplies: Sequence[Sequence[Supply]],
+) -> Totals:
+    """Write a plan in row groups and count it; memory is flat in the plan's length."""
+    lanes = _Lanes(strata, supplies)
+    slots, tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
+    rows, gone = (np.zeros(len(lanes.keys), dtype=np.int64) for _ in range(2))
+    passed: list[Passed] = []
+    position, steps = 0, 0
+    with _writer(file) as writer:
+        for piece, steps in pieces:  # noqa: B007 -- the last steps count
+            lane = lanes.of(piece)
+            table = _table(piece, position, strata, lanes)
+            writer.write_table(table, row_group_size=ROW_GROUP)
+            position += len(piece.row)
+            first_rows = np.flatnonzero(np.diff(piece.slot, prepend=-1))
+            slots += np.bincount(piece.stratum[first_rows], minlength=len(strata))
+            rows += np.bincount(lane, minlength=len(rows))
+            gone += np.bincount(lanes.of(piece.passed), minlength=len(rows))
+            passed.append(piece.passed)
+            tokens += np.bincount(
+                piece.stratum, weights=piece.valid_tokens, minlength=len(strata)
+            ).astype(np.int64)
+    if any(supply.left_out is not None for variants in supplies for supply in variants):
+        write_left_out(file.parent, lanes.named(Passed.joined(passed)), supplies)
+    return Totals(
+        slots=int(slots.sum()),
+        rows=position,
+        tokens=int(tokens.sum()),
+        steps=steps,
+        slots_of=slots,
+        rows_of=tuple(np.split(rows, lanes.starts[1:])),
+        passed_of=tuple(np.split(gone, lanes.starts[1:])),
+        tokens_of=tokens,
+    )
+
+
+def _writer(file: Path) -> pq.ParquetWriter:
+    columns = [
+        "serving",
+        "stratum",
+        "row_length",
+        "rows_key",
+        "shard",
+        "repetition",
+        "valid_tokens",
+    ]
+    return pq.ParquetWriter(
+        file,
+        PLAN_SCHEMA,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=columns,  # type: ignore[arg-type]
+        column_encoding={
+            "position": "DELTA_BINARY_PACKED",
+            "slot": "DELTA_BINARY_PACKED",
+            "pack_id": "DELTA_BYTE_ARRAY",
+        },
+    )
+
+
+class _Lanes:
+    """Each variant of each stratum, counted through: strata of 1, 3, 1 variants begin at 0, 1, 4."""
+
+    def __init__(self, strata: Sequence[Stratum], supplies: Sequence[Sequence[Supply]]) -> None:
+        each = [(stratum, variant) for stratum in strata for variant in stratum.variants]
+        counts = [len(stratum.variants) for stratum in strata]
+        self.starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
+        self.keys = pl.Series([variant.key for _, variant in each], dtype=pl.String)
+        self.supplies = [
+            supplies[stratum.serving.index][variant.number] for stratum, variant in each
+        ]
+
+    def of(self, piece: Piece | Passed) -> Ints:
+        """The lane of each row of a piece."""
+        return self.starts[piece.stratum] + piece.variant
+
+    def named(self, passed: Passed) -> pl.DataFrame:
+        """pack_id, rows_key, stratum and slot of rows that were passed over."""
+        lane = self.of(passed)
+        keys = self.keys.gather(lane)
+        return pl.DataFrame(
+            {
+                "pack_id": pack_ids(keys, _places(passed.row, lane, self.supplies)[2]),
+                "rows_key": keys,
+                "stratum": passed.stratum.astype(np.int32),
+                "slot": passed.slot,
+            }
+        )
+
+
+def _table(piece: Piece, position: int, strata: Sequence[Stratum], lanes: _Lanes) -> pa.Table:
+    serving = np.array([stratum.serving.index for stratum in strata], dtype=np.int32)
+    length = np.array([stratum.serving.row_length for stratum in strata], dtype=np.int32)
+    lane = lanes.of(piece)
+    shard, row_in_shard, pack = _places(piece.row, lane, lanes.supplies)
+    keys = lanes.keys.gather(lane)
+    columns = {
+        "position": np.arange(position, position + len(piece.row)),
+        "slot": piece.slot,
+        "serving": serving[piece.stratum],
+        "stratum": piece.stratum.astype(np.int32),
+        "row_length": length[piece.stratum],
+        "rows_key": keys.to_arrow().cast(pa.string()),
+        "shard": shard,
+        "row": row_in_shard,
+        "pack_id": pack_ids(keys, pack).to_arrow().cast(pa.string()),
+        "repetition": piece.repetition,
+        "valid_tokens": piece.valid_tokens,
+    }
+    return pa.table(columns, schema=PLAN_SCHEMA)
+
+
+def _places(
+    rows: Ints, lane: Ints, supplies: Sequence[Supply]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Ints]:
+    """Shard, row in the shard and pack index of each row."""
+    shard = np.empty(len(rows), dtype=np.int32)
+    row_in_shard = np.empty(len(rows), dtype=np.int32)
+    pack = np.empty(len(rows), dtype=np.int64)
+    for at, supply in enumerate(supplies):
+        mine = np.flatnonzero(lane == at)
+        number = rows[mine]
+        shard[mine] = np.searchsorted(supply.shard_starts, number, side="right") - 1
+        row_in_shard[mine] = number - supply.shard_starts[shard[mine]]
+        pack[mine] = supply.pack_index[number]
+    return shard, row_in_shard, pack

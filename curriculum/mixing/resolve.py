@@ -1,0 +1,363 @@
+"""Resolution of a diet and its phases: servings with definite row lengths, repositories and tokens."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from types import MappingProxyType
+
+from curriculum.mixing.imported import ImportedRows, completed, family_of, objective_of
+from schemas.corpus import CorpusSpec
+from schemas.diet import (
+    ALTERNATIVE,
+    BUILDABLE_OBJECTIVES,
+    FIM_OBJECTIVE,
+    AdvanceWhen,
+    Diet,
+    DietPhase,
+    Objective,
+    Serving,
+)
+from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
+from schemas.errors import DietError
+from schemas.phase import PhaseSpec
+from schemas.text import Location, nearest
+
+ANNEAL = "anneal"
+"""The name of the tail job."""
+FIM_VARIANTS = 4
+"""Splits of each document, where a serving of fim doesn't say how many."""
+NOTHING_IMPORTED: Mapping[str, ImportedRows] = MappingProxyType({})
+LONGEST_FILE_ROW = 4096
+"""Tokens; structure is added to files in rows so long, to context graphs in longer ones."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedServing:
+    """A serving with nothing left open; `tokens` are valid tokens of its phase."""
+
+    index: int
+    family: Family
+    objective: Objective
+    row_length: int
+    share: float
+    tokens: int
+    domains: tuple[tuple[str, float], ...]
+    """Factors by domain, `*` for the rest; empty where all count the same."""
+    repositories: tuple[str, ...]
+    """Empty where all count."""
+    base: Family | None = None
+    """The family that v6_enriched adds structure to; None for every other."""
+    variants: int = 1
+    """Renderings of each document that its repetitions can come to; 1 but for fim."""
+    imported: ImportedRows | None = None
+    """The rows that were imported for it; None where they are built of the corpus."""
+
+    @property
+    def title(self) -> str:
+        """Family, objective and row length in words; of imported rows their name before.
+
+        For example 'v3_simple causal at 4096'.
+        """
+        if self.imported is not None:
+            return f"{self.imported.name}: {self.family} {self.objective} at {self.row_length}"
+        only = f" of {', '.join(self.repositories)}" if self.repositories else ""
+        of = f" of {self.base}" if self.base else ""
+        return f"{self.family}{of} {self.objective} at {self.row_length}{only}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedPhase:
+    """One job of a diet; the anneal is the last one, over the servings of the phase before it."""
+
+    specialist: str
+    branch: str | None
+    name: str
+    tokens: int
+    """Valid tokens: the portion of the diet's budget."""
+    rope_base: float
+    servings: tuple[ResolvedServing, ...]
+    max_repetition: float
+    on_shortage: str
+    advance_when: AdvanceWhen | None
+    on_budget: str
+    require: tuple[str, ...]
+    why: str
+    portion: float = 1.0
+    """Of the diet's budget."""
+    without: tuple[str, ...] = ()
+    """pack_ids of rows that it must not see."""
+
+    @property
+    def slot_length(self) -> int:
+        """S: row positions of a slot, the largest row length."""
+        return max(serving.row_length for serving in self.servings)
+
+    @property
+    def is_anneal(self) -> bool:
+        """Whether it is the decay at the end."""
+        return self.name == ANNEAL
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """What a diet asks that its phases file can't give, and where the diet says so."""
+
+    location: Location
+    value: str
+    cause: str
+    cure: str
+
+
+def resolve(
+    diet: Diet,
+    phases: Mapping[str, PhaseSpec],
+    imported: Mapping[str, ImportedRows] = NOTHING_IMPORTED,
+) -> tuple[ResolvedPhase, ...]:
+    """The jobs of a diet in order, the anneal last; their tokens sum to the budget.
+
+    `imported` are the imported rows that it serves, by what it calls them.
+
+    Raises:
+        DietError: for a phase that isn't in `phases`, a serving without a row length in a phase of
+            several, row lengths that don't divide the largest, two servings of the same rows, and for
+            what a serving says otherwise than its imported rows.
+    """
+    diet = completed(diet, imported)
+    for fault in faults(diet, phases):
+        raise DietError(f"diet {diet.specialist}", fault.value, cause=fault.cause, cure=fault.cure)
+    last = diet.phases[-1]
+    jobs = [(phase.phase, phase) for phase in diet.phases]
+    portions = [phase.portion for phase in diet.phases]
+    if diet.anneal:
+        tail = {"portion": diet.anneal.portion, "advance_when": None, "require": ()}
+        jobs.append((ANNEAL, last.model_copy(update=tail)))
+        portions.append(diet.anneal.portion)
+    budgets = _divide(diet.token_budget, portions)
+    return tuple(
+        _resolved(diet, name, phase, phases[phase.phase], tokens, imported)
+        for (name, phase), tokens in zip(jobs, budgets, strict=True)
+    )
+
+
+def missing(phase: ResolvedPhase) -> tuple[DietError, ...]:
+    """What this version can't build of a phase, an error a serving; empty where all can be built."""
+    return tuple(
+        DietError(
+            f"phase {phase.name}",
+            f"objective {serving.objective}",
+            cause="it is not built by this version",
+            cure="Leave the phase out, or take the serving out of the diet",
+        )
+        for serving in phase.servings
+        if serving.objective not in BUILDABLE_OBJECTIVES
+    )
+
+
+def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[Fault]:
+    """All that a diet asks and a phases file can't give; of imported rows only what is said of them."""
+    for at, phase in enumerate(diet.phases):
+        if phase.phase not in phases:
+            yield Fault(
+                location=("phases", at, "phase"),
+                value=f"phases.{at}.phase = {phase.phase!r}",
+                cause=f"there is no such phase in {diet.phases_file}",
+                cure=nearest(phase.phase, phases),
+            )
+            continue
+        yield from _serving_faults(at, phase, phases[phase.phase])
+
+
+def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Fault]:
+    lengths = [_row_length(serving, spec) for serving in phase.servings]
+    seen: dict[tuple[object, ...], int] = {}
+    for index, (serving, length) in enumerate(zip(phase.servings, lengths, strict=True)):
+        where = f"phases.{at}.servings.{index}"
+        location: Location = ("phases", at, "servings", index)
+        if length is None and serving.imported is not None:
+            continue
+        if length is None:
+            yield Fault(
+                location=location,
+                value=f"{where} ({serving.family})",
+                cause=f"{phase.phase} has rows of {_listed(spec.row_lengths)}, and it names none",
+                cure=f"Give it row_length: {spec.row_lengths[0]}",
+            )
+            continue
+        largest = max(each for each in lengths if each)
+        if largest % length:
+            yield Fault(
+                location=location,
+                value=f"{where}.row_length = {length}",
+                cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
+                cure=f"Take a row length that divides {largest}"
+                if serving.imported is None
+                else f"Serve {serving.imported} in another phase, or import rows that divide {largest}",
+            )
+        base = _base(serving, length)
+        same: tuple[object, ...] = (serving.imported,)
+        if serving.imported is None:
+            same = (serving.family, base, serving.objective, length, serving.repositories)
+        if same in seen:
+            yield Fault(
+                location=location,
+                value=f"{where} ({serving.imported or serving.family})",
+                cause=f"it reads the same rows as phases.{at}.servings.{seen[same]}",
+                cure="Make one serving of them, with the sum of their shares",
+            )
+        seen.setdefault(same, index)
+
+
+def _resolved(
+    diet: Diet,
+    name: str,
+    phase: DietPhase,
+    spec: PhaseSpec,
+    tokens: int,
+    imported: Mapping[str, ImportedRows],
+) -> ResolvedPhase:
+    amounts = _divide(tokens, [serving.share for serving in phase.servings])
+    return ResolvedPhase(
+        specialist=diet.specialist,
+        branch=diet.branch,
+        name=name,
+        tokens=tokens,
+        rope_base=spec.rope_base,
+        servings=tuple(
+            replace(
+                _resolved_serving(index, serving, spec, amount, phase.max_repetition),
+                imported=imported.get(serving.imported or ""),
+            )
+            for index, (serving, amount) in enumerate(zip(phase.servings, amounts, strict=True))
+        ),
+        max_repetition=phase.max_repetition,
+        on_shortage=phase.on_shortage,
+        advance_when=phase.advance_when,
+        on_budget=phase.on_budget,
+        require=phase.require,
+        why=phase.why,
+        portion=tokens / diet.token_budget,
+    )
+
+
+def _resolved_serving(
+    index: int, serving: Serving, spec: PhaseSpec, tokens: int, max_repetition: float
+) -> ResolvedServing:
+    row_length = _row_length(serving, spec)
+    assert row_length is not None
+    return ResolvedServing(
+        index=index,
+        family=family_of(serving),
+        base=_base(serving, row_length),
+        objective=objective_of(serving),
+        row_length=row_length,
+        share=serving.share,
+        tokens=tokens,
+        domains=tuple(sorted((serving.domains or {}).items())),
+        repositories=tuple(sorted(serving.repositories or ())),
+        variants=_variants(serving, max_repetition),
+    )
+
+
+def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
+    if serving.row_length is not None:
+        return serving.row_length
+    if serving.imported is not None:
+        return None
+    return spec.row_lengths[0] if len(spec.row_lengths) == 1 else None
+
+
+def _variants(serving: Serving, max_repetition: float) -> int:
+    """As many as can be seen: each repetition reads the next."""
+    if serving.objective != FIM_OBJECTIVE or serving.imported is not None:
+        return 1
+    return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
+
+
+def _base(serving: Serving, row_length: int) -> Family | None:
+    """What a serving of structure adds it to."""
+    if serving.family != ENRICHED_FAMILY or serving.imported is not None:
+        return None
+    return serving.base or default_base(row_length)
+
+
+def default_base(row_length: int) -> Family:
+    """The family that structure is added to in rows of some length, where a serving doesn't say."""
+    return "v2_simple" if row_length <= LONGEST_FILE_ROW else "v4_context_graph"
+
+
+def _divide(total: int, shares: Sequence[float]) -> list[int]:
+    """Whole amounts in proportion to shares, which sum to the total.
+
+    >>> _divide(10, [0.45, 0.45, 0.1]), _divide(7, [0.2, 0.2, 0.2, 0.2, 0.2])
+    ([4, 5, 1], [1, 2, 1, 2, 1])
+    """
+    exact = [Fraction(share) for share in shares]
+    whole = sum(exact)
+    borders = [round(total * sum(exact[:upto]) / whole) for upto in range(len(shares) + 1)]
+    return [end - start for start, end in itertools.pairwise(borders)]
+
+
+def _listed(lengths: Sequence[int]) -> str:
+    return ", ".join(str(length) for length in lengths)
+
+
+def with_repositories(
+    phases: Sequence[ResolvedPhase], corpus: CorpusSpec
+) -> tuple[ResolvedPhase, ...]:
+    """The phases with the repositories of each serving by name, sorted; of `chat`, the conversations.
+
+    A serving that names none keeps all of them. What is made of the result depends on names alone, never
+    on how a diet writes them.
+
+    Raises:
+        DietError: for a pattern that matches nothing in the corpus, and for two servings of a phase that
+            read the same rows then.
+    """
+    return tuple(replace(phase, servings=tuple(_named(phase, corpus))) for phase in phases)
+
+
+def _named(phase: ResolvedPhase, corpus: CorpusSpec) -> Iterator[ResolvedServing]:
+    seen: dict[ResolvedServing, int] = {}
+    for serving in phase.servings:
+        if not serving.repositories:
+            yield serving
+            continue
+        matched = {
+            name
+            for pattern in serving.repositories
+            for name in _matches(phase, serving, pattern, corpus)
+        }
+        named = replace(serving, repositories=tuple(sorted(matched)))
+        same = replace(named, index=0, share=0.0, tokens=0, domains=(), variants=1)
+        if same in seen:
+            raise DietError(
+                f"phase {phase.name}, serving {serving.index}",
+                f"repositories {', '.join(serving.repositories)}",
+                cause=f"it reads the same rows of {', '.join(named.repositories)} as serving "
+                f"{seen[same]}",
+                cure="Make one serving of them, with the sum of their shares",
+            )
+        seen[same] = serving.index
+        yield named
+
+
+def _matches(
+    phase: ResolvedPhase, serving: ResolvedServing, pattern: str, corpus: CorpusSpec
+) -> list[str]:
+    is_chat = serving.family == CHAT_FAMILY
+    sources = corpus.conversations if is_chat else corpus.repositories
+    known = [each.name for each in sources]
+    patterns = pattern.split(ALTERNATIVE)
+    found = [name for name in known if any(fnmatchcase(name, each) for each in patterns)]
+    if not found:
+        raise DietError(
+            f"phase {phase.name}, serving {serving.index}",
+            f"repositories {pattern!r}",
+            cause=f"it matches no {'conversations' if is_chat else 'repository'} of the corpus "
+            f"{corpus.name}",
+            cure=f"Take a name or a pattern of those there are: {', '.join(known)}",
+        )
+    return found

@@ -1,0 +1,350 @@
+"""Rules 1 to 4, 6 and 8 of the packed row, on a batch of rows at a time.
+
+Rules that need sound boundaries run on the rows that have them, so one violation is reported once. Rule 8:
+nothing is scored that its document has before, where the objective says so.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.packing.columns import Columns
+from curriculum.packing.layout import (
+    Int64s,
+    Layout,
+    attention_pairs,
+    context_histogram,
+    doc_ids,
+    target_ids,
+)
+from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
+from curriculum.packing.violations import Place, Rule
+from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
+from schemas.structure import STRUCTURE_TOKENS
+
+Bools = npt.NDArray[np.bool_]
+
+
+def whole(columns: Columns, place: Place) -> Bools:
+    """Rule 1: no nulls; [n] rows without."""
+    nulls = columns.nulls()
+    place.wrong(Rule.SHAPE, nulls, "rows have no nulls", lambda i: "a null in a column")
+    return ~nulls
+
+
+def shape(columns: Columns, place: Place) -> Bools:
+    """Rule 1: lists of T values; [n] rows that have them."""
+    sound = np.ones(len(columns), dtype=np.bool_)
+    lengths = dict.fromkeys((*TOKEN_COLUMNS, *STRUCTURE_TOKENS), columns.row_format.row_length)
+    lengths["context_histogram"] = len(HISTOGRAM_EDGES) + 1
+    for name in filter(columns.has, lengths):
+        found = np.diff(columns.offsets(name))
+        wrong = found != lengths[name]
+        place.wrong(
+            Rule.SHAPE,
+            wrong,
+            f"a row has {lengths[name]}",
+            lambda i, name=name, found=found: f"{name} has {found[i]} values",  # type: ignore[misc]
+        )
+        sound &= ~wrong
+    return sound
+
+
+def values(columns: Columns, place: Place) -> None:
+    """Rule 1, of rows whose lists have T values: ids in the vocabulary, a mask of 0 and 1."""
+    ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
+    size = columns.row_format.vocab_size
+    place.wrong_tokens(
+        Rule.SHAPE,
+        (ids < 0) | (ids >= size),
+        f"ids are 0 to {size - 1}",
+        lambda i, t: f"input_ids is {ids[i, t]} at token {t}",
+    )
+    place.wrong_tokens(
+        Rule.SHAPE,
+        mask > 1,
+        "a mask is 0 or 1",
+        lambda i, t: f"loss_mask is {mask[i, t]} at token {t}",
+    )
+
+
+def boundaries(columns: Columns, place: Place) -> tuple[Bools, Layout | None]:
+    """Rule 2, what else rests on: [n] rows with sound doc_starts and counts, and the layout of those."""
+    valid = valid_counts(columns)
+    row_length = columns.row_format.row_length
+    outside = (valid < 1) | (valid > row_length)
+    place.wrong(
+        Rule.BOUNDARIES,
+        outside,
+        f"a row has 1 to {row_length} valid tokens",
+        lambda i: f"valid_token_count is {valid[i]}",
+    )
+    starts, edges = doc_starts(columns, valid)
+    disordered = _disordered(starts, edges, valid)
+    place.wrong(
+        Rule.BOUNDARIES,
+        disordered & ~outside,
+        "documents begin at 0 and at rising valid tokens",
+        lambda i: f"doc_starts is {_shown(starts[edges[i] : edges[i + 1]])}",
+    )
+    sound = ~(outside | disordered)
+    if not sound.any():
+        return sound, None
+    starts = starts[np.repeat(sound, np.diff(edges))]
+    counts = np.diff(edges)[sound]
+    first_document = np.concatenate([[0], np.cumsum(counts)])
+    ends = np.append(starts[1:], 0)
+    ends[first_document[1:] - 1] = valid[sound]
+    return sound, Layout(
+        row_length=row_length, first_document=first_document, lengths=ends - starts
+    )
+
+
+def valid_counts(columns: Columns) -> Int64s:
+    """[n]: stored, or up to the last token that isn't padding."""
+    if columns.has("valid_token_count"):
+        return columns.scalars("valid_token_count").astype(np.int64)
+    tokens = columns.tokens("input_ids") != columns.row_format.pad_id
+    last = columns.row_format.row_length - tokens[:, ::-1].argmax(axis=1)
+    return np.where(tokens.any(axis=1), last, 0).astype(np.int64)
+
+
+def doc_starts(columns: Columns, valid: Int64s) -> tuple[Int64s, Int64s]:
+    """First positions of documents end to end, and their edges by row, [n + 1].
+
+    Stored; or where doc_ids changes among valid tokens; or where a BOS stands among them.
+    """
+    if columns.has("doc_starts"):
+        return columns.values("doc_starts").astype(np.int64), columns.offsets("doc_starts")
+    if columns.has("doc_ids"):
+        ids = columns.tokens("doc_ids")
+        begins = np.ones(ids.shape, dtype=np.bool_)
+        begins[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    else:
+        begins = columns.tokens("input_ids") == columns.row_format.bos_id
+    begins &= np.arange(columns.row_format.row_length) < valid[:, None]
+    edges = np.concatenate([[0], np.cumsum(begins.sum(axis=1))])
+    return np.nonzero(begins)[1].astype(np.int64), edges.astype(np.int64)
+
+
+def agreement(columns: Columns, layout: Layout, place: Place) -> None:
+    """Rule 2: doc_ids, num_docs, document_ids and attention_pairs agree; padding only at the tail."""
+    ids, pad_id = columns.tokens("input_ids"), columns.row_format.pad_id
+    place.wrong_tokens(
+        Rule.BOUNDARIES,
+        _padding(layout) & (ids != pad_id),
+        f"what follows the valid tokens is padding, {pad_id}",
+        lambda i, t: f"input_ids is {ids[i, t]} at token {t}, after {layout.valid[i]} valid tokens",
+    )
+    if columns.has("doc_ids"):
+        _doc_ids(columns, layout, place)
+    counted: dict[str, tuple[Any, Int64s]] = {
+        "num_docs": (columns.scalars, layout.num_docs),
+        "attention_pairs": (columns.scalars, attention_pairs(layout)),
+        "document_ids": (lambda name: np.diff(columns.offsets(name)), layout.num_docs),
+    }
+    for name in filter(columns.has, counted):
+        read, expected = counted[name]
+        found = read(name)
+        many = " entries" if name == "document_ids" else ""
+        place.wrong(
+            Rule.BOUNDARIES,
+            found != expected,
+            "it must agree with doc_starts and valid_token_count",
+            lambda i, name=name, found=found, expected=expected, many=many: (  # type: ignore[misc]
+                f"{name} is {found[i]}{many} where the boundaries give {expected[i]}"
+            ),
+        )
+
+
+def _doc_ids(columns: Columns, layout: Layout, place: Place) -> None:
+    found = columns.tokens("doc_ids")
+    expected = doc_ids(layout).reshape(found.shape)
+
+    def describe(i: int, t: int) -> str:
+        if t and found[i, t] < found[i, t - 1]:
+            return f"doc_ids falls from {found[i, t - 1]} to {found[i, t]} at token {t}"
+        return f"doc_ids is {found[i, t]} at token {t}, where the boundaries give {expected[i, t]}"
+
+    place.wrong_tokens(
+        Rule.BOUNDARIES,
+        found != expected,
+        "documents must be contiguous, numbered from 0, padding last",
+        describe,
+    )
+
+
+def pieces(columns: Columns, layout: Layout, place: Place) -> Bools:
+    """Rule 2: pieces tile the valid tokens, each inside its document; [n] rows where they do."""
+    edges, piece = columns.offsets("pieces"), columns.fields("pieces")
+    counts = np.diff(edges)
+    row = np.repeat(np.arange(len(columns)), counts)
+    number = np.arange(len(row)) - edges[row]
+    begin, end = piece["token_start"], piece["token_end"]
+    before = np.where(number == 0, 0, np.roll(end, 1))
+    named = (piece["doc"] >= 0) & (piece["doc"] < layout.num_docs[row])
+    document = layout.first_document[row] + np.where(named, piece["doc"], 0)
+    first, after = layout.start[document], layout.start[document] + layout.lengths[document]
+    spans = piece["byte_end"] - piece["byte_start"]
+    generated, text = piece["kind"] == GENERATED_PIECE, piece["kind"] == TEXT_PIECE
+    wrong = (begin != before) | (begin >= end) | ~named | (begin < first) | (end > after)
+    wrong |= ~(generated | text) | (generated & (spans != 0)) | (text & (spans <= 0))
+    wrong |= piece["byte_start"] < 0
+    whole = counts > 0
+    last = np.minimum(edges[1:] - 1, len(row) - 1)
+    whole[whole] = end[last[whole]] == layout.valid[whole]
+    bad = np.bincount(row[wrong], minlength=len(columns)) > 0
+
+    def describe(i: int) -> str:
+        at = edges[i] + int(wrong[edges[i] : edges[i + 1]].argmax())
+        return f"piece {at - edges[i]} is {_shown_piece(piece, at)}"
+
+    tile = "pieces tile the valid tokens, each in its document, and only text has bytes"
+    place.wrong(Rule.BOUNDARIES, bad, tile, describe)
+    place.wrong(
+        Rule.BOUNDARIES,
+        ~whole & ~bad,
+        tile,
+        lambda i: f"its {counts[i]} pieces end elsewhere than its {layout.valid[i]} valid tokens",
+    )
+    return whole & ~bad
+
+
+def bos(columns: Columns, layout: Layout, place: Place) -> None:
+    """Rule 3: where a BOS marks documents, it stands at each doc_start and nowhere else."""
+    if not columns.row_format.bos_marks_documents:
+        return
+    found = columns.tokens("input_ids") == columns.row_format.bos_id
+    expected = np.zeros(found.size, dtype=np.bool_)
+    expected[layout.flat_start] = True
+    expected = expected.reshape(found.shape)
+    place.wrong_tokens(
+        Rule.BOS,
+        found != expected,
+        "BOS stands at each document's first token and nowhere else",
+        lambda i, t: f"{'a' if found[i, t] else 'no'} BOS at token {t}",
+    )
+
+
+def targets(columns: Columns, layout: Layout, place: Place) -> None:
+    """Rule 4: the next token where the mask is 1; never across a boundary, the row's end or padding."""
+    ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
+    silent = _padding(layout)
+    silent.reshape(-1)[layout.flat_start + layout.lengths - 1] = True
+    place.wrong_tokens(
+        Rule.TARGETS,
+        silent & (mask != 0),
+        "a document's last token and padding predict nothing",
+        lambda i, t: f"loss_mask is {mask[i, t]} at token {t}",
+    )
+    if not columns.has("target_ids"):
+        return
+    found = columns.tokens("target_ids")
+    expected = target_ids(ids, mask, columns.row_format.pad_id)
+    place.wrong_tokens(
+        Rule.TARGETS,
+        (found != expected) & ~(silent & (mask != 0)),
+        "a target is the next token where loss_mask is 1, and pad_id elsewhere",
+        lambda i, t: f"target_ids is {found[i, t]} at token {t}, and should be {expected[i, t]}",
+    )
+
+
+def loss(columns: Columns, layout: Layout, place: Place) -> None:
+    """Rule 6: a row teaches something, and says how much and in which context."""
+    mask = columns.tokens("loss_mask")
+    scored = mask.sum(axis=1, dtype=np.int64)
+    place.wrong(
+        Rule.LOSS,
+        scored == 0,
+        "a row without targets teaches nothing",
+        lambda i: "loss_mask is all 0",
+    )
+    if columns.has("loss_token_count"):
+        stored = columns.scalars("loss_token_count")
+        place.wrong(
+            Rule.LOSS,
+            stored != scored,
+            "loss_token_count is the sum of loss_mask",
+            lambda i: f"loss_token_count is {stored[i]} where loss_mask has {scored[i]}",
+        )
+    if columns.has("context_histogram"):
+        found = columns.values("context_histogram").reshape(len(columns), -1)
+        expected = context_histogram(layout, mask.reshape(-1))
+        place.wrong(
+            Rule.LOSS,
+            (found != expected).any(axis=1),
+            "it counts scored tokens by the tokens of their document before them",
+            lambda i: f"context_histogram is {found[i].tolist()}, not {expected[i].tolist()}",
+        )
+
+
+def _disordered(starts: Int64s, edges: Int64s, valid: Int64s) -> Bools:
+    counts = np.diff(edges)
+    row = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(starts)) - edges[row]
+    before = np.where(number == 0, -1, np.roll(starts, 1))
+    wrong = (starts <= before) | (starts >= valid[row]) | ((number == 0) & (starts != 0))
+    disordered: Bools = (np.bincount(row[wrong], minlength=len(counts)) > 0) | (counts == 0)
+    return disordered
+
+
+def _padding(layout: Layout) -> Bools:
+    """[n, T]: true after the valid tokens."""
+    return np.arange(layout.row_length) >= layout.valid[:, None]
+
+
+def _shown(numbers: Int64s) -> str:
+    shown = ", ".join(map(str, numbers[:8].tolist()))
+    return f"[{shown}{', …' if len(numbers) > 8 else ''}]"
+
+
+def _shown_piece(piece: dict[str, Int64s], at: int) -> str:
+    value = {name: int(values[at]) for name, values in piece.items()}
+    return (
+        f"tokens {value['token_start']}:{value['token_end']} of document {value['doc']}, "
+        f"kind {value['kind']}, bytes {value['byte_start']}:{value['byte_end']}"
+    )
+
+
+_FREE = {name.encode() for name in REPEAT_FREE}
+
+
+def repeats(columns: Columns, layout: Layout, place: Place) -> int:
+    """How many scored tokens lie in runs of RUN tokens that stand earlier in their document.
+
+    Where the objective isn't stored, they are only counted.
+    """
+    repeated = _repeated(columns, layout)
+    scored = np.zeros_like(repeated)
+    scored[:, :-1] = repeated[:, 1:] & (columns.tokens("loss_mask")[:, :-1] == 1)
+    if columns.has("objective"):
+        objectives = columns.text("objective")
+        forbidden = np.array([each in _FREE for each in objectives], dtype=np.bool_)
+        place.wrong_tokens(
+            Rule.REPEATS,
+            scored & forbidden[:, None],
+            f"{', '.join(REPEAT_FREE)} score no run of {RUN} tokens that stands there before",
+            lambda i, t: (
+                f"token {t + 1} is a target in a run of {_length(repeated[i], t + 1)} tokens "
+                f"that its document has before"
+            ),
+        )
+    return int(scored.sum())
+
+
+def _repeated(columns: Columns, layout: Layout) -> Bools:
+    """[n, T]: which tokens lie in repeats."""
+    ids = columns.tokens("input_ids")
+    valid = np.arange(layout.row_length) < layout.valid[:, None]
+    repeated = np.zeros(ids.shape, dtype=np.bool_)
+    repeated[valid] = in_repeats(ids[valid], np.cumsum(layout.lengths) - layout.lengths)
+    return repeated
+
+
+def _length(repeated: Bools, token: int) -> int:
+    """Of the stretch of repeated tokens around one: [0 1 1 0 1] has 2 around 1."""
+    others = np.flatnonzero(~repeated)
+    before, after = others[others < token], others[others > token]
+    first = int(before[-1]) + 1 if len(before) else 0
+    return (int(after[0]) if len(after) else len(repeated)) - first

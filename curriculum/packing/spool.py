@@ -1,0 +1,176 @@
+"""Encodings on their way into rows: written in the order they come, read back in the order of a plan.
+
+A plan needs all lengths before the first row can be filled, and the tokens don't fit into memory. So
+they wait in flat files; in memory stay 16 bytes a document.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from curriculum.packing.layout import Int64s, Ragged, RaggedWriter, mapped
+from curriculum.packing.structure_columns import (
+    FOLDER,
+    ID_BYTES,
+    SpooledStructures,
+    Structures,
+    StructureSpool,
+)
+from curriculum.tokens import Encoding
+
+FLUSH_TOKENS = 1 << 20
+PIECE_COLUMNS = 5
+"""kind, token_start, token_end, byte_start, byte_end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encodings:
+    """A batch of n documents, flat: what `Encoding` holds of one, laid end to end."""
+
+    document_ids: npt.NDArray[np.uint8]
+    """[n, 16]: the raw bytes of the 32 hex digits."""
+    lengths: Int64s
+    """[n], each at least 1."""
+    ids: npt.NDArray[np.int32]
+    """[sum of lengths]."""
+    loss_mask: npt.NDArray[np.uint8]
+    """[sum of lengths]; 0 at each document's last token."""
+    piece_counts: Int64s
+    """[n]."""
+    pieces: npt.NDArray[np.int32]
+    """[sum of piece_counts, 5]; token offsets count from the document's first token."""
+    structures: Structures | None = None
+    """Where a spool is of documents with structure."""
+
+    @staticmethod
+    def of(encodings: list[Encoding]) -> "Encodings":
+        """Single encodings as a batch."""
+        raw_ids = bytes.fromhex("".join(encoding.document_id for encoding in encodings))
+        structures = [each.structure for each in encodings if each.structure is not None]
+        assert len(structures) in (0, len(encodings)), "all have structure, or none"
+        return Encodings(
+            document_ids=np.frombuffer(raw_ids, dtype=np.uint8).reshape(-1, ID_BYTES),
+            lengths=np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64),
+            ids=np.concatenate([encoding.ids for encoding in encodings]),
+            loss_mask=np.concatenate([encoding.loss_mask for encoding in encodings]),
+            piece_counts=np.array([len(encoding.pieces) for encoding in encodings], dtype=np.int64),
+            pieces=np.concatenate([encoding.pieces for encoding in encodings]),
+            structures=Structures.of(structures) if structures else None,
+        )
+
+
+class Spool:
+    """Takes encodings one by one or in batches, into files of a folder that its caller removes."""
+
+    def __init__(self, folder: Path, *, structured: bool = False) -> None:
+        self._files = contextlib.ExitStack()
+        self._ids = self._ragged(folder / "ids")
+        self._loss_mask = self._ragged(folder / "loss_mask")
+        self._pieces = self._ragged(folder / "pieces")
+        self._document_ids = self._files.enter_context((folder / "document_ids").open("wb"))
+        self._scored = self._files.enter_context((folder / "scored").open("wb"))
+        self._context_sums = self._files.enter_context((folder / "context_sums").open("wb"))
+        self._structures = (
+            self._files.enter_context(StructureSpool(folder / FOLDER)) if structured else None
+        )
+        self._waiting: list[Encoding] = []
+        self._waiting_tokens = 0
+
+    def _ragged(self, path: Path) -> RaggedWriter:
+        return self._files.enter_context(contextlib.closing(RaggedWriter(path)))
+
+    def append(self, encoding: Encoding) -> None:
+        """Add one document; some 2 µs, and a write every million tokens."""
+        self._waiting.append(encoding)
+        self._waiting_tokens += len(encoding.ids)
+        if self._waiting_tokens >= FLUSH_TOKENS:
+            self._flush()
+
+    def extend(self, batch: Encodings) -> None:
+        """Add many documents, after all that were added before."""
+        self._flush()
+        self._write(batch)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._write(Encodings.of(self._waiting))
+            self._waiting, self._waiting_tokens = [], 0
+
+    def _write(self, batch: Encodings) -> None:
+        if len(batch.lengths) == 0:
+            return
+        _assert_whole(batch)
+        self._ids.append(batch.ids.astype(np.int32, copy=False), batch.lengths)
+        self._loss_mask.append(batch.loss_mask.astype(np.uint8, copy=False), batch.lengths)
+        self._pieces.append(batch.pieces.astype(np.int32, copy=False), batch.piece_counts)
+        np.ascontiguousarray(batch.document_ids).tofile(self._document_ids)
+        starts = np.cumsum(batch.lengths) - batch.lengths
+        np.add.reduceat(batch.loss_mask, starts, dtype=np.int64).tofile(self._scored)
+        context_sums(batch.loss_mask, batch.lengths).tofile(self._context_sums)
+        if self._structures is not None:
+            assert batch.structures is not None, "a spool of documents with structure"
+            self._structures.write(batch.structures, batch.lengths)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._files:
+            if error is None:
+                self._flush()
+
+
+def _assert_whole(batch: Encodings) -> None:
+    ends = np.cumsum(batch.lengths)
+    assert batch.lengths.min() > 0, "a document has tokens"
+    assert not batch.loss_mask[ends - 1].any(), "a document's last token predicts nothing"
+    assert batch.piece_counts.min() > 0, "pieces tile a document"
+    last_pieces = batch.pieces[np.cumsum(batch.piece_counts) - 1]
+    assert np.array_equal(last_pieces[:, 2], batch.lengths), "pieces tile a document"
+
+
+def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
+    """[n]: tokens of the document before each target that counts, summed: [1 1 0 1 0] of 3, 2 -> [3 1]."""
+    starts = np.cumsum(lengths) - lengths
+    before = np.arange(1, len(loss_mask) + 1) - np.repeat(starts, lengths)
+    sums: Int64s = np.add.reduceat(before * loss_mask, starts)
+    return sums
+
+
+class SpooledDocuments:
+    """What a closed spool holds; documents are numbered as they were added."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ids = Ragged(folder / "ids", np.int32)
+        self.loss_mask = Ragged(folder / "loss_mask", np.uint8)
+        self.pieces = Ragged(folder / "pieces", np.int32, width=PIECE_COLUMNS)
+        self.document_ids = mapped(folder / "document_ids", np.uint8).reshape(-1, ID_BYTES)
+        self.lengths: Int64s = self.ids.counts()
+        self.scored: Int64s = mapped(folder / "scored", np.int64)
+        """Tokens that count for the loss, by document."""
+        self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
+        """By document, Σ over the tokens that count of how many tokens of it stand before them."""
+        has_structure = (folder / FOLDER).is_dir()
+        self.structures = SpooledStructures(folder / FOLDER) if has_structure else None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def tie_ids(self) -> npt.NDArray[np.uint8]:
+        """[n, 16]: what `pack.ties` takes: a document with structure packs as its base does."""
+        return self.document_ids if self.structures is None else self.structures.base_ids
+
+    def with_targets(self) -> Int64s:
+        """The documents worth packing: those with at least one token that counts for the loss."""
+        return np.flatnonzero(self.scored)

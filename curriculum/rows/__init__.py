@@ -1,1 +1,0 @@
-"""Packed rows on disk: write, read, check."""

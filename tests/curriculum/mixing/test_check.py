@@ -1,0 +1,97 @@
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.mixing.check import check_phase, source_checks, supposed_supply
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.mixing.supply import Supply
+
+Make = Callable[..., Any]
+STEP = 512
+
+
+def rows(amounts: Mapping[str, float]) -> list[Supply]:
+    return [supposed_supply(amounts, 512)]
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1e7)), st.sampled_from([128, 4096]))
+def test_supposed_rows_have_the_tokens_that_were_estimated(
+    amounts: dict[str, float], row_length: int
+) -> None:
+    found = supposed_supply(amounts, row_length)
+    assert found.domains == tuple(sorted(name for name in amounts if round(amounts[name])))
+    assert {name: found.tokens_of(name) for name in found.domains} == {
+        name: round(amounts[name]) for name in found.domains
+    }
+    if found.rows:
+        assert found.valid_tokens.max() <= row_length
+        assert found.valid_tokens.min() > 0
+
+
+def test_what_can_be_served_is_listed_with_its_repetition(serving: Make, phase: Make) -> None:
+    resolved = phase(serving(share=1.0), tokens=1000)
+    found = check_phase(resolved, [rows({"a": 300, "b": 200})], tokens_per_step=STEP)
+    assert found.fault is None
+    listed = [(each.stratum.domain, each.asked, each.there) for each in found.held]
+    assert listed == [("a", 600, 300), ("b", 400, 200)]
+    assert {each.repetition for each in found.held} == {2.0}
+
+
+def test_every_shortage_is_marked_and_one_cure_is_named(serving: Make, phase: Make) -> None:
+    servings = [
+        serving(0, share=0.5),
+        serving(1, share=0.3, family="v2_simple"),
+        serving(2, share=0.2, family="v2_doxygen"),
+    ]
+    resolved = phase(*servings, tokens=10_000)
+    supplies = [rows({"a": 100}), rows({"a": 200}), rows({"a": 9_000})]
+    found = check_phase(resolved, supplies, tokens_per_step=STEP)
+    assert [each.is_short for each in found.held] == [True, True, False]
+    assert found.fault is not None
+    assert "raise max_repetition" in str(found.fault)
+
+
+def test_a_phase_that_renormalises_can_be_served_with_less(serving: Make, phase: Make) -> None:
+    servings = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
+    resolved = phase(*servings, tokens=10_000, on_shortage="renormalise")
+    found = check_phase(resolved, [rows({"a": 100}), rows({"a": 9_000})], tokens_per_step=STEP)
+    assert found.fault is None
+    assert [each.is_short for each in found.held] == [True, False]
+
+
+@pytest.mark.parametrize("handling", ["stop", "renormalise"])
+def test_a_phase_without_any_row_is_at_fault(serving: Make, phase: Make, handling: str) -> None:
+    resolved = phase(serving(), tokens=1000, on_shortage=handling)
+    found = check_phase(resolved, [rows({})], tokens_per_step=STEP)
+    assert found.held == ()
+    assert "there is no row of it" in str(found.fault)
+
+
+def test_a_budget_below_one_step_is_at_fault(serving: Make, phase: Make) -> None:
+    resolved = phase(serving(), tokens=1000)
+    found = check_phase(resolved, [rows({"a": 900})], tokens_per_step=4096)
+    assert "less than one step" in str(found.fault)
+
+
+def test_families_of_the_same_files_add_up(serving: Make, phase: Make) -> None:
+    def checked(resolved: ResolvedPhase, *amounts: Mapping[str, float]) -> Any:
+        return check_phase(resolved, [rows(each) for each in amounts], tokens_per_step=STEP)
+
+    two = [serving(0, share=0.5), serving(1, share=0.5, family="v2_simple")]
+    first = checked(phase(*two, tokens=1000), {"a": 1000}, {"a": 500})
+    second = checked(phase(serving(), name="other", tokens=2000), {"a": 1000})
+    (source,) = source_checks([first, second])
+    assert (source.domain, source.asked, source.distinct) == ("a", 3000, 1000)
+    assert source.repetition == 3.0
+
+
+def test_a_repository_that_is_named_is_seen_by_all_servings(serving: Make, phase: Make) -> None:
+    servings = [serving(0, share=0.5), serving(1, share=0.5, repositories=("llvm",))]
+    resolved = phase(*servings, tokens=2000)
+    found = check_phase(resolved, [rows({"a": 1000}), rows({"a": 100})], tokens_per_step=STEP)
+    every, llvm = source_checks([found])
+    assert (every.repositories, every.asked) == ((), 1000)
+    assert (llvm.repositories, llvm.asked, llvm.distinct) == (("llvm",), 1100, 100)

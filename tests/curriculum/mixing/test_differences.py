@@ -1,0 +1,52 @@
+from curriculum.mixing.differences import changes, fields
+from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.resolve import resolve
+from schemas.diet import Diet
+
+BEFORE = load_diet("templates.demo")
+PHASES = load_phases("phases.demo")
+
+
+def without_last_serving(diet: Diet) -> Diet:
+    """The first phase serves its first family alone, tests three times as often."""
+    first = diet.phases[0]
+    only = first.servings[0].model_copy(update={"share": 1.0, "domains": {"*": 1, "testing": 3}})
+    phase = first.model_copy(update={"servings": (only,), "max_repetition": 9.0})
+    return diet.model_copy(update={"phases": (phase, *diet.phases[1:]), "model": "other"})
+
+
+def test_a_diet_does_not_differ_from_itself() -> None:
+    phases = resolve(BEFORE, PHASES)
+    listed = list(changes(phases, phases))
+    assert len(listed) == sum(len(phase.servings) for phase in phases)
+    assert {each.difference for each in listed} == {0}
+    assert list(fields((BEFORE, BEFORE), phases, phases)) == []
+
+
+def test_what_differs_is_told_in_tokens() -> None:
+    after = without_last_serving(BEFORE)
+    old, new = resolve(BEFORE, PHASES), resolve(after, PHASES)
+    listed = list(changes(old, new))
+    syntax = [each for each in listed if each.phase == "syntax"]
+    assert len(syntax) == 4
+    assert syntax[-1].domains == "testing 3, * 1"
+    assert (syntax[-1].before, syntax[-1].after) == (0, old[0].tokens)
+    assert sum(each.difference for each in syntax) == 0
+    assert {each.difference for each in listed if each.phase != "syntax"} == {0}
+
+
+def test_what_differs_beside_tokens_is_told_by_field() -> None:
+    after = without_last_serving(BEFORE)
+    found = list(fields((BEFORE, after), resolve(BEFORE, PHASES), resolve(after, PHASES)))
+    assert [(each.name, each.before, each.after) for each in found] == [
+        ("model", "tiny", "other"),
+        ("syntax.max_repetition", "4.0", "9.0"),
+    ]
+
+
+def test_a_phase_that_only_one_has_is_listed_with_nothing_on_the_other_side() -> None:
+    old = resolve(BEFORE, PHASES)
+    listed = [each for each in changes(old, old[:1]) if each.phase == "structure"]
+    assert listed
+    assert {each.after for each in listed} == {0}
+    assert all(each.before for each in listed)

@@ -1,0 +1,166 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curriculum.mixing.load import load_phases
+from curriculum.mixing.resolve import _divide, missing, resolve
+from schemas.diet import Diet, Serving
+from schemas.errors import DietError
+
+
+def diet(*phases: dict[str, Any], **changes: Any) -> Diet:
+    portion = 1 / len(phases)
+    fields = {
+        "specialist": "templates",
+        "corpus": "sample",
+        "model": "tiny",
+        "token_budget": "1M",
+        "phases": [{"portion": portion} | phase for phase in phases],
+    }
+    return Diet.model_validate(fields | changes)
+
+
+def servings(*lines: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"family": "v3_simple", "share": 1 / len(lines)} | line for line in lines]
+
+
+def test_a_serving_takes_its_own_row_length_and_else_the_phases() -> None:
+    asked = diet(
+        {"phase": "syntax", "servings": servings({"family": "v2_simple"}, {"row_length": 512})}
+    )
+    (phase,) = resolve(asked, load_phases())
+    assert [serving.row_length for serving in phase.servings] == [4096, 512]
+    assert (phase.slot_length, phase.rope_base, phase.is_anneal) == (4096, 500_000, False)
+    assert [serving.title for serving in phase.servings] == [
+        "v2_simple causal at 4096",
+        "v3_simple causal at 512",
+    ]
+
+
+def test_the_anneal_is_the_last_job_over_the_servings_of_the_last_phase() -> None:
+    asked = diet(
+        {"phase": "syntax", "portion": 0.5, "servings": servings({})},
+        {
+            "phase": "file_graph",
+            "portion": 0.3,
+            "servings": servings({"domains": {"b": 2, "a": 1}}),
+            "require": ["leakcheck"],
+            "advance_when": {"min_tokens": 10},
+        },
+        anneal={"portion": 0.2},
+    )
+    first, second, anneal = resolve(asked, load_phases())
+    assert [job.name for job in (first, second, anneal)] == ["syntax", "file_graph", "anneal"]
+    assert [job.tokens for job in (first, second, anneal)] == [500_000, 300_000, 200_000]
+    assert anneal.is_anneal
+    assert (anneal.rope_base, anneal.slot_length) == (second.rope_base, second.slot_length)
+    assert (anneal.advance_when, anneal.require) == (None, ())
+    assert second.require == ("leakcheck",)
+    assert [(each.family, each.row_length) for each in anneal.servings] == [("v3_simple", 16384)]
+    assert anneal.servings[0].domains == (("a", 1.0), ("b", 2.0))
+
+
+def test_a_serving_names_its_row_length_where_the_phase_has_several() -> None:
+    asked = diet({"phase": "structure", "servings": servings({"family": "v6_enriched"})})
+    with pytest.raises(DietError, match=r"servings\.0 \(v6_enriched\).*Give it row_length: 4096"):
+        resolve(asked, load_phases())
+
+
+def test_a_phase_that_is_not_there_is_an_error_with_the_likely_one() -> None:
+    asked = diet({"phase": "synatx", "servings": servings({})})
+    with pytest.raises(DietError, match=r"phases\.0\.phase = 'synatx'.*Did you mean 'syntax'\?"):
+        resolve(asked, load_phases())
+
+
+def test_row_lengths_divide_the_largest() -> None:
+    lines = servings({"row_length": 384}, {"row_length": 512})
+    with pytest.raises(DietError, match=r"servings\.0\.row_length = 384.*divides 512"):
+        resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
+
+
+def test_two_servings_never_read_the_same_rows() -> None:
+    lines = servings({}, {"row_length": 4096})
+    with pytest.raises(DietError, match=r"servings\.1 .*same rows as phases\.0\.servings\.0"):
+        resolve(diet({"phase": "syntax", "servings": lines}), load_phases())
+    apart = servings({}, {"repositories": ["lattice"]})
+    (phase,) = resolve(diet({"phase": "syntax", "servings": apart}), load_phases())
+    assert phase.servings[1].title == "v3_simple causal at 4096 of lattice"
+
+
+def test_what_this_version_does_not_build_is_an_error_of_its_phase_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("curriculum.mixing.resolve.BUILDABLE_OBJECTIVES", ("causal",))
+    fim = {"family": "v2_simple", "objective": "fim"}
+    asked = diet(
+        {"phase": "syntax", "servings": servings({})},
+        {"phase": "file_graph", "servings": servings({"family": "v4_context_graph"}, fim)},
+    )
+    syntax, file_graph = resolve(asked, load_phases())
+    assert missing(syntax) == ()
+    (said,) = [str(error) for error in missing(file_graph)]
+    assert said.startswith("phase file_graph: objective fim; it is not built by this version")
+
+
+def test_structure_is_added_to_files_in_short_rows_and_to_graphs_in_long_ones() -> None:
+    lines = servings(
+        {"family": "v6_enriched", "row_length": 4096},
+        {"family": "v6_enriched", "row_length": 16384},
+        {"family": "v6_enriched", "row_length": 16384, "base": "v5_clang_graph"},
+    )
+    (phase,) = resolve(diet({"phase": "structure", "servings": lines}), load_phases())
+    assert [each.base for each in phase.servings] == [
+        "v2_simple",
+        "v4_context_graph",
+        "v5_clang_graph",
+    ]
+    assert phase.servings[0].title == "v6_enriched of v2_simple causal at 4096"
+
+
+def test_the_same_base_named_and_by_default_is_the_same_rows() -> None:
+    lines = servings(
+        {"family": "v6_enriched", "row_length": 4096},
+        {"family": "v6_enriched", "row_length": 4096, "base": "v2_simple"},
+    )
+    with pytest.raises(DietError, match="same rows"):
+        resolve(diet({"phase": "structure", "servings": lines}), load_phases())
+
+
+@pytest.mark.parametrize(
+    ("family", "base", "said"),
+    [("v3_simple", "v2_simple", "has no base"), ("v6_enriched", "v6_enriched", "its own base")],
+)
+def test_only_structure_has_a_base_and_never_itself(family: str, base: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Serving.model_validate({"family": family, "base": base, "share": 1.0})
+
+
+@given(st.integers(0, 10**16), st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=12))
+def test_amounts_are_whole_and_sum_to_the_total(total: int, shares: list[float]) -> None:
+    amounts = _divide(total, shares)
+    assert sum(amounts) == total
+    for amount, share in zip(amounts, shares, strict=True):
+        assert abs(amount - total * share / sum(shares)) <= 1 + 1e-12 * total
+
+
+def test_amounts_of_five_shares() -> None:
+    assert _divide(10, [0.45, 0.45, 0.1]) == [4, 5, 1]
+    assert _divide(7, [0.2] * 5) == [1, 2, 1, 2, 1]
+
+
+def test_fim_has_as_many_variants_as_its_repetitions_can_come_to() -> None:
+    asked = diet(
+        {
+            "phase": "syntax",
+            "max_repetition": 2.5,
+            "servings": servings(
+                {"objective": "fim"},
+                {"objective": "fim", "family": "v2_simple", "variants": 2},
+                {"family": "v2_doxygen"},
+            ),
+        }
+    )
+    (phase,) = resolve(asked, load_phases())
+    assert [serving.variants for serving in phase.servings] == [3, 2, 1]

@@ -1,0 +1,81 @@
+"""Rows that compress a thousandfold are read: no bound on what Parquet decodes to stands in their way."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curriculum import frames, parquet
+from curriculum.packing.check import check
+from curriculum.packing.fill import RowLabels
+from curriculum.packing.read import RowReader
+from curriculum.packing.write import RowWriter
+from curriculum.store.verify import check_pages, read_pages
+from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
+
+ROW = 1 << 16
+ROW_FORMAT = RowFormat(row_length=ROW, vocab_size=512, pad_id=0, bos_id=1, eos_id=2)
+LABELS = RowLabels(
+    rows_key="c0ffee" * 10,
+    family="v6_enriched",
+    objective="causal",
+    variant=0,
+    split="train",
+    structured=True,
+)
+
+
+def test_rows_of_one_token_id_are_read_though_they_decode_to_a_thousand_times_their_size(
+    tmp_path: Path, kit: Any
+) -> None:
+    """Full rows of 65,536 equal tokens with constant masks and no structure: 128 of them."""
+    rows = 128
+    mask = np.ones(ROW, np.uint8)
+    mask[-1] = 0
+    ids = np.full(ROW, 7, np.int32)
+    ids[[0, -1]] = [1, 2]
+    document = replace(kit.encoding(ROW, 1), ids=ids, loss_mask=mask)
+    coded = kit.enriched(kit.encoding(64, 1), 1).structure
+    codes = np.zeros((ROW, 5), np.uint8)
+    document = replace(document, structure=replace(coded, codes=codes))
+    spooled = kit.spool(tmp_path / "spool", [document])
+    with RowWriter(tmp_path, row_format=ROW_FORMAT, labels=LABELS) as writer:
+        writer.write(spooled, np.zeros(rows, np.int64), np.arange(rows + 1), domain="templates")
+    (file,) = sorted(tmp_path.glob("part-*.parquet"))
+    size = file.stat().st_size
+    with parquet.File(file) as opened:
+        assert opened.num_row_groups == rows
+        assert opened.size() > max(parquet.MOST_BYTES, 1000 * size)
+        # A row group has a sixteenth of what it may decode to, even in the longest rows.
+        assert opened.size() / rows < parquet.MOST_BYTES / 64
+        # A whole shard has 8 times as many groups.
+        assert 8 * opened.metadata.serialized_size < parquet.LEAST_FOOTER / 2
+    check_pages([file], PACKED_ROW_SCHEMA.names)
+    assert check(tmp_path).positions == rows * ROW
+    last = RowReader([file]).row(0, rows - 1)
+    assert np.unique(last.input_ids).tolist() == [1, 2, 7]
+    narrow = ["pack_id", "domain", "valid_token_count", "document_ids", "doc_starts"]
+    assert read_pages(file, narrow).num_rows == rows
+    assert frames.stream(file, ["input_ids"]).select(pl.len()).collect().item() == rows
+
+
+def test_a_check_goes_on_behind_a_file_that_decodes_to_more_than_it_may(
+    tmp_path: Path, kit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = kit.write(tmp_path / "rows", [kit.encoding(100, number) for number in range(8)])
+    assert check(written.folder).num_faults == 0
+    schema = pq.read_schema(written.folder / "part-00000.parquet")
+    rows = pq.read_table(written.folder / "part-00001.parquet")
+    large = written.folder / "part-00000.parquet"
+    pq.write_table(pa.concat_tables([rows] * 5_000).cast(schema), large, compression="zstd")
+    monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
+    found = check(written.folder)
+    assert [(each.shard, each.found) for each in found.faults[:1]] == [
+        (large.name, f"more than {100 * large.stat().st_size >> 20} MiB")
+    ]
+    assert found.rows > 0
