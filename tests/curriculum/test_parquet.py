@@ -27,7 +27,7 @@ from pathlib import Path
 import polars, pyarrow as pa, pyarrow.parquet as pq
 from curriculum import frames, parquet
 from curriculum.families.write import read_documents
-from curriculum.rows import footers
+from curriculum.packing import footers
 from curriculum.store.verify import check_pages, read_pages
 from curriculum.train.metrics import read_metrics
 from schemas.errors import CurriculumError
