@@ -12,32 +12,21 @@ from curriculum import frames, parquet
 from curriculum.families.write import read_documents, write_documents
 from curriculum.mixing.plan import ROW_GROUP
 from curriculum.mixing.plan import _writer as plan_writer
-from schemas.document import SELECTION_SCHEMA, Document, Part, Provenance
+from schemas.document import SELECTION_SCHEMA, Document, Part
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
+from tests import factories
 
 ROWS_SCHEMA = pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS])
 
 
 def _document(text: str, lineage: str) -> Document:
-    source = Provenance(
-        repository="r",
-        commit="c" * 40,
-        path=lineage,
-        blob="b" * 40,
-        start=0,
-        end=len(text),
-        lineage=lineage,
-    )
-    return Document(
-        text=text,
-        family="v2_simple",
-        language="cpp",
+    source = factories.provenance(path=lineage, end=len(text), lineage=lineage)
+    return factories.document(
+        text,
         licence="Apache-2.0",
-        timestamp=0,
         parts=(Part(kind="code", start=0, end=len(text), source=0),),
-        spans=(),
         provenance=(source,),
         lineage=lineage,
     )

@@ -23,7 +23,8 @@ from curriculum.store import Artefact, Draft, Recipe, Store
 from flows import settings
 from schemas.document import Family
 from schemas.gate import ClosedGate
-from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
+from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
+from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -180,13 +181,11 @@ def _run(
 
     def figures(step: int, value: float) -> tuple[Figure, ...]:
         return tuple(
-            Figure(
+            factories.figure(
+                value + (kind == "anchor") * 0.1,
                 kind=kind,
                 phase=phase,
-                family="*",
-                domain="*",
                 step=step,
-                val_bpb=value + (kind == "anchor") * 0.1,
                 low=value - 0.05,
                 high=value + 0.15,
                 scored_tokens=900,
@@ -195,10 +194,9 @@ def _run(
             for kind in ("phase", "anchor")
         )
 
-    report = Report(
+    report = factories.run_report(
         specialist=way[0],
         phase=phase,
-        attempt=1,
         stopped="failed" if failed else "budget",
         reason="the loss isn't finite at step 10" if failed else f"{steps} steps",
         steps=steps,
@@ -216,8 +214,6 @@ def _run(
         cost=0.05,
         device="cuda",
         backend="sdpa",
-        leakcheck="passed",
-        checkpoint="",
     )
 
     def write(drafts: Sequence[Draft]) -> None:

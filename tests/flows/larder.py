@@ -20,7 +20,6 @@ from safetensors.numpy import save_file
 from curriculum.families.write import write_documents
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.store.verify import sha256_of
-from schemas.document import Document, Part, Provenance
 from schemas.job import (
     CheckpointRef,
     Evaluation,
@@ -37,6 +36,7 @@ from schemas.job import (
 from schemas.manifest import FileRecord
 from schemas.mixture import PLAN_SCHEMA, MixtureReport, StratumReport
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from tests import factories
 from tests.sealing import sealed
 
 LENGTH = 8
@@ -48,24 +48,17 @@ FILES = {
     "d": ("beta", "lib/[d].c", "c" * 40, None),
 }
 DOCUMENTS = {
-    name: Document(
-        text=f"int {name};\n",
-        family="v2_simple",
-        language="cpp",
+    name: factories.document(
+        f"int {name};\n",
         licence=licence,
-        timestamp=0,
-        parts=(Part(kind="code", start=0, end=7, source=0),),
-        spans=(),
         provenance=(
-            Provenance(
-                repository=repository, commit=commit, path=path, blob="0" * 40, start=0, end=7,
-                lineage=f"{repository}:{path}",
+            factories.provenance(
+                repository=repository, commit=commit, path=path, blob="0" * 40, end=7
             ),
         ),
-        lineage=f"{repository}:{path}",
     )
     for name, (repository, path, commit, licence) in FILES.items()
-}  # fmt: skip
+}
 IDS = {name: document.document_id for name, document in DOCUMENTS.items()}
 Held = Sequence[tuple[str, int]]
 """Documents of a row with their tokens."""
@@ -216,10 +209,16 @@ def figure(
     bits: float, width: float, family: str = "*", domain: str = "*", step: int = 2
 ) -> Figure:
     """A figure of the phase's own evaluation, with an interval so wide to both sides."""
-    return Figure(
-        kind="phase", phase="syntax", family=family, domain=domain, step=step, val_bpb=bits,
-        low=bits - width, high=bits + width, scored_tokens=10, scored_bytes=30,
-    )  # fmt: skip
+    return factories.figure(
+        bits,
+        family=family,
+        domain=domain,
+        step=step,
+        low=bits - width,
+        high=bits + width,
+        scored_tokens=10,
+        scored_bytes=30,
+    )
 
 
 def job(

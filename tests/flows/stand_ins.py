@@ -9,31 +9,14 @@ from curriculum.pipeline import steps
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Recipe, Store
-from schemas.job import Report, Stopped, TokenCounts
+from schemas.job import Report, Stopped
 from schemas.progress import Progress
+from tests import factories
 
 
 def report(*, phase: str = "syntax", stopped: Stopped = "budget", attempt: int = 1) -> Report:
     """What a run of three steps leaves."""
-    return Report(
-        specialist="templates",
-        phase=phase,
-        attempt=attempt,
-        stopped=stopped,
-        reason="why",
-        steps=3,
-        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        before=(),
-        after=(),
-        history=(),
-        tokens_per_second=1.0,
-        seconds=2.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
-        checkpoint="",
-    )
+    return factories.run_report(phase=phase, attempt=attempt, stopped=stopped, reason="why")
 
 
 def finished(store: Store, said: Report, *, weights: str = "") -> Artefact:

@@ -11,7 +11,7 @@ from curriculum.pipeline.gates import held_words, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.gate import ClosedGate
-from schemas.job import Figure
+from tests import factories
 from tests.flows.stand_ins import finished, report
 
 
@@ -78,19 +78,7 @@ def test_what_a_gate_lacks_is_told_in_figures(
     plan: RunPlan, bits: tuple[float, ...], lacks: str
 ) -> None:
     figures = tuple(
-        Figure(
-            kind="phase",
-            phase="syntax",
-            family="*",
-            domain="*",
-            step=step,
-            val_bpb=value,
-            low=value,
-            high=value,
-            scored_tokens=1,
-            scored_bytes=1,
-        )
-        for step, value in enumerate(bits)
+        factories.figure(value, step=step, scored_bytes=1) for step, value in enumerate(bits)
     )
     rule = AdvanceWhen(
         min_tokens=20, val_bpb=StopsImproving(stops_improving_by=0.5, over_evaluations=2)

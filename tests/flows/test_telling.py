@@ -18,7 +18,8 @@ from curriculum.store.recipe import Recipe
 from flows.contexts import context_of
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.event import Event
-from schemas.job import Report, Stopped, TokenCounts
+from schemas.job import Report, Stopped
+from tests import factories
 
 
 @pytest.fixture
@@ -28,24 +29,8 @@ def plan(tmp_path: Path) -> RunPlan:
 
 
 def _report(phase: str, stopped: Stopped = "budget") -> Report:
-    return Report(
-        specialist="templates",
-        phase=phase,
-        attempt=1,
-        stopped=stopped,
-        reason="3 steps",
-        steps=3,
-        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        before=(),
-        after=(),
-        history=(),
-        tokens_per_second=4.0,
-        seconds=3.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
-        checkpoint="x",
+    return factories.run_report(
+        phase=phase, stopped=stopped, tokens_per_second=4.0, seconds=3.0, checkpoint="x"
     )
 
 

@@ -12,9 +12,10 @@ import pytest
 from curriculum.catalog import CatalogError, open_catalog, query, relations
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
-from schemas.job import METRICS_SCHEMA, Figure, Report, TokenCounts
+from schemas.job import METRICS_SCHEMA, Figure
 from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from tests import factories
 
 VIEWS = (
     *("artefacts", "documents", "figures", "files", "inputs", "left_out", "metrics"),
@@ -126,25 +127,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def _run(store: Store, figures: tuple[Figure, ...]) -> Artefact:
-    report = Report(
-        specialist="templates",
-        phase="syntax",
-        attempt=1,
-        stopped="budget",
-        reason="",
-        steps=3,
-        tokens=TokenCounts(positions=12, valid=9, scored=6, bytes=21),
-        before=figures,
-        after=figures,
-        history=(),
-        tokens_per_second=1.0,
-        seconds=2.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
-        checkpoint="",
-    )
+    report = factories.run_report(reason="", before=figures, after=figures)
     recipe = Recipe(
         stage="runs", labels=(("specialist", "templates"), ("phase", "syntax")), revision=1
     )

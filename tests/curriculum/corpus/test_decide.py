@@ -20,6 +20,7 @@ from schemas.document import (
     Provenance,
 )
 from schemas.domains import DomainRule, DomainsSpec
+from tests import factories
 
 SPEC = DomainsSpec(
     features={"loops": r"\bfor\b", "news": r"\bnew\b"},
@@ -33,13 +34,11 @@ LOOP, NEW, PLAIN = "for (;;) {}\n", "auto p = new int;\n", "int x = 1;\n"
 
 
 def source(path: str, lineage: str | None = None, repository: str = "r") -> Provenance:
-    return Provenance(
+    return factories.provenance(
         repository=repository,
         commit="c",
         path=path,
         blob="b",
-        start=0,
-        end=1,
         lineage=f"{repository}:{lineage or path}",
     )
 
@@ -60,14 +59,11 @@ def document(
         end = at + len(text.encode())
         parts.append(Part(kind=kind, start=at, end=end, source=cited))
         at = end
-    return Document(
-        text="".join(text for _, text in texts),
+    return factories.document(
+        "".join(text for _, text in texts),
         family=family,
         language=language,
-        licence=None,
-        timestamp=0,
         parts=tuple(parts),
-        spans=(),
         provenance=sources,
         lineage=sources[-1].lineage,
     )

@@ -17,7 +17,8 @@ from curriculum.corpus.select import (
 )
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from schemas.corpus import CorpusSpec, RepositorySpec
-from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Provenance, Span
+from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Span
+from tests import factories
 
 
 def document(
@@ -31,23 +32,14 @@ def document(
 ) -> Document:
     blob = blob or f"blob of {text}"
     part = Part(kind="code", start=0, end=len(text), source=0)
-    source = Provenance(
-        repository=repository,
-        commit="c",
-        path=path,
-        blob=blob,
-        start=0,
-        end=len(text),
-        lineage=f"{repository}:{path}",
+    source = factories.provenance(
+        repository=repository, commit="c", path=path, blob=blob, end=len(text)
     )
-    return Document(
-        text=text,
+    return factories.document(
+        text,
         family=family,
-        language="cpp",
-        licence=None,
         timestamp=time,
         parts=(part,),
-        spans=(),
         provenance=(source,),
         lineage=f"{repository}:{path}",
     )
@@ -220,16 +212,7 @@ def context(path: str, text: str, *around: str) -> Document:
     """A document of a graph, in whose context other files stand."""
     target = document("r", path, text, family="v4_context_graph")
     other = tuple(
-        Provenance(
-            repository="r",
-            commit="c",
-            path=name,
-            blob=f"blob of {name}",
-            start=0,
-            end=1,
-            lineage=f"r:{name}",
-        )
-        for name in around
+        factories.provenance(commit="c", path=name, blob=f"blob of {name}") for name in around
     )
     return replace(target, provenance=(*target.provenance, *other))
 

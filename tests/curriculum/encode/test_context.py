@@ -16,6 +16,7 @@ from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Chunk, Document, Part, Provenance
 from schemas.packed_row import TEXT_PIECE
+from tests import factories
 
 LINE = "int variable_{} = compute({});\n"
 ELISION = "// …\n"
@@ -78,14 +79,10 @@ def context_document(chunks: list[Made], target: Made, name: str = "") -> Docume
                 via=-1,
             )
         )
-    return Document(
-        text="".join(texts),
+    return factories.document(
+        "".join(texts),
         family="v4_context_graph",
-        language="cpp",
-        licence=None,
-        timestamp=0,
         parts=tuple(parts),
-        spans=(),
         provenance=tuple(provenance),
         lineage=f"r:{target.files[0]}",
         chunks=tuple(spans),
@@ -93,15 +90,7 @@ def context_document(chunks: list[Made], target: Made, name: str = "") -> Docume
 
 
 def source_of(file: str) -> Provenance:
-    return Provenance(
-        repository="r",
-        commit="0" * 40,
-        path=file,
-        blob="0" * 40,
-        start=0,
-        end=1,
-        lineage=f"r:{file}",
-    )
+    return factories.provenance(commit="0" * 40, path=file, blob="0" * 40)
 
 
 def fitted(

@@ -14,6 +14,7 @@ from curriculum.tokens.train import train_tokenizer
 from schemas.document import DOCUMENT_SCHEMA, PART_KINDS, Document, Part, Span
 from schemas.errors import SchemaError
 from schemas.packed_row import TEXT_PIECE
+from tests import factories
 
 LINE = "int variable_number_{} = compute({});  // é\n"
 
@@ -28,12 +29,10 @@ def made(number: int, lines: int, language: str = "cpp") -> Document:
     """A header, `lines` lines that may go, a line that may not, with its last line repeated."""
     parts = ["// File: x\n", *(LINE.format(number, line) for line in range(lines)), "end();\n"]
     borders = np.cumsum([0, *(len(part.encode()) for part in parts)]).tolist()
-    return Document(
-        text="".join(parts),
+    return factories.document(
+        "".join(parts),
         family="v3_simple",
         language=language,
-        licence=None,
-        timestamp=0,
         parts=tuple(
             Part(
                 kind="code",

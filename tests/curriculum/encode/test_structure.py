@@ -23,6 +23,7 @@ from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document, Part
 from schemas.packed_row import TEXT_PIECE
 from schemas.structure import RUN_COLUMNS, Structure, StructureChunk, StructureEdge
+from tests import factories
 
 SPACE = b" \t\n\r\v\f"
 
@@ -42,19 +43,15 @@ def test_examples_in_docstrings_hold() -> None:
 def made(lines: list[str], elidable: list[bool]) -> Document:
     """A part a line."""
     borders = np.cumsum([0, *(len(line.encode()) for line in lines)]).tolist()
-    return Document(
-        text="".join(lines),
+    return factories.document(
+        "".join(lines),
         family="v3_simple",
-        language="cpp",
-        licence=None,
-        timestamp=0,
         parts=tuple(
             Part(kind="code", start=start, end=end, rank=rank, elidable=may)
             for rank, ((start, end), may) in enumerate(
                 zip(pairwise(borders), elidable, strict=True)
             )
         ),
-        spans=(),
         provenance=(),
         lineage="r:x",
     )

@@ -6,30 +6,16 @@ import pytest
 
 from curriculum.families.check_structure import check_structure
 from curriculum.families.v6_enriched import enrich
-from schemas.document import Document, Part, Provenance
+from schemas.document import Part
 from schemas.errors import SchemaError
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, Structure, StructureEdge
+from tests import factories
 
 CODE = "int leaf() { return 1; }\nint top() { return leaf(); }\nstruct A { int a; };\n"
-DOCUMENT = Document(
-    text=CODE,
-    family="v2_simple",
-    language="cpp",
-    licence=None,
-    timestamp=0,
+DOCUMENT = factories.document(
+    CODE,
     parts=(Part(kind="code", start=0, end=len(CODE), source=0),),
-    spans=(),
-    provenance=(
-        Provenance(
-            repository="sample",
-            commit="c" * 40,
-            path="a.cc",
-            blob="b" * 40,
-            start=0,
-            end=len(CODE),
-            lineage="sample:a.cc",
-        ),
-    ),
+    provenance=(factories.provenance(repository="sample", end=len(CODE)),),
     lineage="sample:a.cc",
 )
 

@@ -25,6 +25,7 @@ from schemas.document import (
     document_id,
 )
 from schemas.structure import ENRICHED_SCHEMA, LABEL_CODES, RUN_COLUMNS, STRUCTURE_CODES, Structure
+from tests import factories
 
 MakeChange = Callable[..., FileChange]
 NAMES = {code: name for name, code in STRUCTURE_CODES.items()}
@@ -187,17 +188,7 @@ def context(shown: list[Shown], *edges: tuple[int, int, EdgeKind, EdgeLabel]) ->
             if number:
                 add("// …\n", -1)
             add(each, len(provenance))
-            provenance.append(
-                Provenance(
-                    repository="sample",
-                    commit="c" * 40,
-                    path="a.cc",
-                    blob="b" * 40,
-                    start=0,
-                    end=len(each.encode()),
-                    lineage="sample:a.cc",
-                )
-            )
+            provenance.append(factories.provenance(repository="sample", end=len(each.encode())))
         chunks.append(
             Chunk(
                 first_part=first,
@@ -208,14 +199,12 @@ def context(shown: list[Shown], *edges: tuple[int, int, EdgeKind, EdgeLabel]) ->
                 hop=0,
             )
         )
-    return Document(
-        text=text,
+    return factories.document(
+        text,
         family="v4_context_graph",
-        language="cpp",
         licence="MIT",
         timestamp=1,
         parts=tuple(parts),
-        spans=(),
         provenance=tuple(provenance),
         lineage="sample:a.cc",
         chunks=tuple(chunks),

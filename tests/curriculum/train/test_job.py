@@ -17,9 +17,10 @@ from curriculum.train.launch.machine import Machine
 from curriculum.train.recipe import run_recipe
 from schemas.diet import Diet
 from schemas.errors import JobError
-from schemas.job import Evaluation, Job, Report, TokenCounts
+from schemas.job import Evaluation, Job, TokenCounts
 from schemas.mixture import MixtureReport
 from schemas.phase import PhaseSpec
+from tests import factories
 
 CPU = Machine(device="cpu", backend="documents", threads=1)
 PHASE = PhaseSpec(row_length=256, rope_base=1234.0, families=("v2_simple",))
@@ -102,23 +103,13 @@ def finished(world: Any, job: Job, directory: Path) -> Artefact:
     """A run that left its job and a report."""
     directory.mkdir(parents=True)
     (directory / "job.json").write_text(job.model_dump_json())
-    report = Report(
+    report = factories.run_report(
         specialist="tester",
         phase=job.phase,
-        attempt=1,
-        stopped="budget",
         reason="",
         steps=1,
         tokens=TokenCounts(positions=1, valid=1, scored=1, bytes=1),
-        before=(),
-        after=(),
-        history=(),
-        tokens_per_second=1.0,
         seconds=1.0,
-        gpu_seconds=0.0,
-        device="cpu",
-        backend="documents",
-        leakcheck="passed",
         checkpoint="runs/x/checkpoints/step=1",
     )
     (directory / "report.json").write_text(report.model_dump_json())

@@ -16,6 +16,7 @@ from curriculum.train.run import train
 from curriculum.train.trainer import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Figure
+from tests import factories
 
 
 def needs(package: str) -> pytest.MarkDecorator:
@@ -85,17 +86,14 @@ def run(world: Any, directory: Path, stop_after: int = 99, **changes: Any) -> No
 
 
 def figure(family: str, step: int, phase: str = "syntax") -> Figure:
-    return Figure(
-        kind="anchor" if phase == "anchor" else "phase",
+    return factories.figure(
+        2.5,
         phase=phase,
         family=family,
         domain="*" if family == "*" else "one",
         step=step,
-        val_bpb=2.5,
         low=2.0,
         high=3.0,
-        scored_tokens=1,
-        scored_bytes=2,
     )
 
 

@@ -22,6 +22,7 @@ from schemas.structure import (
     StructureChunk,
     StructureEdge,
 )
+from tests import factories
 
 SUBJECT = "Grow </script><script>alert(1)</script> by <img src=x onerror=alert(2)>"
 HEADER = f"""// Subject: {SUBJECT}
@@ -123,14 +124,12 @@ def context_document(family: str = "v4_context_graph", repeat: int = 1) -> Docum
                 via=edges.index(edge) if edge else -1,
             )
         )
-    return Document(
-        text=text,
+    return factories.document(
+        text,
         family=family,
-        language="cpp",
         licence="MIT",
         timestamp=1_700_000_000,
         parts=tuple(parts),
-        spans=(),
         provenance=tuple(_provenance(CHUNKS[index]) for index in order),
         lineage="arena:src/bump.cpp",
         chunks=tuple(chunks),
@@ -148,14 +147,12 @@ def _edge(made: Made, number: int, order: list[int]) -> Edge | None:
 
 
 def _provenance(made: Made) -> Provenance:
-    return Provenance(
+    return factories.provenance(
         repository="arena",
         commit="02dff1d4a3b5" + "0" * 28,
         path=made.path,
         blob="0" * 40,
-        start=0,
         end=len(made.code.encode()),
-        lineage=f"arena:{made.path}",
     )
 
 
@@ -166,14 +163,10 @@ def plain_document() -> Document:
         Part(kind="header", start=0, end=16),
         Part(kind="code", start=16, end=len(text), source=0),
     )
-    origin = Provenance(
-        repository="arena", commit="1" * 40, path="a.cpp", blob="0" * 40,
-        start=0, end=len(text) - 16, lineage="arena:a.cpp",
-    )  # fmt: skip
-    return Document(
-        text=text, family="v2_simple", language="cpp", licence=None, timestamp=0, parts=parts,
-        spans=(), provenance=(origin,), lineage="arena:a.cpp",
-    )  # fmt: skip
+    origin = factories.provenance(
+        repository="arena", commit="1" * 40, path="a.cpp", blob="0" * 40, end=len(text) - 16
+    )
+    return factories.document(text, parts=parts, provenance=(origin,), lineage="arena:a.cpp")
 
 
 def structure_of(document: Document) -> Structure:

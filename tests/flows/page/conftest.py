@@ -15,6 +15,7 @@ from schemas.document import Family
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
 from schemas.moment import now
+from tests import factories
 
 NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
 ENDS = (
@@ -27,13 +28,12 @@ ENDS = (
 
 def figure(phase: str, step: int, bits: float, *, family: str = "*", domain: str = "*") -> Figure:
     """A figure with an interval around it."""
-    return Figure(
-        kind="anchor" if phase == "anchor" else "phase",
+    return factories.figure(
+        bits,
         phase=phase,
         family=family,
         domain=domain,
         step=step,
-        val_bpb=bits,
         low=bits - 0.012,
         high=bits + 0.012,
         scored_tokens=410_000,
@@ -53,8 +53,7 @@ def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
         for name in sorted(ends)
     ]
     stopped = ("gate", "budget", "budget")[number]
-    return Report(
-        specialist="templates",
+    return factories.run_report(
         phase=NAMES[number],
         attempt=attempt,
         stopped=stopped,
@@ -78,7 +77,6 @@ def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
         masked_mfu=0.412,
         mean_context=2210.0,
         attention_density=0.31,
-        leakcheck="passed",
         checkpoint="x",
     )
 

@@ -20,6 +20,7 @@ from curriculum.train.launch.slurm import hand_in
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress
+from tests import factories
 
 SBATCH = """
 jobs={jobs}
@@ -112,24 +113,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(jobs=jobs, trainer=tmp_path / "trainer.sh")
     monkeypatch.setattr(launcher, "COMMAND", ("sh", str(made.trainer)))
     (tmp_path / "report").write_text(
-        Report(
+        factories.run_report(
             specialist="tester",
-            phase="syntax",
-            attempt=1,
-            stopped="budget",
             reason="12 steps",
             steps=12,
-            before=(),
-            after=(),
-            history=(),
             tokens=TokenCounts(positions=1, valid=1, scored=1, bytes=1),
-            tokens_per_second=1.0,
             seconds=1.0,
-            gpu_seconds=0.0,
-            device="cpu",
-            backend="documents",
             leakcheck="not run",
-            checkpoint="",
         ).model_dump_json()
     )
     made.play(WELL.format(report=tmp_path / "report"))

@@ -14,8 +14,9 @@ from curriculum.inspection.packed_rows import Shown, shown, spread
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
-from schemas.document import Document, Part, Provenance
+from schemas.document import Document
 from schemas.packed_row import PACKED_ROW_SCHEMA
+from tests import factories
 
 LENGTH = 256
 TEXTS = (
@@ -55,23 +56,18 @@ def document(number: int) -> Document:
     """A document of two places; the second has a hostile path."""
     text = TEXTS[number]
     places = [f"src/f{number}.cpp", f"src/</script>{number}.cpp"]
-    return Document(
-        text=text,
+    return factories.document(
+        text,
         family="v3_simple",
-        language="cpp",
         licence="MIT",
         timestamp=1_700_000_000,
-        parts=(Part(kind="code", start=0, end=len(text.encode()), source=0),),
-        spans=(),
         provenance=tuple(
-            Provenance(
+            factories.provenance(
                 repository="arena",
                 commit=f"{number}c" + "0" * 38,
                 path=path,
                 blob="0" * 40,
-                start=0,
                 end=len(text.encode()),
-                lineage=f"arena:{path}",
             )
             for path in places
         ),

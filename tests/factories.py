@@ -1,0 +1,82 @@
+"""Values that many tests need, with plain defaults: a test names what its claim is about."""
+
+from typing import Any
+
+from schemas.document import Document, Part, Provenance
+from schemas.job import Figure, Report, TokenCounts
+
+COMMIT, BLOB = "c" * 40, "b" * 40
+
+
+def provenance(**changes: Any) -> Provenance:
+    """A byte of a.cc, a file that was never renamed."""
+    values: dict[str, Any] = {
+        "repository": "r",
+        "commit": COMMIT,
+        "path": "a.cc",
+        "blob": BLOB,
+        "start": 0,
+        "end": 1,
+        **changes,
+    }
+    return Provenance(**{"lineage": f"{values['repository']}:{values['path']}", **values})
+
+
+def document(text: str, **changes: Any) -> Document:
+    """A document of one part, all of it code of one file."""
+    size = len(text.encode())
+    sources = changes.get("provenance", (provenance(end=size),))
+    values: dict[str, Any] = {
+        "text": text,
+        "family": "v2_simple",
+        "language": "cpp",
+        "licence": None,
+        "timestamp": 0,
+        "parts": (Part(kind="code", start=0, end=size, source=0),),
+        "spans": (),
+        "provenance": sources,
+        "lineage": sources[-1].lineage if sources else "r:a.cc",
+    }
+    return Document(**{**values, **changes})
+
+
+def figure(val_bpb: float, **changes: Any) -> Figure:
+    """A weighted mean of the phase's own evaluation; without a width its interval says nothing."""
+    values: dict[str, Any] = {
+        "phase": "syntax",
+        "family": "*",
+        "domain": "*",
+        "step": 0,
+        "val_bpb": val_bpb,
+        "low": val_bpb,
+        "high": val_bpb,
+        "scored_tokens": 1,
+        "scored_bytes": 2,
+        **changes,
+    }
+    kind = "anchor" if values["phase"] == "anchor" else "phase"
+    return Figure(**{"kind": kind, **values})
+
+
+def run_report(**changes: Any) -> Report:
+    """The report of a run of three steps, without evaluations."""
+    values: dict[str, Any] = {
+        "specialist": "templates",
+        "phase": "syntax",
+        "attempt": 1,
+        "stopped": "budget",
+        "reason": "3 steps",
+        "steps": 3,
+        "tokens": TokenCounts(positions=12, valid=9, scored=6, bytes=21),
+        "before": (),
+        "after": (),
+        "history": (),
+        "tokens_per_second": 1.0,
+        "seconds": 2.0,
+        "gpu_seconds": 0.0,
+        "device": "cpu",
+        "backend": "documents",
+        "leakcheck": "passed",
+        "checkpoint": "",
+    }
+    return Report(**{**values, **changes})
