@@ -62,7 +62,7 @@ def of_torch(ids: Tensor) -> BlockMask:
 
 
 def agree(one: BlockMask, other: BlockMask) -> bool:
-    """Whether both have the same partial and full blocks."""
+    """Return True if both have the same partial and full blocks."""
     return all(torch.equal(_dense(one, name), _dense(other, name)) for name in ("kv", "full_kv"))
 
 

@@ -148,7 +148,7 @@ class Measured:
         return self.snapshot.functions[edge[1]].kind == "constructor"
 
     def _is_near(self, edge: tuple[int, int], certain: Edges) -> bool:
-        """Whether the caller calls an overload of the callee, or one of those that override the same."""
+        """Return True if the caller calls an overload of the callee, or one that overrides the same."""
         caller, callee = edge
         alike = self.kin[callee]
         return any((caller, other) in certain for other in alike)

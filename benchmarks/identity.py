@@ -82,7 +82,7 @@ class Published:
 
     @property
     def continues(self) -> bool:
-        """Whether it is a run that starts from the checkpoint of another one."""
+        """Return True if it is a run that starts from the checkpoint of another one."""
         return any(each["name"] == "previous" for each in self.manifest["inputs"])
 
 

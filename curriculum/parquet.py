@@ -150,7 +150,7 @@ class File(pq.ParquetFile):
             os.close(fd)
 
     def _group_size(self, fd: int, group: int, leaves: Sequence[_Leaf], *, exact: bool) -> int:
-        """As far as a file may decode to, and a column more."""
+        """Decoded bytes of a row group, counted up to what a file may decode to and a column more."""
         size = 0
         for leaf in leaves:
             if size > self._most:

@@ -33,7 +33,7 @@ class Outcome:
     sql: str
     reply: Reply | None
     shown: str
-    """As HTML: the answer, or a sentence about why there is none."""
+    """HTML of the answer, or a sentence about why there is none."""
 
 
 def outcome(

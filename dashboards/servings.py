@@ -10,7 +10,7 @@ from dashboards.questions import Question, Snapshot, narrowed, question
 from dashboards.standing import title
 
 MOST_REPOSITORIES = 20
-"""That have a line of their own."""
+"""Number of repositories with a line of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,7 @@ class Limits:
     """Valid tokens."""
     max_repetition: float
     renormalises: bool
-    """Whether shares are cut to what there is; else the mix stops."""
+    """True if shares are cut to what there is; else the mix stops."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

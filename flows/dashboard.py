@@ -40,7 +40,7 @@ class DashboardError(CurriculumError):
 
 
 def is_installed() -> bool:
-    """Whether marimo is there, which the pages are made with."""
+    """Return True if marimo is there, which the pages are made with."""
     return importlib.util.find_spec("marimo") is not None
 
 

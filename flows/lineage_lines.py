@@ -23,7 +23,7 @@ from flows.show import MUTED, out, print_json, table
 from schemas.visible import one_line
 
 MOST_CHECKPOINTS = 12
-"""That are listed; --json gives all."""
+"""Number of checkpoints that are listed; --json gives all."""
 
 
 def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:

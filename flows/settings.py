@@ -225,7 +225,7 @@ def team_secret() -> str | None:
 
 
 def is_shared() -> bool:
-    """Whether other workspaces may be in the same database: a team's server, or one that is named.
+    """Return True if other workspaces may be in the same database: a team's server, or one that is named.
 
     To be asked before `apply`, which names our own server.
     """

@@ -124,7 +124,7 @@ def doubtful(tokens: float, error: float) -> str:
 
 
 def _is_diet(home: Path, what: str) -> bool:
-    """Whether a name or a file is a diet's, rather than a corpus' or a repository's."""
+    """Return True if a name or a file is a diet's, rather than a corpus' or a repository's."""
     if what in diet_names(home):
         return True
     path = Path(what).expanduser()

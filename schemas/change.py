@@ -53,7 +53,7 @@ class FileChange:
     hunks: tuple[Hunk, ...]
     lineage: str
     before_is_new: bool
-    """Whether `before` never was an `after` along the lineage among the changes that are read."""
+    """True if `before` never was an `after` along the lineage among the changes that are read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ Name = Annotated[str, Field(pattern=rf"^{_NAME.pattern}$")]
 
 
 def is_name(text: str) -> bool:
-    """Whether a text is safe as a name in a path.
+    """Return True if a text is safe as a name in a path.
 
     >>> is_name("my-rows"), is_name("../rows")
     (True, False)
@@ -80,7 +80,7 @@ class HistorySpec(Strict):
     versions_per_path: Annotated[Whole, Field(ge=1)] = 8
     """Changes of one file, through renames, that are read at most."""
     newest_first: bool = True
-    """Whether those are the newest; false takes the oldest."""
+    """True if those are the newest; false takes the oldest."""
 
 
 class QualitySpec(Strict):

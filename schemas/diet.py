@@ -198,7 +198,7 @@ class AdvanceWhen(Strict):
     min_tokens: TokenCount | None = None
     """Valid tokens that the phase sees in any case; --token-budget scales them too."""
     val_bpb: StopsImproving | None = None
-    """When the phase's bits per byte on held-out rows improve no more."""
+    """Condition: the phase's bits per byte on held-out rows improve no more."""
 
 
 def _complete_unless_it_extends(schema: dict[str, Any]) -> None:
@@ -333,7 +333,7 @@ class Diet(Strict):
     max_source_repetition: Annotated[Number, Field(ge=1)] = 16.0
     """How often the same source file may be seen over all servings and phases before the mix warns."""
     structure_inputs: bool = True
-    """Whether the model reads the structure columns of v6_enriched rows, from the first phase that has such
+    """True if the model reads the structure columns of v6_enriched rows, from the first phase that has such
     rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""
     seed: Annotated[Whole, Field(ge=0)] = 17
     """Of order, shuffling and initial weights."""

@@ -71,7 +71,7 @@ class ModelSpec(Strict):
     conv_kernel: Annotated[int, Field(ge=1, le=1 << 10)] = 4
     """Positions that each convolution reads, its own included."""
     structure: bool = False
-    """Whether it reads structure columns; attached to a trained model they change nothing at first."""
+    """True if it reads structure columns; attached to a trained model they change nothing at first."""
 
 
 class OptimizerSpec(Strict):
@@ -153,13 +153,13 @@ class Job(Sealed):
     threads: int = 1
     """Of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
     processes: Annotated[int, Field(ge=1)] = 1
-    """That share the model and the micro-batches of each step; sums depend on it, what is read doesn't."""
+    """Processes that share the model and the micro-batches of a step; sums depend on it, not what is read."""
     workers: Annotated[int, Field(ge=0)] = 0
     """More processes, for each that trains, that load rows; 0 loads them between steps."""
     trainer: str | None = None
     """The command of a trainer that stands in for ours, {job} being the path of job.json."""
     recompute: bool = False
-    """Whether backward computes each block anew instead of keeping what forward left."""
+    """True if backward computes each block anew instead of keeping what forward left."""
     plan: PlainPath
     """Path of plan.parquet."""
     plan_key: str
@@ -229,7 +229,7 @@ class MaskingCost(Strict):
     row_length: int
     """Of the longest rows among them."""
     positions: int
-    """That were measured: those of the first twenty steps, or fewer where time ran out."""
+    """Positions that were measured: those of the first twenty steps, or fewer where time ran out."""
     micro_batches: int
     masked_seconds: float
     unmasked_seconds: float

@@ -56,7 +56,7 @@ class Planted:
 
     @property
     def passed(self) -> bool:
-        """Whether exactly the claims failed that must."""
+        """Return True if exactly the claims failed that must."""
         return bool(self.expected) and not self.blind and not self.beyond
 
 
@@ -97,12 +97,12 @@ class LeakReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every claim holds, of which there is at least one, and every planted leak was seen."""
+        """Return True if there are claims, every one holds, and every planted leak was seen."""
         return bool(self.findings) and not self.failures and not self.unproven
 
     @property
     def result(self) -> Result:
-        """Whether leaks were seen, and if not, whether everything was examined."""
+        """Result of the proof: leaks that were seen, else the extent of what was examined."""
         if not self.passed:
             return "leaks"
         return "not all covered" if self.uncovered or self.skipped else "covered"

@@ -28,7 +28,7 @@ class FileRecord(Strict):
     sha256: str
     num_bytes: int
     in_content: bool = True
-    """Whether the artefact's content counts it; a run's log and clock are kept, but aren't what it is."""
+    """True if the artefact's content counts it; a run's log and clock are kept, but aren't what it is."""
     footer: str | None = None
     """sha256 of a Parquet file's footer; with checksums of pages it makes a part of the file sure."""
 

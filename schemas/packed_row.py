@@ -161,5 +161,5 @@ class RowFormat:
 
     @property
     def bos_marks_documents(self) -> bool:
-        """Whether a BOS stands at each boundary and nowhere else; never inferred where PAD == EOS == BOS."""
+        """True if a BOS is at each boundary and nowhere else; never inferred where PAD == EOS == BOS."""
         return self.bos_id is not None and self.bos_id != self.pad_id

@@ -206,7 +206,7 @@ def _locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:
 
 
 def _is_field(step: str) -> bool:
-    """Whether a step of a location can be a field, rather than pydantic's name of a type."""
+    """Return True if a step of a location can be a field, rather than pydantic's name of a type."""
     return step.isidentifier() and step not in {"int", "float", "str", "bool"}
 
 

@@ -18,7 +18,7 @@ from curriculum.catalog.sql_text import pattern, quoted
 MOST_BYTES = 128 << 20
 """Of a table that is read."""
 _WORKING_BYTES = 128 << 20
-"""That DuckDB may need beside it."""
+"""Memory that DuckDB may need beside it."""
 _ROWS = 2048
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",

@@ -129,7 +129,7 @@ class _Kept:
 
     @property
     def mended(self) -> bool:
-        """Whether an artefact that couldn't be read now can, though its manifest is as it was."""
+        """Return True if an artefact that couldn't be read now can, though its manifest is as it was."""
         for path in map(str, self.table("problems")["path"].to_pylist()):
             if "problems" not in _read(self.cache.home, path, ""):
                 self.cache.forget(self.digest)

@@ -63,7 +63,7 @@ class Statement:
     reads: frozenset[str]
     """The names that it reads from or calls; some are DuckDB's own."""
     makes: bool
-    """Whether it makes something; others are comments on what is made."""
+    """True if it makes something; others are comments on what is made."""
 
 
 @functools.cache

@@ -98,7 +98,7 @@ def candidates(
 
 
 def within(spec: RepositorySpec, timestamp: int) -> bool:
-    """Whether a commit's day, in UTC, is between `since` and `until`, both included."""
+    """Return True if a commit's day, in UTC, is between `since` and `until`, both included."""
     if spec.since is None and spec.until is None:
         return True
     day = datetime.datetime.fromtimestamp(timestamp, datetime.UTC).date()
@@ -121,7 +121,7 @@ def nothing_to_read(
 
 
 def is_needed(language: Language | None, corpus: CorpusSpec) -> bool:
-    """Whether a file in that language makes a repository worth reading: C and C++ if they are asked."""
+    """Return True if a file in that language makes a repository worth reading: C and C++ where asked."""
     return language in _needed(corpus)
 
 
@@ -194,7 +194,7 @@ def _judge(commit: Commit, entry: Entry, scope: Scope, rules: PathRules) -> Want
 
 
 def _same_text(entry: Entry) -> bool:
-    """Whether only the mode or the path changed."""
+    """Return True if only the mode or the path changed."""
     return entry.before_id == entry.after_id
 
 

@@ -293,7 +293,7 @@ def _turn(content: object, role_name: str, text_name: str) -> Turn | Reason:
 
 
 def _in_order(roles: list[Role]) -> bool:
-    """Whether the roles are user and assistant in turn, after a system turn or none.
+    """Return True if the roles are user and assistant in turn, after a system turn or none.
 
     >>> _in_order(["system", "user", "assistant"]), _in_order(["user", "assistant", "user"])
     (True, False)
@@ -303,7 +303,7 @@ def _in_order(roles: list[Role]) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it is whole characters: JSON can spell half of one."""
+    """Return True if it is whole characters: JSON can spell half of one."""
     try:
         text.encode()
     except UnicodeEncodeError:

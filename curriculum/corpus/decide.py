@@ -52,7 +52,7 @@ class Decided:
     """rule, domain, holds, decides; in the order of the rules."""
 
     def report(self) -> SelectionReport:
-        """As a manifest carries it."""
+        """Values for a manifest."""
         domains = self.sizes.group_by("domain").agg(pl.col(pl.Int64).sum()).sort("domain")
         whole = max(1, int(domains["bytes"].sum()))
         return SelectionReport(

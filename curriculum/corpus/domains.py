@@ -72,7 +72,7 @@ def text_of(file: Path) -> str:
 
 
 def is_path(name: str) -> bool:
-    """Whether rules are named by their file, rather than by their name."""
+    """Return True if rules are named by their file, rather than by their name."""
     return "/" in name or name.endswith((".yaml", ".yml"))
 
 
@@ -94,7 +94,7 @@ def feature_columns(spec: DomainsSpec) -> list[pl.Expr]:
 
 
 def condition(rule: DomainRule) -> pl.Expr:
-    """Whether a rule holds, from the columns that it asks for; false where that is unknown."""
+    """Compile a rule into an expression over the columns that it asks for; false where that is unknown."""
     return pl.sql_expr(rule.when).fill_null(value=False)
 
 
@@ -165,7 +165,7 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_Fault]:
 
 
 def _names_a_column(name: str) -> bool:
-    """Whether SQL reads a name as just that."""
+    """Return True if SQL reads a name as just that."""
     try:
         return name.isidentifier() and pl.sql_expr(name).meta.eq(pl.col(name))
     except pl.exceptions.PolarsError:

@@ -30,7 +30,7 @@ NAMES: dict[str, Language] = {
 
 
 def is_cpp_only(path: str) -> bool:
-    """Whether the suffix is one that C never has; `.C` and `.H` count, `.h` doesn't."""
+    """Return True if the suffix is one that C never has; `.C` and `.H` count, `.h` doesn't."""
     suffix = PurePosixPath(path).suffix
     return suffix in (".C", ".H") or suffix.lower() in CPP_ONLY
 

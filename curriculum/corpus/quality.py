@@ -32,12 +32,12 @@ _LINE_END = re.compile(rb"(?<!\\)\n")
 
 
 def is_vendored(path: str) -> bool:
-    """Whether a folder of the path says that other people's code lies there."""
+    """Return True if a folder of the path says that other people's code lies there."""
     return VENDORED.search(path) is not None
 
 
 def is_generated(text: bytes) -> bool:
-    """Whether the comments that a text begins with say that a program wrote it."""
+    """Return True if the comments that a text begins with say that a program wrote it."""
     head = text[:HEAD]
     lowered = head.lower()
     if not any(hint in lowered for hint in HINTS):

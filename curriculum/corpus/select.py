@@ -72,7 +72,7 @@ class Summary:
     families_without_val: tuple[str, ...]
 
     def report(self) -> SelectionReport:
-        """As a manifest carries it."""
+        """Values for a manifest."""
         return SelectionReport(
             documents=self.documents,
             repeated=self.repeated,

@@ -44,7 +44,7 @@ class Skips:
 
     read: int = 0
     exact_renames: bool = False
-    """Whether lineages end at renames with edits, since a blob that tells them can't be read."""
+    """True if lineages end at renames with edits, since a blob that tells them can't be read."""
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[Example]] = field(default_factory=dict)
     trees: Counter[Reason] = field(default_factory=Counter)

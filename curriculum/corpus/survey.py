@@ -36,7 +36,7 @@ class Survey:
     """The changes of a history that window, paths and versions per path leave."""
 
     changes: pl.DataFrame
-    """As SURVEY_SCHEMA, oldest first; some 100 bytes each."""
+    """A table of SURVEY_SCHEMA, oldest first; some 100 bytes a line."""
     marks: frozenset[int]
     """mark_of every version that a change leaves."""
     tree_bytes: int

@@ -41,7 +41,7 @@ def columns_of(path: Path, *, split: bool, structure: bool) -> list[str]:
 
 
 def _has_chunks(path: Path) -> bool:
-    """Whether a file is of context documents; files of other families take some ms."""
+    """Return True if a file is of context documents; files of other families take some ms."""
     with parquet.File(path) as file:
         if _CHUNKS not in file.schema_arrow.names:
             return False
@@ -129,7 +129,7 @@ class _Structure:
         return str(self._bases[index])
 
     def of(self, index: int) -> ByteStructure:
-        """That of one document; views."""
+        """Encoding of one document; views."""
         runs = slice(self._runs[index], self._runs[index + 1])
         chunks, calls, types = (
             rows[borders[index] : borders[index + 1]]

@@ -37,7 +37,7 @@ class Tokenised:
     other_side: Bools
     """[parts]: those of context chunks that hold text from the other side of the split."""
     straddles: bool = False
-    """Whether the target itself has text from the other side."""
+    """True if the target itself has text from the other side."""
     context: Int32s | None = None
     """[chunks, 2]: parts [first, after) of each chunk around the target; None where there are no chunks."""
 

@@ -37,7 +37,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]) -> bool:
-    """Whether no hunk changes more than white space."""
+    """Return True if no hunk changes more than white space."""
     return all(
         _dense(before[hunk.before_start : hunk.before_start + hunk.before_lines])
         == _dense(after[hunk.after_start : hunk.after_start + hunk.after_lines])

@@ -88,7 +88,7 @@ def shared_out(
 
 
 def is_blank(change: FileChange) -> bool:
-    """Whether a change of a file differs in nothing but white space."""
+    """Return True if a change of a file differs in nothing but white space."""
     if change.before is None or change.after is None:
         return False
     return is_blank_change(lines_of(change.before.text), lines_of(change.after.text), change.hunks)

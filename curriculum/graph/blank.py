@@ -95,7 +95,7 @@ _RULES = tuple(
 
 @functools.lru_cache(maxsize=4096)
 def may_hold(directive: str, condition: str, language: Language) -> bool:
-    """Whether the branch of `#directive condition` may be compiled; what isn't known may be.
+    """Return True if the branch of `#directive condition` may be compiled; what isn't known may be.
 
     >>> may_hold("if", "defined(_WIN32) && X", "cpp"), may_hold("ifndef", "A_H", "cpp")
     (False, True)

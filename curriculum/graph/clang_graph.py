@@ -72,7 +72,7 @@ class _Known:
     """Kinds of which the frontend may have missed some."""
 
     def leaves(self, edge: Neighbour, name: str) -> bool:
-        """Whether an outward edge of the syntax tree, to a target of that name, stands beside."""
+        """Return True if an outward edge of the syntax tree, to a target of that name, stands beside."""
         kind = edge.kind
         if kind not in self.kinds:
             return True
@@ -143,7 +143,7 @@ class ClangGraph:
         )
 
     def is_covered(self, node: NodeId) -> bool:
-        """Whether the snapshot speaks for a definition's own edges: calls, bases, types."""
+        """Return True if the snapshot speaks for a definition's own edges: calls, bases, types."""
         return bool(self._same(node))
 
     def _functions(self) -> Iterator[NodeId]:

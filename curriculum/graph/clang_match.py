@@ -103,7 +103,7 @@ class Matching:
         return found
 
     def is_same(self, index: int) -> bool:
-        """Whether the tree has an item's bytes unchanged, under the same name and scope."""
+        """Return True if the tree has an item's bytes unchanged, under the same name and scope."""
         node = self.node(index)
         return node is not None and index in self._tree[_key(self.items[index])][node].same
 
@@ -176,7 +176,7 @@ class Matching:
 
 
 def _spells(graph: RepositoryGraph, candidate: _Candidate, parameters: Sequence[str]) -> bool:
-    """Whether a definition's text has all words of the types, in order: `long`, but not `int`."""
+    """Return True if a definition's text has all words of the types, in order: `long`, but not `int`."""
     symbol = candidate.symbol
     end = symbol.body.start if symbol.body else symbol.end
     data = graph.source(candidate.node.path).file.blob.text.encode()
@@ -226,7 +226,7 @@ def _site(item: Indexed) -> _Site:
 
 
 def _may_be(item: Indexed, scope: tuple[str, ...], candidate: _Candidate) -> bool:
-    """Whether a definition of the same name can be the item: kind, scope and parameters agree.
+    """Return True if a definition of the same name can be the item: kind, scope and parameters agree.
 
     The syntax tree doesn't see scopes that macros open and close, nor, in damaged code, any.
     """
@@ -249,7 +249,7 @@ def _declares(item: IndexedFunction, symbol: Symbol) -> bool:
 def _scopes_agree(
     item: Indexed, scope: tuple[str, ...], candidate: _Candidate, *, is_member: bool
 ) -> bool:
-    """Whether the scopes can be the same: the tree's inner ones, or in what is the same any."""
+    """Return True if the scopes can be the same: the tree's inner ones, or in what is the same any."""
     written = candidate.scope
     if scope[max(0, len(scope) - len(written)) :] == written and not (
         is_member and written[-1:] != scope[-1:]
@@ -316,7 +316,7 @@ def type_name(spelling: str) -> str:
 
 
 def parameters_agree(indexed: Sequence[str], written: Sequence[str]) -> bool:
-    """Whether the types can be the same; one without a name can be any."""
+    """Return True if the types can be the same; one without a name can be any."""
     if len(indexed) != len(written):
         return False
     pairs = zip(map(type_name, indexed), map(type_name, written), strict=True)

@@ -39,7 +39,7 @@ class Commands:
 
     commands: tuple[Command, ...]
     is_complete: bool
-    """Whether all text was commands, comments and blanks, as CMake demands."""
+    """True if all text was commands, comments and blanks, as CMake demands."""
 
 
 _BLANKS = re.compile(rb"[ \t\r\n]+")

@@ -38,7 +38,7 @@ class Block(NamedTuple):
 
     path: str
     lines: Range
-    """As bytes; nothing but blank lines stand between its commands."""
+    """Byte range; nothing but blank lines is between its commands."""
 
 
 class Link(NamedTuple):

@@ -30,12 +30,12 @@ class Function:
     """Says so itself; it may be virtual through a base."""
 
     def takes(self, arity: int) -> bool:
-        """Whether it can be called with so many arguments."""
+        """Return True if it can be called with so many arguments."""
         return self.min_arity <= arity and (self.max_arity < 0 or arity <= self.max_arity)
 
     @property
     def makes_its_class(self) -> bool:
-        """Whether it is a constructor."""
+        """Return True if it is a constructor."""
         return bool(self.scope) and self.scope[-1] == self.name
 
 
@@ -96,7 +96,7 @@ def _join(groups: dict[tuple[str, ...], list[Found]], declared: Found) -> None:
 
 
 def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    """Whether parameters can be of the same types; one whose name isn't known ("") can be any."""
+    """Return True if parameters can be of the same types; one whose name isn't known ("") can be any."""
     return len(ours) == len(theirs) and all(
         not a or not b or a == b for a, b in zip(ours, theirs, strict=True)
     )

@@ -53,7 +53,7 @@ class Symbol:
     returns: str = ""
     """The name of the type that a function returns, a variable has or an alias stands for."""
     bases: tuple[str, ...] = ()
-    """As written, without template arguments: `detail::Stage`."""
+    """Text as written, without template arguments: `detail::Stage`."""
     types: tuple[str, ...] = ()
     """Names of types that it mentions, sorted, itself left out; qualified where they are written so."""
     is_template: bool = False
@@ -97,7 +97,7 @@ class Member(NamedTuple):
     type: str
     """The name of its type, `Foo` for std::unique_ptr<Foo> and its like as well."""
     is_object: bool
-    """Whether it is of that type itself: no pointer, smart or not, and no reference."""
+    """True if it is of that type itself: no pointer, smart or not, and no reference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +114,7 @@ class FileFacts:
     error_bytes: int
     """Bytes inside ERROR nodes of the best variant; num_bytes where there is no tree at all."""
     is_complete: bool
-    """Whether the file was parsed to its end within the limits; without a tree there are no symbols."""
+    """True if the file was parsed to its end within the limits; without a tree there are no symbols."""
     members: tuple[Member, ...] = ()
     """In the order of the text."""
 

@@ -220,7 +220,7 @@ class Ledger:
         return True
 
     def _is_skeleton(self, node: NodeId) -> bool:
-        """Whether a node is a class or a file, or holds a target."""
+        """Return True if a node is a class or a file, or holds a target."""
         if node.number == WHOLE_FILE or symbol(self.graph, node).kind == "class":
             return True
         span = span_of(self.graph, node)

@@ -14,7 +14,7 @@ _FAR = 1 << 62
 
 
 def is_in(place: int, ranges: Sequence[Range]) -> bool:
-    """Whether a place lies in one of the ranges, by bisection.
+    """Return True if a place lies in one of the ranges, by bisection.
 
     >>> is_in(1, [Range(0, 2), Range(4, 6)]), is_in(2, [Range(0, 2), Range(4, 6)])
     (True, False)

@@ -156,7 +156,7 @@ def _before_block(data: bytes, name: Range, close: int, before: bytes) -> Iterat
 
 
 def _is_alone(before: bytes, c: bytes) -> bool:
-    """Whether a name with its line to itself is no part of an expression or enumeration."""
+    """Return True if a name with its line to itself is no part of an expression or enumeration."""
     is_enumerator = c == b"}" and before in b"{,"
     return not is_enumerator and before in b";{}:>" and (not c or c not in b",)]?|+*/%^=.<&-")
 
@@ -193,13 +193,13 @@ def _later(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _is_before_class(data: bytes, key: bytes, after: int) -> bool:
-    """Whether the name of a class follows; `struct NAME x;` in C is a variable."""
+    """Return True if the name of a class follows; `struct NAME x;` in C is a variable."""
     found = _CLASS_NAME.match(data, after)
     return found is not None and (found[2] is None or found[1] is not None or key == b"class")
 
 
 def _is_variable(head: bytes, word: bytes) -> bool:
-    """Whether a type and a name end what stands before."""
+    """Return True if a type and a name end what stands before."""
     type_ = head[: -len(word)] if word else head
     if not word or not (type_[-1:].isspace() or type_[-1:] in (b"*", b"&")):
         return False

@@ -27,7 +27,7 @@ class Methods:
         return self.scopes.memo
 
     def sees(self, path: str, function: Function) -> bool:
-        """Whether a file sees a declaration of a function."""
+        """Return True if a file sees a declaration of a function."""
         declared = (function.local,) if function.local else function.declared
         return self.scopes.sees(path, declared)
 
@@ -56,7 +56,7 @@ class Methods:
         return tuple(self._descend(method))
 
     def is_virtual(self, method: Function) -> bool:
-        """Whether a method or one that it overrides says so."""
+        """Return True if a method or one that it overrides says so."""
         return method.is_virtual or bool(self.overridden(method))
 
     def _climb(self, method: Function) -> Iterable[Function]:
@@ -171,7 +171,7 @@ class Resolver:
         )
 
     def _is_macro(self, path: str, call: Written) -> bool:
-        """Whether a file sees a macro that takes so many arguments."""
+        """Return True if a file sees a macro that takes so many arguments."""
         names = self.scopes.names
         if not self.scopes.sees(path, names.row("macros", call.name)):
             return False

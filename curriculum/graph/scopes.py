@@ -61,12 +61,12 @@ class Scopes:
         return self.types(key[-1]).get(key) if key else None
 
     def is_class(self, scope: Scope) -> bool:
-        """Whether a scope is that of a class, not of a namespace."""
+        """Return True if a scope is that of a class, not of a namespace."""
         found = self.type_at(scope)
         return found is not None and found.kind == "class"
 
     def sees(self, path: str, declared: Iterable[str]) -> bool:
-        """Whether a file sees one of those that declare something."""
+        """Return True if a file sees one of those that declare something."""
         return not self.names.reach(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
@@ -100,7 +100,7 @@ class Scopes:
     def classes(
         self, path: str, scope: Scope, written: str, *, with_bases: bool = True
     ) -> tuple[Type, ...]:
-        """As `resolve`, with aliases followed to what they stand for."""
+        """Resolve as `resolve` does, with aliases followed to what they stand for."""
         found = self.resolve(path, scope, written, with_bases=with_bases)
         for _ in range(MOST_ALIASES):
             if all(each.kind != "alias" for each in found):
@@ -305,6 +305,6 @@ def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, rooted: bool = Fals
 
 
 def is_alike(scope: Scope, qualifier: Scope) -> bool:
-    """Whether one ends with the other, as where macros open namespaces or aliases name them."""
+    """Return True if one ends with the other, as where macros open namespaces or aliases name them."""
     shared = min(len(scope), len(qualifier))
     return scope[len(scope) - shared :] == qualifier[len(qualifier) - shared :]

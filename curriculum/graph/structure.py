@@ -106,7 +106,7 @@ def is_solid(data: Bytes) -> Flags:
 
 
 def _alone(lines: Ints, first: Ints, last: Ints) -> Flags:
-    """Whether nothing solid stands on the lines from `first` to `last` beside what is between."""
+    """Flags: nothing solid stands on the lines from `first` to `last` beside what is between."""
     before = np.append(-1, lines)[first]
     after = np.append(lines, lines[-1] + 1)[last + 1]
     alone: Flags = (before < lines[first]) & (lines[last] < after)

@@ -65,7 +65,7 @@ class _Frame(NamedTuple):
     space: tuple[str, ...]
     """The scope without classes."""
     in_body: bool
-    """Whether a function is nearer than a class."""
+    """True if a function is nearer than a class."""
 
 
 _OUTSIDE = _Frame(1 << 62, -1, -1, -1, (), (), False)
@@ -234,7 +234,7 @@ class _Sweep:
         self._enter(start, _Frame(end, at, frame.function, at, scope, frame.space, False))
 
     def _is_forward(self, node: Node) -> bool:
-        """Whether a class without a body is declared, not just named."""
+        """Return True if a class without a body is declared, not just named."""
         parent = node.parent
         if parent is None or parent.kind_id in self.kinds.around_classes:
             return True

@@ -25,7 +25,7 @@ _PACKAGES = {"cpp": tree_sitter_cpp, "c": tree_sitter_c}
 
 
 def has_grammar(language: Language) -> bool:
-    """Whether there is one for this language."""
+    """Return True if there is one for this language."""
     return language in _PACKAGES
 
 

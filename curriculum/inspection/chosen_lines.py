@@ -72,7 +72,7 @@ def chosen(store: Store, artefact: Artefact, only: Only) -> list[Mask] | None:
 
 
 def has_row(rows: Artefact, pack_id: str) -> bool:
-    """Whether an artefact holds a row with this pack_id."""
+    """Return True if an artefact holds a row with this pack_id."""
     return any(
         bool(_same(parquet.read_table(file, columns=["pack_id"])["pack_id"], pack_id).any())
         for file in line_files(rows)
@@ -80,7 +80,7 @@ def has_row(rows: Artefact, pack_id: str) -> bool:
 
 
 def _is_family(artefact: Artefact, family: str) -> bool:
-    """Whether an artefact may have lines of a family: those of one family know of no other."""
+    """Return True if an artefact may have lines of a family: those of one family know of no other."""
     return artefact.manifest.labels.get("family", family) == family
 
 
@@ -158,7 +158,7 @@ def _of_rows(file: Path, only: Only, wanted: Any) -> Mask:
 
 
 def _holding(file: Path, wanted: Any) -> Mask:
-    """Whether each row holds one of some documents; None wants none of them."""
+    """Mask of the rows that hold one of some documents; None asks for none of them."""
     if wanted is None:
         return np.ones(parquet.read_metadata(file).num_rows, np.bool_)
     ids: Any = parquet.read_table(file, columns=["document_ids"])["document_ids"].combine_chunks()

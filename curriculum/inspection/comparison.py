@@ -55,7 +55,7 @@ class Setting:
 
     @property
     def says_something(self) -> bool:
-        """Whether it differs; of rows that only some draw on, the servings tell it already."""
+        """Return True if it differs; of rows that only some draw on, the servings tell it already."""
         is_partial = self.name.startswith(f"{ROWS} ") and not all(self.values)
         return len(set(self.values)) > 1 and not is_partial
 
@@ -67,11 +67,11 @@ class Measured:
     place: Place
     figures: tuple[Figure | None, ...]
     same_rows: bool
-    """Whether all that have it were measured on the same rows, so that the figures can be compared."""
+    """True if all that have it were measured on the same rows, so that the figures can be compared."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether two runs or more have it."""
+        """Return True if two runs or more have it."""
         return sum(each is not None for each in self.figures) > 1
 
     @property

@@ -60,7 +60,7 @@ class StepRead:
     attempt: int
     step: int
     steps: int
-    """That the run has taken."""
+    """Number of steps that the run has taken."""
     rows: tuple[Row, ...]
 
     @property

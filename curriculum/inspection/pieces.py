@@ -22,7 +22,7 @@ class Piece(NamedTuple):
     chunk: int = -1
     """The structure chunk that it stands in; -1 for none."""
     scored: bool = True
-    """Whether a prediction of it counts."""
+    """True if a prediction of it counts."""
 
 
 def pieces(content: bytes, start: int, end: int, structure: Structure | None) -> Iterator[Piece]:

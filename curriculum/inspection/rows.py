@@ -59,7 +59,7 @@ class Row:
 
     @property
     def is_structured(self) -> bool:
-        """Whether any token has structure."""
+        """Return True if any token has structure."""
         return any(self.structure_ids)
 
 

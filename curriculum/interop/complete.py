@@ -61,7 +61,7 @@ class Completion:
 
     @property
     def structured(self) -> bool:
-        """Whether rows store structure."""
+        """Return True if rows store structure."""
         return NAMES[0] in self.stored
 
     @property

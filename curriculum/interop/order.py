@@ -57,7 +57,7 @@ class Rows:
 
     @property
     def structured(self) -> bool:
-        """Whether they have structure columns."""
+        """Return True if they have structure columns."""
         return STRUCTURE_TOKENS[0] in self.columns
 
 
@@ -92,7 +92,7 @@ class Ordered:
 
     @property
     def structured(self) -> bool:
-        """Whether any of the rows has structure; the others have codes of 0 beside them then."""
+        """Return True if any of the rows has structure; the others have codes of 0 beside them then."""
         return any(each.structured for each in self.sources)
 
     @property

@@ -124,7 +124,7 @@ def _row_length(file: Path, schema: pa.Schema) -> int:
 
 
 def _require_format(file: Path, schema: pa.Schema, expected: RowFormat) -> None:
-    """Whether what a file says of itself agrees with the tokenizer; most say nothing."""
+    """Require that what a file says of itself agrees with the tokenizer; most say nothing."""
     found = schema.metadata or {}
     for name, value in expected.metadata().items():
         theirs = found.get(name.encode())

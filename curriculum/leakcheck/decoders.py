@@ -39,7 +39,7 @@ class Case:
 
     @property
     def attends(self) -> bool:
-        """Whether a backend matters to it."""
+        """Return True if a backend matters to it."""
         return "A" in self.spec.blocks
 
 

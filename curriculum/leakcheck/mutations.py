@@ -44,7 +44,7 @@ class Mutation:
     red: frozenset[str]
     backend: Backend = "math"
     of_backend: bool = False
-    """Whether it is a leak of that backend alone."""
+    """True if it is a leak of that backend alone."""
     dtype: torch.dtype = torch.float32
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
     """Those whose precision tells its claims apart."""

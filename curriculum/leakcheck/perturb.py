@@ -110,7 +110,7 @@ def _round(subject: Subject, number: int) -> Iterator[Finding]:
 
 
 def _apart(one: Tensor, other: Tensor) -> tuple[bool, str]:
-    """Whether both are bitwise equal, else by how much of the largest they differ."""
+    """Compare bitwise; where they differ, the difference as a share of the largest value."""
     if torch.equal(one, other):
         return True, ""
     return False, f"by up to {share(one - other, one)} of the largest"

@@ -22,7 +22,7 @@ from schemas.structure import LABEL_CODES, LARGEST_CODES, LARGEST_LEVEL, STRUCTU
 
 Int32s = npt.NDArray[np.int32]
 Chosen = Callable[[int, int], bool]
-"""Whether a set of documents holds the one of this number in the row of this number."""
+"""Membership of a document, by number, in a set of documents of a row, by number."""
 KEY = "0" * 64
 """Of rows that belong to no artefact."""
 PLAN = "plan.parquet"
@@ -50,7 +50,7 @@ class Rows:
 
     @property
     def structured(self) -> bool:
-        """Whether documents have structure."""
+        """Return True if documents have structure."""
         return self.rows[0][0].structure is not None
 
     def changed(self, chosen: Chosen, *, seed: int) -> "Rows":

@@ -254,7 +254,7 @@ def _argument(name: str, boundaries: Boundaries, *, flat: bool) -> Tensor | int:
 
 
 def is_hugging_face(model: nn.Module) -> bool:
-    """Whether it is a transformers.PreTrainedModel; transformers need not be there."""
+    """Return True if it is a transformers.PreTrainedModel; transformers need not be there."""
     return any(
         kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
         for kind in type(model).__mro__

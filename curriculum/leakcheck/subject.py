@@ -39,7 +39,7 @@ class Subject:
     multiple: int
     """Row lengths that the model takes."""
     positions: bool
-    """Whether it rotates by the positions of its boundaries."""
+    """True if it rotates by the positions of its boundaries."""
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

@@ -43,7 +43,7 @@ class Half:
     first: int
 
     def __call__(self, row: int, document: int) -> bool:
-        """Whether the half holds this document of this row."""
+        """Return True if the half holds this document of this row."""
         return ((document // self.run) + row) % 2 == self.first
 
 
@@ -171,7 +171,7 @@ def _muted(subject: StepSubject, found: _Found) -> str:
 
 
 def _long(subject: StepSubject) -> bool:
-    """Whether rows are so long that each claim is left to half of the halves."""
+    """Return True if rows are so long that each claim is left to half of the halves."""
     return subject.rows.row_length > LONG_ROW
 
 

@@ -38,7 +38,7 @@ class Held:
 
     @property
     def is_short(self) -> bool:
-        """Whether that is more often than the phase allows."""
+        """Return True if that is more often than the phase allows."""
         return self.repetition > self.limit
 
 

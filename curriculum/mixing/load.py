@@ -62,7 +62,7 @@ class DietOverrides:
     model: str | None = None
     tokenizer: str | None = None
     token_budget: int | str | None = None
-    """As in YAML: 20M, 10B or a whole number."""
+    """Text as in YAML: 20M, 10B or a whole number."""
     max_repetition: float | None = None
     """Of every phase."""
     seed: int | None = None

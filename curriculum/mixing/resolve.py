@@ -97,7 +97,7 @@ class ResolvedPhase:
 
     @property
     def is_anneal(self) -> bool:
-        """Whether it is the decay at the end."""
+        """Return True if it is the decay at the end."""
         return self.name == ANNEAL
 
 
@@ -270,7 +270,7 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
 
 
 def _variants(serving: Serving, max_repetition: float) -> int:
-    """As many as can be seen: each repetition reads the next."""
+    """Number of variants that can be seen: each repetition reads the next."""
     if serving.objective != FIM_OBJECTIVE or serving.imported is not None:
         return 1
     return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))

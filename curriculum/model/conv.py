@@ -27,7 +27,7 @@ def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Ten
 
 
 def within(positions_R: Tensor, k: int) -> Tensor:
-    """Whether k positions before is in the same document: positions [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
+    """Mask of positions at least k into their document: positions [0 1 2 0 1], k 1 -> [0 1 1 0 1]."""
     return positions_R >= k
 
 

@@ -85,7 +85,7 @@ class Lines:
         return after[np.searchsorted(self.ends, at, side="right")]
 
     def has(self, low: Int32s, high: Int32s) -> Bools:
-        """Whether bytes `[low, high)`, of which there is one at least, stand in one piece."""
+        """Mask of ranges `[low, high)`, each of one byte at least, that are in one piece."""
         found: Bools = self.piece_of(low)[1] >= high
         return found
 

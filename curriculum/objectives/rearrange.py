@@ -60,7 +60,7 @@ class Segment:
     start: int
     end: int
     scored: bool = True
-    """Whether its tokens count as targets."""
+    """True if its tokens count as targets."""
 
 
 def segments_without(gone: Int32s, start: int, end: int) -> list[Segment]:

@@ -192,7 +192,7 @@ class _DataSet:
         return None
 
     def _columns_fit(self, schema: pa.Schema, row_format: RowFormat, shard: str) -> bool:
-        """Whether the required columns are there, the known ones have their type, and fills are allowed."""
+        """Return True if required columns are there, known ones have their type, and fills are allowed."""
         faults = list(_column_faults(schema, row_format))
         for found, cause in faults:
             self._file_fault(shard, found, cause)

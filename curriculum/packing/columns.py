@@ -30,7 +30,7 @@ class Columns:
         return int(self.table.num_rows)
 
     def has(self, name: str) -> bool:
-        """Whether the rows store the column."""
+        """Return True if the rows store the column."""
         return name in self.table.column_names
 
     def scalars(self, name: str) -> Values:
@@ -95,7 +95,7 @@ class Columns:
 
 
 def same_type(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether values are of the same type, whatever is said about nulls and the names of list items."""
+    """Return True if values are of the same type, apart from nulls and the names of list items."""
     if pa.types.is_list(expected):
         return pa.types.is_list(found) and same_type(found.value_type, expected.value_type)
     if pa.types.is_struct(expected):

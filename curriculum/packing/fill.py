@@ -45,7 +45,7 @@ class RowLabels:
     variant: int
     split: str
     structured: bool = False
-    """Whether rows have STRUCTURE_COLUMNS; then all encodings in the spool have structure."""
+    """True if rows have STRUCTURE_COLUMNS; then all encodings in the spool have structure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -85,7 +85,7 @@ class RowBatch:
         return listed
 
     def has(self, name: str) -> bool:
-        """Whether the column was stored and asked for."""
+        """Return True if the column was stored and asked for."""
         return name in self.table.column_names
 
     def slice(self, row: int, rows: int = 1) -> "RowBatch":

@@ -38,7 +38,7 @@ class Fault:
     cause: str
 
     def error(self) -> SchemaError:
-        """As an exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
+        """An exception that reads `row 17 of part-00003.parquet: doc_ids falls …; …. Rebuild with: …`."""
         name = self.shard if self.row is None else f"row {self.row} of {self.shard}"
         return SchemaError(name, self.found, cause=self.cause, cure=CURE)
 

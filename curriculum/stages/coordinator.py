@@ -50,7 +50,7 @@ class Shard:
         return cls(index=int(found[1]) - 1, number=int(found[2]))
 
     def owns(self, at: int) -> bool:
-        """Whether the task at an index is this shard's.
+        """Return True if the task at an index is this shard's.
 
         >>> [at for at in range(5) if Shard(index=1, number=3).owns(at)]
         [1, 4]

@@ -20,7 +20,7 @@ class Difference:
 
     @property
     def made_anew(self) -> bool:
-        """Whether it is an input that was made anew of the same: its key stayed, its content didn't."""
+        """Return True if the input was made anew of the same: its key stayed, its content didn't."""
         keys = [str(each).partition(" ")[0] for each in (self.before, self.now)]
         return self.name.startswith("input ") and keys[0] == keys[1]
 
@@ -31,7 +31,7 @@ class Explanation:
 
     shelf: str
     first: bool
-    """Whether there is no earlier version to compare with."""
+    """True if there is no earlier version to compare with."""
     differences: tuple[Difference, ...]
     because: tuple["Explanation", ...]
 
@@ -92,7 +92,7 @@ def _compare(
 
 
 def _again(now: InputRecord, before: Manifest) -> bool:
-    """Whether an input is the same as before, made anew: nothing that it was made of tells why."""
+    """Return True if an input is the same as before, made anew: nothing that it was made of tells why."""
     return any((each.name, each.key) == (now.name, now.key) for each in before.inputs)
 
 

@@ -50,7 +50,7 @@ class Line:
 
     @property
     def is_total(self) -> bool:
-        """Whether it counts all domains."""
+        """Return True if it counts all domains."""
         return self.domain == ALL
 
     @property

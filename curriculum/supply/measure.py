@@ -45,7 +45,7 @@ class Kind:
 def measure(
     kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
 ) -> pl.DataFrame:
-    """As MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
+    """A table of MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
     lesson = lesson_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - lesson.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)

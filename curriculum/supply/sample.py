@@ -135,12 +135,12 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
 
 
 def read_survey(artefact: Artefact) -> pl.DataFrame:
-    """As SURVEY_SCHEMA, of all commits of a repository."""
+    """A table of SURVEY_SCHEMA, of all commits of a repository."""
     return frames.read(artefact.path / SURVEY_NAME)
 
 
 def read_touched(artefact: Artefact) -> pl.DataFrame:
-    """As TOUCHED_SCHEMA, of the sampled commits of a repository."""
+    """A table of TOUCHED_SCHEMA, of the sampled commits of a repository."""
     return frames.read(artefact.path / TOUCHED_NAME)
 
 

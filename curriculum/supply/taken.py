@@ -60,7 +60,7 @@ class Plan:
         )
 
     def stands_in(self, repository: str) -> bool:
-        """Whether v4_context_graph has to stand in for v5_clang_graph: its index isn't made yet."""
+        """Return True if v4_context_graph has to stand in for v5_clang_graph: its index isn't made yet."""
         index = self._index(repository)
         return index is not None and index.artefact is not None and index.artefact.planned
 

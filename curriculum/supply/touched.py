@@ -24,7 +24,7 @@ SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Flo
 
 
 def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:
-    """As SIZES_SCHEMA, sorted.
+    """A table of SIZES_SCHEMA, sorted.
 
     `touched` is as TOUCHED_SCHEMA, `sides` has lineage and split, `domains` unit, lineage and domain. A
     document has room for BUDGET bytes of functions; a commit that touched few gives one all the same.

@@ -31,9 +31,9 @@ class TurnMarks:
     end: Ids
     """Behind it: one control token, or none."""
     by_tokens: bool
-    """Whether roles are control tokens; else lines of text."""
+    """True if roles are control tokens; else lines of text."""
     ends_by_eos: bool
-    """Whether a turn ends as a document does, for want of a token of its own."""
+    """True if a turn ends as a document does, for want of a token of its own."""
 
 
 def turn_marks(tokenizer: Tokenizer) -> TurnMarks:

@@ -112,7 +112,7 @@ def _row(batch: RowBatch) -> Row:
 
 
 def _has_structure(file: Path) -> bool:
-    """Whether any of the columns is there: then all must be, and the reader says which isn't."""
+    """Return True if any of the columns is there: then all must be, and the reader says which isn't."""
     return not set(parquet.read_schema(file).names).isdisjoint(_STRUCTURE)
 
 

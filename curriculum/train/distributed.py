@@ -61,7 +61,7 @@ class Ranks:
 
     @property
     def leads(self) -> bool:
-        """Whether this is the rank that owns the directory."""
+        """Return True if this is the rank that owns the directory."""
         return self.rank == 0
 
     def gathered(self, value: T) -> list[T]:
@@ -77,7 +77,7 @@ class Ranks:
         return [sum(each) for each in zip(*self.gathered(tuple(values)), strict=True)]
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Return True if any rank says so."""
         return any(self.gathered(flag))
 
     def together(self, make: Callable[[], T]) -> list[T]:

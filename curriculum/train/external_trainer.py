@@ -84,7 +84,7 @@ class ForeignRun:
 
     @property
     def is_due(self) -> bool:
-        """Whether the job wants a checkpoint after the last step recorded."""
+        """Return True if the job wants a checkpoint after the last step recorded."""
         return self.step % self.job.checkpoint_every == 0 or self.step == self.job.steps
 
     def steps(self, *, rank: int = 0, ranks: int = 1) -> Iterator[list[Batch]]:
@@ -233,7 +233,7 @@ def open_run(job: Path) -> ForeignRun:
 
 
 def listen() -> Callable[[], bool]:
-    """Whether SIGTERM or SIGINT has come since this was called, from which on they don't end the process."""
+    """Record SIGTERM and SIGINT instead of ending; the result returns True once one has come."""
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda each, _frame: received.append(each))

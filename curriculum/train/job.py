@@ -325,7 +325,7 @@ def _relative(path: Path, workspace: Path) -> str:
 
 
 def reads_structure(diet: Diet, phase: str, before: Job | None) -> bool:
-    """Whether the model of a phase does: from the first one with v6_enriched rows to the last.
+    """Return True if the model of a phase does: from the first one with v6_enriched rows to the last.
 
     `phase` is one of the diet's or comes after all of them; `before` is the job that it carries on.
 

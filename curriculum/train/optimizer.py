@@ -69,7 +69,7 @@ def new_learner(job: Job, device: torch.device, ranks: Ranks = ALONE) -> Learner
 
 
 def decays(name: str, weight: Tensor) -> bool:
-    """Whether weight decay applies: to matrices that multiply, not to vectors, tables and biases.
+    """Return True if weight decay applies: to matrices that multiply, not to vectors, tables and biases.
 
     blocks.0.layer.query.weight does; embedding.weight, blocks.0.norm.weight, blocks.3.layer.tables.2
     don't.
@@ -109,7 +109,7 @@ def tensors(learner: Learner) -> Iterator[tuple[str, Tensor]]:
 
 
 def is_moment(name: str, names: Container[str]) -> bool:
-    """Whether a name among those in a checkpoint is that of one of Adam's moments.
+    """Return True if a name among those in a checkpoint is that of one of Adam's moments.
 
     head.weight.step is, beside head.weight; a weight blocks.0.layer.step isn't.
     """

@@ -26,7 +26,7 @@ _AGAIN = "Train the phase again"
 
 
 def proven(path: Path, stop: Callable[[], bool]) -> bool:
-    """Whether the steps of the job in a file were proven; False where `stop` said so before the end.
+    """Return True if the steps of the job in a file were proven; False where `stop` said so before the end.
 
     The report stays beside the job. Its progress goes where this process writes.
 

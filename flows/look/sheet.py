@@ -27,7 +27,7 @@ class Node:
     colour: str = ""
     """`k` and a structure code, or `d` and the number of a document's colour."""
     is_stretch: bool = False
-    """Whether it stands for a stretch inside a section."""
+    """True if it stands for a stretch inside a section."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from dashboards.palette import DOCUMENT_COLOURS, FAMILY_COLOURS
 from schemas.document import FAMILIES
 
 MOST_PHASES = 12
-"""That have a shade of their own; later ones have that of the last."""
+"""Number of phases with a shade of their own; later ones have that of the last."""
 
 
 def family(name: str) -> str:

@@ -97,11 +97,11 @@ class PhaseFacts:
     packed: tuple[Packed, ...]
     earlier: tuple[Attempt, ...]
     begun: str = ""
-    """When its current run or the attempt that goes on began; ISO 8601."""
+    """Moment at which its current run or the attempt that goes on began; ISO 8601."""
 
     @property
     def name(self) -> str:
-        """As the diet names it."""
+        """Name of the phase in the diet."""
         return self.phase.name
 
     @property

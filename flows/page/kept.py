@@ -24,7 +24,7 @@ class Cell:
     figure: Figure
     by: float | None
     own: bool = False
-    """Whether it is of the phase that was just trained."""
+    """True if it is of the phase that was just trained."""
 
 
 Row = Sequence[Cell | None]

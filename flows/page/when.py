@@ -1,4 +1,4 @@
-"""When each attempt at a phase was trained: a line an attempt, on one axis of time."""
+"""Timeline of the attempts at phases: a line an attempt, on one axis of time."""
 
 import datetime
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ def difference(by: float) -> str:
 
 
 def rule(gate: AdvanceWhen | None) -> str:
-    """When a gate opens, in words; empty where there is none.
+    """Condition of a gate in words; empty where there is none.
 
     rule(gate) ->
     'val_bpb gains less than 0.002 over 3 evaluations, after 1G tokens'

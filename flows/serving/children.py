@@ -73,7 +73,7 @@ class Child:
         return self.process.poll()
 
     def may_start_again(self) -> bool:
-        """Whether it died seldom enough; asking counts as a death."""
+        """Return True if it died seldom enough; asking counts as a death."""
         now = time.monotonic()
         self.deaths.append(now)
         return len(self.deaths) < DEATHS or now - self.deaths[0] > WINDOW_S

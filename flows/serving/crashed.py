@@ -73,7 +73,7 @@ class Lookout:
     ask: Callable[[datetime.datetime], list[Crash]]
     """What crashed at a time or after it."""
     send: Send
-    """Whether it arrived, now or earlier; one that didn't is sent after the next look, and so is the rest."""
+    """Send an event; True if it arrived, now or earlier. One that didn't is sent after the next look."""
     found: Counter[str] = field(default_factory=Counter)
     sent: set[str] = field(default_factory=set)
 

@@ -31,7 +31,7 @@ class Choices:
     seen: State = ()
 
     def settled(self) -> bool:
-        """Whether they changed and then stayed as they are for the time between two calls."""
+        """Return True if they changed and then stayed as they are for the time between two calls."""
         before, self.seen = self.seen, self._look()
         if self.seen == self.deployed or self.seen != before:
             return False

@@ -37,7 +37,7 @@ class Call:
 
 
 def is_elided(call: Cursor, within: Sequence[Cursor]) -> bool:
-    """Whether a call is a copy that the frontend writes around a temporary, and then leaves out."""
+    """Return True if a call is a copy that the frontend writes around a temporary, and then leaves out."""
     if len(within) != 1 or within[0].kind != Kind.UNEXPOSED_EXPR or call.referenced is not None:
         return False
     # The callee of a call through a pointer has the pointer's type.

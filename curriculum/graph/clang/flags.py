@@ -130,7 +130,7 @@ def _is_switch(word: str) -> bool:
 
 
 def is_pair(word: str) -> bool:
-    """Whether an argument of a unit is a flag whose path is the next argument."""
+    """Return True if an argument of a unit is a flag whose path is the next argument."""
     return word in _PATHS
 
 

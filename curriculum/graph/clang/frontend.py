@@ -201,7 +201,7 @@ def _is_dynamic() -> Any:
 
 
 def is_dynamic_call(cursor: Cursor) -> bool:
-    """Whether a call is decided by the object's type when it runs."""
+    """Return True if a call is decided by the object's type when it runs."""
     return bool(_is_dynamic()(cursor))
 
 

@@ -31,7 +31,7 @@ class Tree:
         return file.relative_to(self.root).as_posix() if file.is_relative_to(self.root) else None
 
     def has(self, cursor: Cursor) -> bool:
-        """Whether a declaration stands in the tree."""
+        """Return True if a declaration stands in the tree."""
         return self.path(frontend.place_of(cursor).file) is not None
 
     def spot(self, cursor: Cursor) -> tuple[str, int] | None:

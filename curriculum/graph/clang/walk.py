@@ -327,7 +327,7 @@ def _is_written(name: str, data: bytes) -> bool:
 
 
 def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
-    """Whether `template class S<int>;` is all that there is: it defines nothing that isn't elsewhere."""
+    """Return True if `template class S<int>;` is all that there is: it defines nothing of its own."""
     if cursor.kind in (*_TEMPLATES, Kind.ENUM_DECL) or CLASSES[cursor.kind] == "alias" or within:
         return False
     extent, at = tree.extent(cursor), tree.spot(cursor)

@@ -178,7 +178,7 @@ class Launch:
     tell: Callable[[str], None] = unheard
     """The lines of train.log as they come."""
     stalled: Callable[[str], None] = unheard
-    """That no step was done for long; once, until the next step."""
+    """Report once that no step was done for long, until the next step."""
     sbatch: str | None = None
     """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
     trainer: str | None = None

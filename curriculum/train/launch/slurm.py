@@ -54,7 +54,7 @@ class Handed:
         self.number, self.directory = number, directory
 
     def state(self) -> str | None:
-        """As squeue says it: PENDING, RUNNING …; None where squeue no longer knows it, or doesn't answer.
+        """State by squeue: PENDING, RUNNING …; None where squeue no longer knows it, or doesn't answer.
 
         Raises:
             ConnectionError: where it doesn't answer.
@@ -68,7 +68,7 @@ class Handed:
         raise ConnectionError(done.stderr.strip())
 
     def is_active(self) -> bool:
-        """Whether it waits or runs, as far as Slurm answers."""
+        """Return True if it waits or runs, as far as Slurm answers."""
         try:
             return self.state() not in {None, *_ENDED}
         except ConnectionError:

@@ -112,7 +112,7 @@ def _page(
 
 
 def _is_there(file: Path) -> bool:
-    """Whether the page stands and was made as it would be made now."""
+    """Return True if the page stands and was made as it would be made now."""
     mark = _mark().encode()
     try:
         with file.open("rb") as opened:
