@@ -1,8 +1,24 @@
-"""A gate that a walk through the phases found closed."""
+"""Closed gates, and approvals of runs that a diet does not let pass without one."""
 
 from typing import Literal
 
 from schemas.json_text import Sealed
+
+
+class Approval(Sealed):
+    """approvals/<run key12>-<attempt>.json: it holds for these weights, not for another attempt."""
+
+    run_key: str
+    attempt: int
+    content: str
+    """Of the run: what was looked at."""
+    specialist: str
+    branch: str | None = None
+    phase: str
+    who: str
+    when: str
+    """ISO 8601, UTC."""
+    comment: str = ""
 
 
 class ClosedGate(Sealed):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
 from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
-from curriculum.catalog.errors import CatalogError
+from curriculum.catalog.sql_text import CatalogError
 
 __all__ = [
     "SCRIPT_NAME",

@@ -11,8 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.connection import connect
-from curriculum.catalog.errors import CatalogError
-from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

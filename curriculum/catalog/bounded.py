@@ -12,8 +12,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog.errors import CatalogError
-from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 
 MOST_BYTES = 128 << 20
 """Of a table that is read."""

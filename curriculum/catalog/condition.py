@@ -5,8 +5,7 @@ from pathlib import Path
 
 import duckdb
 
-from curriculum.catalog.errors import CatalogError
-from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "4GiB",

@@ -23,9 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import cell
-from curriculum.catalog.errors import CatalogError
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.sql_text import pattern, quoted
+from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 from curriculum.catalog.views import script
 
 CELL = Path(cell.__file__)

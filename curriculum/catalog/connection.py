@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog import status
+from curriculum.catalog import open_tables
 from curriculum.catalog.cache import Cache, digest_of
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.sql_text import pattern, quoted
@@ -103,7 +103,7 @@ def _publish(snapshot: Snapshot) -> Path | None:
     passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
     # The status is a file of the workspace already; catalog.sql reads the newest.
     places = {
-        name: status.FILE if name == "status" else _kept(Cache(home=home), name, table)
+        name: open_tables.FILE if name == "status" else _kept(Cache(home=home), name, table)
         for name, table in passing
     }
     if not all(places.values()):

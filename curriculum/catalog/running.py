@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from curriculum.catalog import bounded
 from curriculum.catalog.bounded import MOST_BYTES
-from curriculum.catalog.errors import CatalogError
+from curriculum.catalog.sql_text import CatalogError
 from curriculum.catalog.tables import HEARTBEAT_NAME, OPEN_TABLES, Line, open_run
 from curriculum.store.inside import Inside
 from schemas import regular_files

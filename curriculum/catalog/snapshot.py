@@ -19,12 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum.catalog.cache import Cache, Identity
-from curriculum.catalog.closed import closed_gates
 from curriculum.catalog.data import KINDS, fault_of, kind_of
-from curriculum.catalog.diets import diets
+from curriculum.catalog.open_tables import closed_gates, diets, written_status
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.seen import Seen
-from curriculum.catalog.status import written_status
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
 from curriculum.catalog.walk import Sighting, walk
 from curriculum.store import published as artefact_at

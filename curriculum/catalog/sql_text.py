@@ -1,8 +1,13 @@
-"""Names, texts and paths as SQL writes them."""
+"""Names, texts and paths in SQL, and the error of the catalog."""
 
 import re
 
-from curriculum.catalog.errors import CatalogError
+from schemas.errors import CurriculumError
+
+
+class CatalogError(CurriculumError):
+    """A question that the catalog can't answer."""
+
 
 _GLOB = re.compile(r"[*?\[]")
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curriculum.corpus import git
-from curriculum.corpus.place import once
+from curriculum.corpus.atomic_dir import once
 from schemas.errors import CorpusError
 
 SAMPLES = Path(__file__).parent.parent / "corpora" / "sample"

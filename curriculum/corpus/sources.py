@@ -10,8 +10,8 @@ from typing import Literal
 from urllib.parse import unquote
 
 from curriculum.corpus import directory, git
+from curriculum.corpus.atomic_dir import once
 from curriculum.corpus.layout import find_layout
-from curriculum.corpus.place import once
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
 

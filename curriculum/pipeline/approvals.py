@@ -9,8 +9,8 @@ from curriculum.inspection.runs import report_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import write_text
-from schemas.approval import Approval
 from schemas.errors import StoreError
+from schemas.gate import Approval
 from schemas.json_text import read_json
 
 FOLDER = "approvals"

@@ -18,8 +18,7 @@ from curriculum.stages.indexes import INDEXED_FAMILY, Index
 from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
-from curriculum.supply.measure import Kind, measure
-from curriculum.supply.scale import Floats, by_ratio
+from curriculum.supply.measure import Floats, Kind, by_ratio, measure
 from curriculum.supply.taken import SYNTACTIC_FAMILY, Plan, Taken, take
 from schemas.corpus import CorpusSpec
 from schemas.document import GRAPH_FAMILIES

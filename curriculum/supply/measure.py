@@ -1,7 +1,10 @@
-"""How many tokens the documents of each commit give in rows of some length, by domain."""
+"""Tokens of the documents of each commit in rows of some length, by domain; totals scaled from samples."""
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from curriculum import encode, frames
@@ -14,6 +17,38 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.diet import CHAT_OBJECTIVE, Objective
 from schemas.document import CHAT_FAMILY
+
+Floats = npt.NDArray[np.float64]
+
+
+def by_ratio(
+    amounts: Floats, sizes: Floats, *, whole: float, population: int
+) -> tuple[float, float]:
+    """What all units have together, and its standard error; 0 for both where all units are sampled.
+
+    `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
+    The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
+
+    >>> by_ratio(np.array([10.0, 20.0]), np.array([1.0, 2.0]), whole=30.0, population=20)
+    (300.0, 0.0)
+    >>> by_ratio(np.array([10.0, 26.0]), np.array([1.0, 2.0]), whole=3.0, population=2)
+    (36.0, 0.0)
+    """
+    assert len(amounts) == len(sizes) <= population
+    sampled = float(sizes.sum())
+    if not sampled:
+        return 0.0, 0.0
+    total = float(amounts.sum()) * whole / sampled
+    number = len(amounts)
+    if number == population:
+        return total, 0.0
+    if number == 1:
+        return total, total
+    residuals = amounts - amounts.sum() / sampled * sizes
+    variance = float(residuals @ residuals) / (number - 1)
+    spread = number * (1 - number / population) * variance
+    return total, whole / sampled * math.sqrt(spread)
+
 
 MEASURES_SCHEMA = pl.Schema(
     {

@@ -23,7 +23,7 @@ from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from flows.contexts import resources
 from flows.page.rows.write import Example
 from schemas import regular_files
-from schemas.approval import Approval
+from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport

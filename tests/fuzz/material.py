@@ -15,8 +15,7 @@ from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
-from schemas.approval import Approval
-from schemas.gate import ClosedGate
+from schemas.gate import Approval, ClosedGate
 from schemas.job import METRICS_SCHEMA, Heartbeat
 from schemas.lease import Lease
 from tests.curriculum.interop.conftest import rows_of

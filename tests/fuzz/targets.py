@@ -35,11 +35,10 @@ from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from curriculum.tokens.codec import Tokenizer
 from flows.cli import app
-from schemas.approval import Approval
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CurriculumError, StoreError
 from schemas.exchange import ExportRecord
-from schemas.gate import ClosedGate
+from schemas.gate import Approval, ClosedGate
 from schemas.job import Heartbeat, Job, Report
 from schemas.json_text import DIGEST, digest, read_json
 from schemas.lease import Lease

@@ -9,9 +9,9 @@ from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import Standing, State
 from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from flows.page.rows.write import Example
-from schemas.approval import Approval
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.document import Family
+from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
 from schemas.moment import now

@@ -1,4 +1,4 @@
-"""Making a folder so that it is there whole or not at all."""
+"""Folders that appear whole or not at all."""
 
 import tempfile
 from collections.abc import Callable
