@@ -41,7 +41,7 @@ def document(text: str, **changes: Any) -> Document:
 
 
 def figure(val_bpb: float, **changes: Any) -> Figure:
-    """A weighted mean of the phase's own evaluation; without a width its interval says nothing."""
+    """A weighted mean of the phase's own evaluation; without `low` and `high` its interval has no width."""
     values: dict[str, Any] = {
         "phase": "syntax",
         "family": "*",

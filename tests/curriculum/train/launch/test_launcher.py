@@ -21,34 +21,17 @@ from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.processes import MARK, end_all, processes_of
 from curriculum.train.run import train
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
-from schemas.job import Heartbeat, Report, TokenCounts
+from schemas.job import Heartbeat
 from schemas.moment import now
 from schemas.progress import Progress
+from tests import factories
 
 Play = Callable[[str], None]
 
 
 def report(**changes: Any) -> str:
-    values: dict[str, Any] = {
-        "specialist": "tester",
-        "phase": "syntax",
-        "attempt": 1,
-        "stopped": "budget",
-        "reason": "12 steps",
-        "steps": 12,
-        "before": (),
-        "after": (),
-        "history": (),
-        "tokens": TokenCounts(positions=1, valid=1, scored=1, bytes=1),
-        "tokens_per_second": 1.0,
-        "seconds": 1.0,
-        "gpu_seconds": 0.0,
-        "device": "cpu",
-        "backend": "documents",
-        "leakcheck": "not run",
-        "checkpoint": "",
-    }
-    return Report(**values | changes).model_dump_json()
+    own: dict[str, Any] = {"specialist": "tester", "reason": "12 steps", "steps": 12}
+    return factories.run_report(**{**own, **changes}).model_dump_json()
 
 
 @pytest.fixture
