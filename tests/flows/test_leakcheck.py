@@ -25,6 +25,7 @@ def leakcheck(*words: str) -> Result:
     return CliRunner().invoke(app, ["leakcheck", *words])
 
 
+@pytest.mark.system
 def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     file = tmp_path / "reports" / "leaks.json"
     done = leakcheck(*SMALL, "--model", "CE", "--json", str(file))
@@ -44,6 +45,7 @@ def test_a_pattern_is_proven_and_its_report_written(tmp_path: Path) -> None:
     assert all(each["red"] == each["expected"] for each in planted.values())
 
 
+@pytest.mark.system
 def test_without_mutations_none_is_planted() -> None:
     done = leakcheck(*SMALL, "--model", "F", "--no-mutations")
     assert done.exit_code == 0, done.output

@@ -215,6 +215,7 @@ tiny_build(Store(Path({root!r})))
 """
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("moment", [0.2, 0.5, 0.8])
 def test_a_killed_build_goes_on_and_equals_an_uninterrupted_one(
     tmp_path: Path, make_tiny: Make, tiny: Built, moment: float

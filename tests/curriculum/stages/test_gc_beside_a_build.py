@@ -14,6 +14,8 @@ from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
 
+pytestmark = pytest.mark.system
+
 MakeTiny = Callable[..., Built]
 GCS = """
 import random, sys, time

@@ -161,6 +161,7 @@ def test_what_does_not_want_graphs_does_not_depend_on_them(built: Built, tmp_pat
     assert plain.rows[0].train.content == built.rows_of(WANTED[3]).train.content
 
 
+@pytest.mark.system
 def test_the_number_of_workers_changes_no_byte(built: Built, tmp_path: Path) -> None:
     again = graphs(tmp_path, workers=2)
     found = {each.key: each.content for each in again.artefacts()}
@@ -199,6 +200,7 @@ def test_a_sample_of_long_documents_is_cut_by_bytes(
     assert 40_000 <= sum(sizes) < 40_000 + sizes[-1]
 
 
+@pytest.mark.system
 class TestFrontend:
     """v5 with a compiler frontend, and without."""
 

@@ -13,6 +13,8 @@ from curriculum.store import Recipe, Store
 from curriculum.supply import Estimate, Kind, estimate, sample
 from schemas.corpus import CorpusSpec, HistorySpec
 
+pytestmark = pytest.mark.system
+
 TOKENIZING = Tokenizing(vocab_size=1024)
 FILES = tuple(
     Kind(family=family, row_length=512)

@@ -139,6 +139,7 @@ def test_steps_have_the_same_positions_whatever_the_row_lengths(world: Any) -> N
         assert all(batch.positions <= job.micro_positions for batch in step)
 
 
+@pytest.mark.system
 def test_order_does_not_depend_on_the_number_of_workers(world: Any) -> None:
     job = world.job(steps=6)
 

@@ -235,6 +235,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory, make_world: Callable[..., A
     return folder
 
 
+@pytest.mark.system
 def test_what_the_command_left_running_ends_with_it(failed: Path) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(int((failed / "pid").read_text()), 0)
@@ -252,6 +253,7 @@ def test_words_of_a_command() -> None:
     ]
 
 
+@pytest.mark.system
 def test_a_program_that_is_not_there_is_named(world: Any) -> None:
     with pytest.raises(JobError, match="no-such-program: No such file or directory; the trainer's"):
         train(world.store, job_of(world, trainer="no-such-program {job}"))
@@ -333,6 +335,7 @@ def test_what_a_trainer_did_not_leave_is_named(world: Any, change: str, said: st
         require_whole_run(read_job(home / "job.json"), world.store.root, home)
 
 
+@pytest.mark.system
 def test_a_run_that_is_not_whole_has_failed(world: Any, tmp_path: Path) -> None:
     job = job_of(world, trainer=script(tmp_path, "print('done')"))
     with pytest.raises(JobError, match=r"JobError: .*report.json: the trainer ended well and left"):

@@ -138,6 +138,7 @@ def test_training_does_not_load_the_proof() -> None:
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
+@pytest.mark.system
 def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(world: Any) -> None:
     from curriculum.train.run_directory import JOB
     from schemas.json_text import read_json

@@ -107,6 +107,7 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_found(world: Any, kill_at: 
     assert [each.path for each in world.store.artefacts("runs")] == [directory]
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("in_this_process")
 def test_the_next_phase_starts_from_weights_and_moments_of_the_one_before(world: Any) -> None:
     first = train(world.store, world.job(steps=2))

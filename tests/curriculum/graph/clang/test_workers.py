@@ -18,7 +18,7 @@ from curriculum.workers import pool as workers_module
 from schemas.progress import Progress, Watch, unwatched
 from tests.curriculum.graph.clang.conftest import write_tree
 
-pytestmark = pytest.mark.clang
+pytestmark = [pytest.mark.system, pytest.mark.clang]
 PATIENCE_S = 120.0
 """Less than what a unit may take: who waits for the unit that hangs is late."""
 
