@@ -24,7 +24,8 @@ from curriculum.families.write import DocumentWriter
 from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
-from schemas.document import FILE_FAMILIES, Document
+from schemas.document import Document
+from schemas.families import families_of
 
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ipp")
 
@@ -32,7 +33,7 @@ SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", ".
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("path", type=Path)
-    parser.add_argument("--families", nargs="+", default=list(FILE_FAMILIES))
+    parser.add_argument("--families", nargs="+", default=list(families_of("changes")))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--versions", type=int, default=1_000_000)
     asked = parser.parse_args()

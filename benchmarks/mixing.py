@@ -24,12 +24,10 @@ from curriculum.mixing.demand import demand
 from curriculum.mixing.plan import Planner, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.supply import read_supply
-from schemas.diet import Objective
-from schemas.document import Family
 
 ROWS_PER_SHARD = 100_000
 ROW_GROUP = 16
-SERVINGS: tuple[tuple[Family, Objective, int, float, int], ...] = (
+SERVINGS: tuple[tuple[str, str, int, float, int], ...] = (
     ("v3_doxygen", "causal", 4096, 0.5, 1),
     ("v3_simple", "causal", 4096, 0.2, 1),
     ("v3_doxygen", "fim", 4096, 0.2, 4),

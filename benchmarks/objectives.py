@@ -21,13 +21,14 @@ from curriculum.corpus.sources import resolve
 from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents, policy_of
 from curriculum.families.render import render
 from curriculum.families.write import write_documents
-from curriculum.objectives import REVISIONS, lesson_of
+from curriculum.objectives import lesson_of
 from curriculum.stages.lessons import taught_by
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
+from schemas.objectives import OBJECTIVES
 
 Given = tuple[Tokenised, Fitted]
 VOCABULARY = 16_384
@@ -88,7 +89,7 @@ def main() -> None:
         tokens = sum(len(each.ids) for _, done in given for each in done.encodings)
         encodings = sum(len(done.encodings) for _, done in given)
         print(f"{len(found)} documents of {asked.family}, {encodings} encodings, {tokens:,} tokens")
-        names = [each for each in REVISIONS if each != "chat"]
+        names = [each for each in OBJECTIVES if each != "chat"]
         rounds = [
             {name: seconds(name, tokenizer, given, asked.row_length) for name in names}
             for _ in range(asked.rounds)

@@ -7,7 +7,7 @@ from importlib import resources
 from urllib.parse import urlencode
 
 from dashboards import place
-from dashboards.palette import FAMILY_COLOURS, properties
+from dashboards.palette import family_colours, properties
 from dashboards.questions import Question
 from schemas.visible import visible
 
@@ -38,9 +38,9 @@ def style() -> str:
         (resources.files("dashboards") / name).read_text(encoding="utf-8")
         for name in ("pages.css", "sql.css")
     )
-    light = "".join(f"--{name}:{pair.light};" for name, pair in FAMILY_COLOURS.items())
-    dark = "".join(f"--{name}:{pair.dark};" for name, pair in FAMILY_COLOURS.items())
-    classes = "".join(f".{name}{{--c:var(--{name})}}" for name in FAMILY_COLOURS)
+    light = "".join(f"--{name}:{pair.light};" for name, pair in family_colours().items())
+    dark = "".join(f"--{name}:{pair.dark};" for name, pair in family_colours().items())
+    classes = "".join(f".{name}{{--c:var(--{name})}}" for name in family_colours())
     return (
         f"{properties()}:root{{{light}}}"
         f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}{ours}"
@@ -49,7 +49,7 @@ def style() -> str:
 
 def family(name: str) -> str:
     """The class that gives a family its colour; none for one that we don't know."""
-    return name if name in FAMILY_COLOURS else ""
+    return name if name in family_colours() else ""
 
 
 def header(page: str, said: str = "") -> str:

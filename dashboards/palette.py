@@ -4,9 +4,10 @@ A colour means the same thing on every page: a family has one hue, the accent ma
 or is chosen, and nothing else is coloured.
 """
 
+from itertools import cycle
 from typing import NamedTuple
 
-from schemas.document import FAMILIES
+from schemas.families import FAMILIES
 
 
 class Pair(NamedTuple):
@@ -33,18 +34,23 @@ GROUND: dict[str, Pair] = {
 }
 """What a page is made of, by the names of its custom properties."""
 
-FAMILY_COLOURS: dict[str, Pair] = {
-    "v2_simple": Pair("#2f6fd0", "#6ea3f5"),
-    "v2_doxygen": Pair("#7fa3dd", "#a9c6f7"),
-    "v3_simple": Pair("#16876b", "#3fbf9d"),
-    "v3_doxygen": Pair("#6bb59c", "#8bd8c0"),
-    "v4_context_graph": Pair("#7a4fc4", "#b08cf0"),
-    "v5_clang_graph": Pair("#b8418a", "#ee86c0"),
-    "v6_enriched": Pair("#bd7610", "#e5ab4d"),
-    "chat": Pair("#6b7078", "#a3a7b0"),
-}
-"""What is made of the same text has the same hue."""
-assert tuple(FAMILY_COLOURS) == FAMILIES
+_FAMILY_HUES = (
+    Pair("#2f6fd0", "#6ea3f5"),
+    Pair("#7fa3dd", "#a9c6f7"),
+    Pair("#16876b", "#3fbf9d"),
+    Pair("#6bb59c", "#8bd8c0"),
+    Pair("#7a4fc4", "#b08cf0"),
+    Pair("#b8418a", "#ee86c0"),
+    Pair("#bd7610", "#e5ab4d"),
+    Pair("#6b7078", "#a3a7b0"),
+)
+"""Hues of families in the order of the registry; made of the same text has the same hue."""
+
+
+def family_colours() -> dict[str, Pair]:
+    """Colours by family; more families than hues begin with the first hue again."""
+    return dict(zip(FAMILIES, cycle(_FAMILY_HUES), strict=False))
+
 
 DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
 """Of the documents of a row, in turn; the same on any ground, so that terminals have them too."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from curriculum.inspection.formats import Line, count, number
 from curriculum.stages import Built
-from schemas.document import CHAT_FAMILY
+from schemas.families import CHAT_FAMILY
 from schemas.reports import DocumentsReport, RowsReport
 
 

@@ -19,7 +19,7 @@ from curriculum.mixing.demand import unmeasured
 from curriculum.mixing.differences import Change, changes, fields
 from curriculum.mixing.imported import imported_rows
 from curriculum.mixing.load import load_diet, load_phases
-from curriculum.mixing.resolve import ResolvedPhase, missing, resolve
+from curriculum.mixing.resolve import ResolvedPhase, resolve
 from curriculum.mixing.supply import Supply, read_supply
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.events import PhaseBuilt
@@ -59,21 +59,21 @@ def check(config: RunConfig, *, share: float, as_json: bool) -> None:
     }
     lacking = [
         phase.servings[at]
-        for phase in _buildable(plan)
+        for phase in plan.phases
         for at, found in enumerate(sets[phase.name])
         if _is_planned(found)
     ]
     found = _estimate(plan, sorted({kind_of(each) for each in lacking}), share)
     checks = [
         check_phase(phase, _supplies(phase, sets[phase.name], found), tokens_per_step=step)
-        for phase in _buildable(plan)
+        for phase in plan.phases
     ]
     built = {
         (phase.name, at): not _is_planned(rows)
-        for phase in _buildable(plan)
+        for phase in plan.phases
         for at, rows in enumerate(sets[phase.name])
     }
-    faults = [*_unbuildable(plan), *(str(each.fault) for each in checks if each.fault)]
+    faults = [*(str(each.fault) for each in checks if each.fault)]
     sources, speed = tuple(source_checks(checks)), last_speed(plan.store, plan.diet.model)
     if as_json:
         print_json(_as_json(plan, checks, faults, sources, speed, built))
@@ -168,15 +168,6 @@ def _signed(tokens: int) -> str:
     if not tokens:
         return ""
     return f"{'+' if tokens > 0 else '−'}{count(abs(tokens))}"
-
-
-def _buildable(plan: RunPlan) -> list[ResolvedPhase]:
-    return [each for each in plan.phases if not missing(each)]
-
-
-def _unbuildable(plan: RunPlan) -> Iterator[str]:
-    for phase in plan.phases:
-        yield from (str(each) for each in missing(phase)[:1])
 
 
 def _sets(phase: ResolvedPhase, built: Built) -> list[Sets]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.stages import Built
 from curriculum.store import Artefact
-from schemas.document import EDGE_LABELS, ENRICHED_FAMILY, GRAPH_FAMILIES
+from schemas.document import EDGE_LABELS
+from schemas.families import ENRICHED_FAMILY, reads_commits
 from schemas.reports import DocumentsReport, IndexReport
 
 
@@ -44,7 +45,7 @@ def graph_lines(built: Built) -> Iterator[Line]:
     """A line a repository and family of graphs: documents, edges by label, what an index covers."""
     for each in built.documents:
         family = each.manifest.labels["family"]
-        if family not in GRAPH_FAMILIES:
+        if not reads_commits(family):
             continue
         report = each.reported(DocumentsReport)
         functions = report.coverage.functions

@@ -7,7 +7,7 @@ from prefect import runtime
 
 from curriculum.pipeline import config_snapshots
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.events import PhaseSkipped, PhaseTrained
+from curriculum.pipeline.events import PhaseTrained
 from curriculum.pipeline.execute import Perform, Scope, execute
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
@@ -46,9 +46,7 @@ def carry_out(
     named = None if phase == ALL_PHASES else phase
     context = tasks.flow_context(unwatched)
     for event in execute(plan, perform, replace(scope, phase=named), context):
-        if isinstance(event, PhaseSkipped):
-            context.warn(f"{event.phase} is skipped: {event.why}")
-        elif isinstance(event, PhaseTrained):
+        if isinstance(event, PhaseTrained):
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):
                 link_report(plan)
             yield event

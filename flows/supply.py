@@ -17,7 +17,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
 from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.indexes import INDEXED_FAMILY, Index, make_indexes
+from curriculum.stages.indexes import Index, make_indexes
 from curriculum.stages.repositories import Repository, repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
@@ -25,8 +25,8 @@ from curriculum.supply import ALL, Estimate, Kind, estimate
 from flows.show import MUTED, out, print_json, table, warn, watching
 from flows.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
-from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY
 from schemas.errors import CorpusError, DietError
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
 from schemas.progress import Watch
 from schemas.yaml_text import read_yaml
 
@@ -101,7 +101,7 @@ def kind_of(serving: ResolvedServing) -> Kind:
 def counted(wish: Wish, watch: Watch) -> Estimate:
     """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
     sources = Sources.of(wish.home)
-    indexed = any(each.family == INDEXED_FAMILY for each in wish.kinds)
+    indexed = need_index(each.family for each in wish.kinds)
     return estimate(
         wish.corpus,
         wish.kinds,

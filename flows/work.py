@@ -25,7 +25,6 @@ from curriculum.pipeline.events import (
     PhaseBuilt,
     PhaseMixed,
     PhaseSampled,
-    PhaseSkipped,
     PhaseTrained,
 )
 from curriculum.pipeline.execute import Scope, execute, here, selected
@@ -53,18 +52,9 @@ from flows.serve import api_for
 from flows.show import ACCENT, MUTED, out, table, warn, watching
 from flows.spread import shard_lines
 from flows.status import record
-from schemas.document import CHAT_FAMILY
 from schemas.errors import DietError
+from schemas.families import CHAT_FAMILY
 from schemas.reports import DocumentsReport
-
-
-def _events(plan: RunPlan, scope: Scope, context: Context) -> Iterator[Event]:
-    """Carry a plan out in this process; phases that are skipped are warned of."""
-    for event in execute(plan, here(context), scope, context):
-        if isinstance(event, PhaseSkipped):
-            warn(f"{event.phase} is skipped: {event.why}")
-        else:
-            yield event
 
 
 def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
@@ -72,7 +62,7 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
     with _watching(plan) as context:
-        for event in _events(plan, Scope(until="build", phase=phase), context):
+        for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
             if isinstance(event, PhaseBuilt):
                 built[event.phase] = event.built
     made = [artefact for each in built.values() for artefact in each.artefacts()]
@@ -131,7 +121,9 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
     plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
     with _working() as context:
-        for event in _events(plan, Scope(until="sample", phase=phase, sample=number), context):
+        for event in execute(
+            plan, here(context), Scope(until="sample", phase=phase, sample=number), context
+        ):
             if isinstance(event, PhaseSampled):
                 made |= {each.key: each for each in event.documents}
     require_some(plan.corpus.name, made.values())
@@ -153,7 +145,9 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         _require_sources(plan)
         write_command_snapshot(plan)
     with _watching(plan) as context:
-        made = [each for event in _events(plan, scope, context) for each in _made(event)]
+        made = [
+            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+        ]
     if dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
     for mixture in made:
@@ -216,7 +210,7 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     made: list[Artefact] = []
     gate: Verdict | None = None
     with _watching(plan) as context:
-        for event in _events(plan, scope, context):
+        for event in execute(plan, here(context), scope, context):
             made += _made(event)
             if isinstance(event, PhaseTrained) and event.gate is not None:
                 gate = event.gate
@@ -262,7 +256,9 @@ def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
     plan = resolve_plan(config, dry=True)
     scope = Scope(phase=phase, onwards=onwards, retrain=True)
     with _looking(plan) as context:
-        made = [each for event in _events(plan, scope, context) for each in _made(event)]
+        made = [
+            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+        ]
     _whence(plan, made)
     _account(plan.store, made)
 

@@ -9,22 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from schemas.corpus import Name
-from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, FamilyName
+from schemas.objectives import CHAT_OBJECTIVE, OBJECTIVES, USUAL_OBJECTIVE, ObjectiveName
 from schemas.phase import RowLength
 from schemas.text import Number, Strict, Whole
-
-Objective = Literal["causal", "fim", "code_to_doc", "doc_to_code", "chat"]
-BUILDABLE_OBJECTIVES = ("causal", "fim", "code_to_doc", "doc_to_code", "chat")
-"""The objectives whose producers exist; the others are read, checked and said to be missing."""
-
-CHAT_OBJECTIVE: Objective = "chat"
-"""The only one for conversations, and for nothing else."""
-
-USUAL_OBJECTIVE: Objective = "causal"
-"""Of every other family, where a serving doesn't say."""
-
-FIM_OBJECTIVE: Objective = "fim"
-"""The only one of several variants."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _COUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([KMBT]?)")
@@ -75,17 +63,17 @@ class Serving(Strict):
 
     model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
 
-    family: Family | None = None
+    family: FamilyName | None = None
     """What a document is made of: v2 files before and after a commit, v3 the commit itself, v4 and v5
     what a commit touched behind its callers and callees, v6 with the structure of the code, chat
     conversations. Imported rows say it themselves."""
     imported: Annotated[str, Field(min_length=1)] | None = None
     """Rows that `curriculum import` published, in place of rows of the corpus: their name, or the first six
     digits of their key or more. Family, objective and row length are theirs; what is said here must agree."""
-    base: Family | None = None
+    base: FamilyName | None = None
     """Of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
     4096 tokens and v4_context_graph in longer ones."""
-    objective: Objective | None = None
+    objective: ObjectiveName | None = None
     """What is learnt from a document: causal every next token, fim a part between what stands around it,
     doc_to_code a body from its comment, code_to_doc the comment from the body, chat what the assistant
     says. By default causal, and chat of conversations."""
@@ -147,13 +135,14 @@ class Serving(Strict):
         return self
 
     @model_validator(mode="after")
-    def _variants_of_fim(self) -> "Serving":
-        if self.variants is not None and self.objective != FIM_OBJECTIVE:
-            raise ValueError(
-                f"{self.objective} has no variants: only {FIM_OBJECTIVE} splits a document in several "
-                "ways. Leave variants out"
-            )
-        return self
+    def _variants_where_they_differ(self) -> "Serving":
+        if self.variants is None or self.objective is None or OBJECTIVES[self.objective].variants:
+            return self
+        several = ", ".join(name for name, each in OBJECTIVES.items() if each.variants)
+        raise ValueError(
+            f"{self.objective} has no variants: only {several} splits a document in several ways. "
+            "Leave variants out"
+        )
 
     @model_validator(mode="after")
     def _something_is_served(self) -> "Serving":

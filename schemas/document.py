@@ -14,25 +14,6 @@ from schemas.arrow import list_of, required
 SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
-Family = Literal[
-    "v2_simple",
-    "v2_doxygen",
-    "v3_simple",
-    "v3_doxygen",
-    "v4_context_graph",
-    "v5_clang_graph",
-    "v6_enriched",
-    "chat",
-]
-FAMILIES: tuple[str, ...] = get_args(Family)
-FILE_FAMILIES: tuple[str, ...] = FAMILIES[:4]
-"""Made of one file's change at a time."""
-GRAPH_FAMILIES: tuple[str, ...] = FAMILIES[4:6]
-"""Made of a commit within its repository's graph."""
-ENRICHED_FAMILY: Family = "v6_enriched"
-"""Made of the documents of another family."""
-CHAT_FAMILY: Family = "chat"
-"""Made of conversations, a part a turn."""
 PartKind = Literal["header", "changes", "code", "context", "target", "system", "user", "assistant"]
 SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments", "declaration"]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)

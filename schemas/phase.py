@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, RootModel, model_validator
 
 from schemas.corpus import Name
-from schemas.document import Family
+from schemas.families import FamilyName
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE
 from schemas.text import Number, Strict, Whole
 
@@ -19,7 +19,7 @@ class PhaseSpec(Strict):
     """Tokens of a row, a multiple of 128; of several lengths each serving names one."""
     rope_base: Annotated[Number, Field(gt=1)] = 500_000.0
     """The base of rotary positions: the longer the rows, the larger."""
-    families: Annotated[tuple[Family, ...], Field(min_length=1)]
+    families: Annotated[tuple[FamilyName, ...], Field(min_length=1)]
     """The families that the phase is meant for; a serving may name any."""
 
     @property

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum.catalog.cache import Cache, Identity
-from curriculum.catalog.data import KINDS, fault_of, kind_of
+from curriculum.catalog.data import fault_of
 from curriculum.catalog.open_tables import closed_gates, diets, written_status
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.seen import Seen
@@ -33,6 +33,7 @@ from curriculum.store.verify import sha256_of
 from schemas.errors import CurriculumError, StoreError
 from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import MOST_BYTES
+from schemas.stages import DATA_TABLES, data_table_of
 
 VERSION = 5
 """Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
@@ -284,7 +285,7 @@ def _read(home: Path, path: str, digest: str) -> Lines:
 def _data(stage: str, files: Sequence[Line]) -> Iterator[Line]:
     """The files of an artefact that views read."""
     for file in files:
-        kind = kind_of(stage, file["name"])
+        kind = data_table_of(stage, file["name"])
         if kind is not None:
             told = {name: file[name] for name in ("path", "key", "file", "num_bytes")}
             yield told | {"kind": kind.name}
@@ -320,7 +321,7 @@ def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[s
     """The live files by kind, and what is wrong with the others; each is opened once."""
     inside = Inside(seen.home)
     listed = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
-    files: dict[str, list[str]] = {kind.name: [] for kind in KINDS}
+    files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
     columns = (listed[name].to_pylist() for name in ("file", "kind", "num_bytes"))
     for file, kind, num_bytes in zip(*columns, strict=True):
@@ -344,5 +345,5 @@ def _fault(seen: Seen, inside: Inside, file: str, kind: str, num_bytes: int) -> 
         return refused.strerror
     if there.st_size != num_bytes:
         return f"{there.st_size} bytes where {num_bytes} were published"
-    of_kind = next(each for each in KINDS if each.name == kind)
+    of_kind = next(each for each in DATA_TABLES if each.name == kind)
     return seen.found(file, Identity.of(there), lambda path: fault_of(path, of_kind))

@@ -14,19 +14,19 @@ from pathlib import PurePosixPath
 
 import pyarrow as pa
 
-from curriculum.catalog.data import KINDS
 from curriculum.catalog.snapshot import KEPT, Snapshot
 from curriculum.catalog.sql_text import pattern, quoted
 from curriculum.catalog.tables import OPEN_TABLES
+from schemas.stages import DATA_TABLES
 
 FIRST = ("tables", "places", "views", "names")
 """Subjects that others build on; the rest follow by name."""
 SCHEMAS: dict[str, pa.Schema] = {
     **KEPT,
     **OPEN_TABLES,
-    **{kind.name: kind.schema for kind in KINDS},
+    **{kind.name: kind.schema for kind in DATA_TABLES},
 }
-_DATA = frozenset(kind.name for kind in KINDS)
+_DATA = frozenset(kind.name for kind in DATA_TABLES)
 _RELATION = re.compile(r"\$([a-z_]+)")
 _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"

@@ -15,8 +15,9 @@ from curriculum import frames
 from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
 from curriculum.corpus.split import Lineage, clusters, held_out
 from schemas.corpus import CorpusSpec
-from schemas.document import CHAT_FAMILY, SELECTION_SCHEMA, SIDES_SCHEMA
+from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
 from schemas.domains import CHAT_DOMAIN
+from schemas.families import CHAT_FAMILY
 
 REVISION = 1
 """Raised when the same conversations give another selection."""

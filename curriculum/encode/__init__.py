@@ -30,7 +30,7 @@ from curriculum.encode.documents import (
     StructureCounts,
     Tokenised,
 )
-from curriculum.encode.fit import Fitter, Policy, elided_parts, policy_of
+from curriculum.encode.fit import Fitter, elided_parts, policy_of
 from curriculum.encode.fitting import Fitting, fitter_of
 from curriculum.encode.stream import Teach, encode_documents
 
@@ -44,7 +44,6 @@ __all__ = [
     "Fitter",
     "Fitting",
     "Outcome",
-    "Policy",
     "StructureCounts",
     "Teach",
     "Tokenised",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +11,9 @@ from curriculum.encode.documents import Bools, Fitted, Int32s, Outcome, Tokenise
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import LANGUAGES
-from schemas.document import ENRICHED_FAMILY
+from schemas.families import ENRICHED_FAMILY, FAMILIES, TooLong
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 
-Policy = Literal["divide", "route"]
-
-ROUTED_FAMILIES = ("v4_context_graph", "v5_clang_graph")
-"""Their target stands last and is useless in pieces."""
 _SLASHES, _HASH = "// …\n", "# …\n"
 ELISIONS: Mapping[str, str] = {
     language: _SLASHES if language in ("cpp", "c") else _HASH for language in LANGUAGES
@@ -25,13 +21,13 @@ ELISIONS: Mapping[str, str] = {
 """What stands in a gap, by language."""
 
 
-def policy_of(family: str) -> Policy:
-    """What becomes of a document that doesn't fit even when all that may go is gone.
+def policy_of(family: str) -> TooLong:
+    """Return the fate of a document that doesn't fit even when all that is elidable is gone.
 
     What has structure is fitted as its base family, which has to be asked for.
     """
     assert family != ENRICHED_FAMILY, "its base family says"
-    return "route" if family in ROUTED_FAMILIES else "divide"
+    return FAMILIES[family].too_long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -51,7 +47,7 @@ class Fitter:
     """How documents of one family are fitted to rows of one length with one tokenizer."""
 
     row_length: int
-    policy: Policy
+    policy: TooLong
     bos_id: int | None
     eos_id: int | None
     token_bytes: Int32s
@@ -61,7 +57,7 @@ class Fitter:
     elisions: Mapping[str, Int32s]
 
     @staticmethod
-    def of(tokenizer: Tokenizer, *, row_length: int, policy: Policy) -> "Fitter":
+    def of(tokenizer: Tokenizer, *, row_length: int, policy: TooLong) -> "Fitter":
         """The fitter; each elision line is encoded here, once."""
         assert row_length > 3, row_length
         return Fitter(

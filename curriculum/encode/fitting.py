@@ -6,7 +6,7 @@ from curriculum.encode.documents import Fitted, Int32s, Tokenised
 from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.turns import TurnFitter
 from curriculum.tokens.codec import Tokenizer
-from schemas.document import CHAT_FAMILY
+from schemas.families import CHAT_FAMILY
 
 
 class Fitting(Protocol):

@@ -6,9 +6,8 @@ Control tokens for the roles come with the tokenizer, when rows are made.
 from itertools import accumulate, pairwise
 
 from schemas.conversation import Conversation
-from schemas.document import CHAT_FAMILY, Document, Part, Provenance
-
-REVISION = 1
+from schemas.document import Document, Part, Provenance
+from schemas.families import CHAT_FAMILY
 
 
 def document(conversation: Conversation) -> Document:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from curriculum.families.check_context import wrong_with_context
-from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES, PART_KINDS, SPAN_KINDS, Document
+from schemas.document import PART_KINDS, SPAN_KINDS, Document
 from schemas.errors import SchemaError
+from schemas.families import CHAT_FAMILY, reads_commits
 
 
 def check_document(document: Document) -> None:
@@ -26,7 +27,7 @@ def check_document(document: Document) -> None:
     for kind in SPAN_KINDS:
         _check_spans(document, kind, len(data))
     _check_sources(document)
-    if document.chunks or document.family in GRAPH_FAMILIES:
+    if document.chunks or reads_commits(document.family):
         for value, rule in wrong_with_context(document):
             raise _wrong(document, value, rule)
     kinds = {span.kind for span in document.spans}

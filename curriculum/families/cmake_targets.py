@@ -22,7 +22,6 @@ from schemas.change import CommitChange, FileChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import ChunkForm, Document, Edge, EdgeKind
 
-FAMILY = "v4_context_graph"
 LANGUAGE: Language = "cmake"
 LARGEST_SHARE = 8
 """A file takes one part in so many of the budget at most; a longer one shows its skeleton."""
@@ -41,7 +40,7 @@ class _Item:
     """The target that led here, one hop nearer; None for one that the commit touched."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
+def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> Rendered:
     """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
 
     What is too much for one document is divided by targets.
@@ -52,15 +51,16 @@ def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
     build = build_graph(graph)
     touched = sorted({target for each in changes for target in _touched(each, build)})
     if not touched:
-        return _rendered((), {"no_build_target": 1})
+        return _rendered(family, (), {"no_build_target": 1})
     room = BUDGET - context.frame_bytes(commit, LANGUAGE)
     groups, too_large = _shared_out([_commands(graph, build, each) for each in touched], room)
-    composer = _Composer(commit=commit, graph=graph, build=build)
+    composer = _Composer(commit=commit, graph=graph, build=build, family=family)
     made = [
         composer.document(targets, _Search(graph=graph, build=build, room=room).run(targets))
         for targets in groups
     ]
     return _rendered(
+        family,
         made,
         {
             "divided": len(made) if len(made) > 1 else 0,
@@ -70,11 +70,11 @@ def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
     )
 
 
-def _rendered(documents: Sequence[Document], counts: Mapping[Reason, int]) -> Rendered:
+def _rendered(family: str, documents: Sequence[Document], counts: Mapping[Reason, int]) -> Rendered:
     return Rendered(
         documents=tuple(documents),
         counts=tuple(
-            Count(family=FAMILY, reason=reason, number=number)
+            Count(family=family, reason=reason, number=number)
             for reason, number in counts.items()
             if number
         ),
@@ -210,6 +210,7 @@ class _Composer:
     commit: CommitChange
     graph: RepositoryGraph
     build: BuildGraph
+    family: str
 
     def document(self, targets: Sequence[_Item], around: Sequence[_Item]) -> Document:
         """`around` has the nearest first; the targets stand in the order of their files."""
@@ -220,7 +221,7 @@ class _Composer:
         edges = list(self._edges(items))
         excerpts = [self._excerpt(at, item, items, edges) for at, item in enumerate(items)]
         return context.document(
-            self.commit, FAMILY, excerpts[: len(around)], excerpts[len(around) :], edges
+            self.commit, self.family, excerpts[: len(around)], excerpts[len(around) :], edges
         )
 
     def _edges(self, items: Sequence[_Item]) -> Iterator[Edge]:

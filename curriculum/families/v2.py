@@ -1,6 +1,7 @@
 """v2_simple, v2_doxygen: the file before and after a commit, as two documents under a header."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from curriculum.families.header import Side, Style, header
 from curriculum.families.rendered import Reason
@@ -11,7 +12,7 @@ from schemas.document import Document
 
 
 def documents(change: FileChange, *, family: str, style: Style) -> Iterator[Document | Reason]:
-    """The version before, if no other change gives it, and the version after; else why not."""
+    """Yield the version before, if no other change gives it, and the version after; else the reason."""
     if change.before is not None:
         yield (
             _version(change, change.before, "before", family=family, style=style)
@@ -38,3 +39,7 @@ def _version(
     source = sheet.cite(change, path, blob, (0, int(lines.starts[-1])))
     sheet.file(blob, lines, source, [None] * len(lines.items))
     return sheet.document(family, change)
+
+
+simple = partial(documents, style="simple")
+doxygen = partial(documents, style="doxygen")

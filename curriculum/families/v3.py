@@ -7,13 +7,14 @@ header                      facts
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from curriculum.families.changes import Changes, describe, is_blank_change, lines_of
 from curriculum.families.comments import line_mark
 from curriculum.families.header import Style, header
-from curriculum.families.rendered import Reason
+from curriculum.families.rendered import Count, Reason
 from curriculum.families.sheet import Sheet
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
@@ -31,8 +32,25 @@ class Edit:
     """Bytes of `before` from the first removed line to the last."""
 
 
+def documents(
+    change: FileChange, *, family: str, style: Style
+) -> Iterator[Document | Reason | Count]:
+    """Yield the document of a change and counts of what it leaves out; else the reason that there is none."""
+    found = edit(change)
+    if not isinstance(found, Edit):
+        yield found
+        return
+    yield document(found, family=family, style=style)
+    changes = found.changes
+    if changes.hunks_left_out:
+        yield Count(family=family, reason="hunks_left_out", number=changes.hunks_left_out)
+    if changes.lines_left_out:
+        yield Count(family=family, reason="lines_left_out", number=changes.lines_left_out)
+
+
+@lru_cache(maxsize=1)
 def edit(change: FileChange) -> Edit | Reason:
-    """What v3 shows of a change, or why it shows nothing."""
+    """Describe a change, or give the reason that there is nothing to show; both styles share the last one."""
     if change.before is None:
         return "new_file"
     if not change.hunks:
@@ -107,3 +125,7 @@ def _removed(text: str, lines: Sequence[str], hunks: Sequence[Hunk]) -> tuple[in
     size = sum(len(line.encode()) + 1 for line in lines[first:last])
     is_open = last == len(lines) and not text.endswith("\n")
     return (start, start + size - is_open)
+
+
+simple = partial(documents, style="simple")
+doxygen = partial(documents, style="doxygen")

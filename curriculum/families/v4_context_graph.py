@@ -10,8 +10,6 @@ from curriculum.graph.facts import RepositoryGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
 
-FAMILY = "v4_context_graph"
-REVISION = 6
 ORDER = Order(
     near=(
         Step("calls", outward=True),
@@ -39,10 +37,10 @@ ORDER = Order(
 """Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph) -> Rendered:
-    """The documents of one commit, whose tree the graph has: of functions, then of build targets."""
-    functions = graph_documents(commit, graph, family=FAMILY, order=ORDER)
-    targets = cmake_targets.documents(commit, graph)
+def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> Rendered:
+    """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
+    functions = graph_documents(commit, graph, family=family, order=ORDER)
+    targets = cmake_targets.documents(commit, graph, family=family)
     return Rendered(
         documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
     )

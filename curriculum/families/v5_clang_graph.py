@@ -10,8 +10,6 @@ from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
 
-FAMILY = "v5_clang_graph"
-REVISION = 6
 ORDER = Order(
     near=(
         Step("overrides", outward=True, cost=0),
@@ -43,6 +41,6 @@ target stands far from it.
 """
 
 
-def documents(commit: CommitChange, graph: ClangGraph) -> Rendered:
-    """The documents of one commit, whose tree the graph has."""
-    return graph_documents(commit, graph, family=FAMILY, order=ORDER)
+def documents(commit: CommitChange, graph: ClangGraph, *, family: str) -> Rendered:
+    """Render one commit, whose tree the graph has."""
+    return graph_documents(commit, graph, family=family, order=ORDER)

@@ -31,8 +31,6 @@ from schemas.corpus import Language
 from schemas.document import Document
 from schemas.structure import RUN_COLUMNS, STRUCTURE_CODES, Structure
 
-REVISION = 5
-"""The producer's, for keys; whoever changes a structure's bytes raises it."""
 _REMEMBERED = 10_000
 """Pieces, some 3 kB each with their structure."""
 _LANGUAGES: dict[str, Language] = {"cpp": "cpp", "c": "c"}

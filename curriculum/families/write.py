@@ -16,7 +16,6 @@ from schemas.document import (
     CHUNK_TYPE,
     DOCUMENT_SCHEMA,
     EDGE_TYPE,
-    ENRICHED_FAMILY,
     PART_TYPE,
     PROVENANCE_TYPE,
     SPAN_TYPE,
@@ -28,6 +27,7 @@ from schemas.document import (
     Span,
 )
 from schemas.errors import SchemaError
+from schemas.families import ENRICHED_FAMILY
 from schemas.structure import (
     ENRICHED_SCHEMA,
     RUN_COLUMNS,

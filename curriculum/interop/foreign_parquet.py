@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from curriculum.interop.complete import CURE, FILLS, LABELS, RowFacts
 from curriculum.packing.columns import KNOWN
 from schemas.corpus import is_name
-from schemas.diet import Objective
 from schemas.errors import SchemaError
+from schemas.objectives import OBJECTIVES
 
 PACK_ID = "pack_id"
 SPLITS = ("train", "val", "anchor")
@@ -32,7 +32,7 @@ def fault_of(label: str, value: object) -> str | None:
     >>> fault_of("domain", "templates"), fault_of("domain", "../x")
     (None, 'a domain is of letters, digits, dot, dash and underscore')
     """
-    known = {"objective": get_args(Objective), "split": SPLITS}
+    known = {"objective": tuple(OBJECTIVES), "split": SPLITS}
     if value is None:
         return f"every row has one {label}"
     if label in known:

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from schemas.corpus import is_name
-from schemas.diet import Diet, DietPhase, Objective, Serving
-from schemas.document import Family
+from schemas.diet import Diet, DietPhase, Serving
 from schemas.errors import DietError
+from schemas.families import FAMILIES
 from schemas.plain_path import PlainPath
 from schemas.reports import RowsReport
 from schemas.text import nearest
@@ -58,7 +57,7 @@ def check_name(name: str) -> None:
         cause = "a name is of letters, digits, dot, dash and underscore"
     elif _DIGITS.fullmatch(name):
         cause = "a diet would read it as digits of a key"
-    elif name in get_args(Family):
+    elif name in FAMILIES:
         cause = "it is the name of a family"
     if cause is not None:
         raise DietError("--name", name, cause=cause, cure="Take another one, such as my-rows")
@@ -188,13 +187,13 @@ def _at(store: Store, path: str) -> Artefact:
     return store.load(store.root / path)
 
 
-def objective_of(serving: Serving) -> Objective:
+def objective_of(serving: Serving) -> str:
     """What a serving with nothing left open is learnt with."""
     assert serving.objective is not None, "said, usual, or told by imported rows"
     return serving.objective
 
 
-def family_of(serving: Serving) -> Family:
+def family_of(serving: Serving) -> str:
     """What a serving with nothing left open is made of; imported rows may have a family of their own."""
     assert serving.family is not None, "said, or told by imported rows"
     return serving.family

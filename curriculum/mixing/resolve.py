@@ -10,18 +10,10 @@ from types import MappingProxyType
 
 from curriculum.mixing.imported import ImportedRows, completed, family_of, objective_of
 from schemas.corpus import CorpusSpec
-from schemas.diet import (
-    ALTERNATIVE,
-    BUILDABLE_OBJECTIVES,
-    FIM_OBJECTIVE,
-    AdvanceWhen,
-    Diet,
-    DietPhase,
-    Objective,
-    Serving,
-)
-from schemas.document import CHAT_FAMILY, ENRICHED_FAMILY, Family
+from schemas.diet import ALTERNATIVE, AdvanceWhen, Diet, DietPhase, Serving
 from schemas.errors import DietError
+from schemas.families import CHAT_FAMILY, CONTEXT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.objectives import OBJECTIVES
 from schemas.phase import PhaseSpec
 from schemas.text import Location, nearest
 
@@ -39,8 +31,8 @@ class ResolvedServing:
     """A serving with nothing left open; `tokens` are valid tokens of its phase."""
 
     index: int
-    family: Family
-    objective: Objective
+    family: str
+    objective: str
     row_length: int
     share: float
     tokens: int
@@ -48,7 +40,7 @@ class ResolvedServing:
     """Factors by domain, `*` for the rest; empty where all count the same."""
     repositories: tuple[str, ...]
     """Empty where all count."""
-    base: Family | None = None
+    base: str | None = None
     """The family that v6_enriched adds structure to; None for every other."""
     variants: int = 1
     """Renderings of each document that its repetitions can come to; 1 but for fim."""
@@ -139,20 +131,6 @@ def resolve(
     return tuple(
         _resolved(diet, name, phase, phases[phase.phase], tokens, imported)
         for (name, phase), tokens in zip(jobs, budgets, strict=True)
-    )
-
-
-def missing(phase: ResolvedPhase) -> tuple[DietError, ...]:
-    """What this version can't build of a phase, an error a serving; empty where all can be built."""
-    return tuple(
-        DietError(
-            f"phase {phase.name}",
-            f"objective {serving.objective}",
-            cause="it is not built by this version",
-            cure="Leave the phase out, or take the serving out of the diet",
-        )
-        for serving in phase.servings
-        if serving.objective not in BUILDABLE_OBJECTIVES
     )
 
 
@@ -271,21 +249,21 @@ def _row_length(serving: Serving, spec: PhaseSpec) -> int | None:
 
 def _variants(serving: Serving, max_repetition: float) -> int:
     """Number of variants that can be seen: each repetition reads the next."""
-    if serving.objective != FIM_OBJECTIVE or serving.imported is not None:
+    if serving.imported is not None or not OBJECTIVES[objective_of(serving)].variants:
         return 1
     return min(serving.variants or FIM_VARIANTS, math.ceil(max_repetition))
 
 
-def _base(serving: Serving, row_length: int) -> Family | None:
+def _base(serving: Serving, row_length: int) -> str | None:
     """What a serving of structure adds it to."""
     if serving.family != ENRICHED_FAMILY or serving.imported is not None:
         return None
     return serving.base or default_base(row_length)
 
 
-def default_base(row_length: int) -> Family:
+def default_base(row_length: int) -> str:
     """The family that structure is added to in rows of some length, where a serving doesn't say."""
-    return "v2_simple" if row_length <= LONGEST_FILE_ROW else "v4_context_graph"
+    return VERSIONS_FAMILY if row_length <= LONGEST_FILE_ROW else CONTEXT_FAMILY
 
 
 def _divide(total: int, shares: Sequence[float]) -> list[int]:

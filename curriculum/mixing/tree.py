@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from curriculum.mixing.resolve import ResolvedPhase, missing
+from curriculum.mixing.resolve import ResolvedPhase
 from schemas.diet import Diet
 from schemas.mixture import MixtureReport, StratumReport
 
@@ -41,7 +41,6 @@ def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
                 title=phase.name,
                 tokens=phase.tokens,
                 planned=phase.tokens / diet.token_budget,
-                note=_unbuilt(phase),
                 branches=tuple(
                     Branch(title=serving.title, tokens=serving.tokens, planned=serving.share)
                     for serving in phase.servings
@@ -92,11 +91,6 @@ def lines(branch: Branch) -> Iterator[str]:
         if each.note:
             figures.append(each.note)
         yield "   ".join(figures)
-
-
-def _unbuilt(phase: ResolvedPhase) -> str:
-    found = dict.fromkeys(str(each.value) for each in missing(phase))
-    return f"not built by this version: {', '.join(found)}" if found else ""
 
 
 def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:

@@ -1,4 +1,4 @@
-"""What is learnt from an encoding: one file an objective.
+"""What is learnt from an encoding: one file an objective, each an entry of schemas.objectives.
 
 lesson.py      what goes in and what comes out
 rearrange.py   an encoding in another order
@@ -10,35 +10,18 @@ documentation.py  a body after its comment, a comment after its code
     given_away.py     what a comment says verbatim of code
 """
 
-from collections.abc import Callable, Mapping
-
-from curriculum.objectives import causal, chat, documentation, fim
 from curriculum.objectives.lesson import Document, Lesson, Taught
 from curriculum.tokens.codec import Tokenizer
+from schemas.objectives import OBJECTIVES
 
-__all__ = ["REVISIONS", "Document", "Lesson", "Taught", "lesson_of"]
-
-_LESSONS: Mapping[str, Callable[[Tokenizer, int], Lesson]] = {
-    "causal": causal.lesson,
-    "chat": chat.lesson,
-    "code_to_doc": documentation.code_to_doc,
-    "doc_to_code": documentation.doc_to_code,
-    "fim": fim.lesson,
-}
-REVISIONS: Mapping[str, int] = {
-    "causal": causal.REVISION,
-    "chat": chat.REVISION,
-    "code_to_doc": documentation.REVISION,
-    "doc_to_code": documentation.REVISION,
-    "fim": fim.REVISION,
-}
-"""By objective, of what changes the rows that it gives."""
+__all__ = ["Document", "Lesson", "Taught", "lesson_of"]
 
 
 def lesson_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Lesson:
-    """The lesson of a buildable objective; variants of one draw otherwise.
+    """Return the lesson of an objective; variants of one draw otherwise.
 
     Raises:
         TokenizerError: for a tokenizer without a control token that the objective needs.
     """
-    return _LESSONS[objective](tokenizer, variant)
+    lesson: Lesson = OBJECTIVES[objective].function(tokenizer, variant)
+    return lesson

@@ -14,8 +14,6 @@ from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_range
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
 
-REVISION = 1
-
 
 def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
     """Causal; all variants are one."""

@@ -11,8 +11,6 @@ from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import TurnMarks, turn_marks
 
-REVISION = 1
-
 
 def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
     """Chat; all variants are one."""

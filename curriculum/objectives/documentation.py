@@ -30,7 +30,6 @@ from curriculum.objectives.rearrange import Segment, rearranged, segments_withou
 from curriculum.tokens import BYTE_END, BYTE_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 
-REVISION = 2
 RESERVE = 16
 """Tokens for what text cut inside a token takes more than before: one or two for each comment that moves."""
 

@@ -30,7 +30,6 @@ from schemas.document import PartKind, SpanKind
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
 
-REVISION = 2
 SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")

@@ -1,18 +1,10 @@
-"""Events of a plan that is carried out, one for each step that is done or phase that is skipped."""
+"""Events of a plan that is carried out, one for each step that is done."""
 
 from dataclasses import dataclass
 
 from curriculum.pipeline.gates import Verdict
 from curriculum.stages import Built
 from curriculum.store import Artefact
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseSkipped:
-    """A phase that this version can't build."""
-
-    phase: str
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,4 +41,4 @@ class PhaseTrained:
     """The gate behind it; None of a run that is only planned."""
 
 
-Event = PhaseSkipped | PhaseSampled | PhaseBuilt | PhaseMixed | PhaseTrained
+Event = PhaseSampled | PhaseBuilt | PhaseMixed | PhaseTrained

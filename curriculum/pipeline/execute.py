@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from curriculum.mixing.resolve import ResolvedPhase, missing
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
@@ -20,7 +20,6 @@ from curriculum.pipeline.events import (
     PhaseBuilt,
     PhaseMixed,
     PhaseSampled,
-    PhaseSkipped,
     PhaseTrained,
 )
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
@@ -141,7 +140,7 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
     its gate is read again, so that a consumer may wait for an approval before it takes the next event.
 
     Raises:
-        DietError: for a phase that the diet doesn't list or that can't be built, and for a trainer's command
+        DietError: for a phase that the diet doesn't list, and for a trainer's command
             that may not run.
         CurriculumError: as the steps do.
     """
@@ -150,10 +149,6 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
         context.permit(plan)
     with contextlib.nullcontext() if is_dry else plan.store.leased():
         for phase in _listed(plan, scope):
-            if reasons := missing(phase):
-                why = f"{reasons[0].value}; {reasons[0].cause}"
-                yield PhaseSkipped(phase=phase.name, why=why)
-                continue
             run = yield from _phase(plan, phase.name, perform, scope, context)
             if run is None or run.planned:
                 continue
@@ -165,12 +160,12 @@ def execute(plan: RunPlan, perform: Perform, scope: Scope, context: Context) -> 
 
 
 def selected(plan: RunPlan, scope: Scope) -> tuple[str, ...]:
-    """Return the names of the phases that are carried out: those in the scope that can be built.
+    """Return the names of the phases that are carried out: those in the scope.
 
     Raises:
-        DietError: for a named phase that the diet doesn't list or that can't be built.
+        DietError: for a named phase that the diet doesn't list.
     """
-    return tuple(each.name for each in _listed(plan, scope) if not missing(each))
+    return tuple(each.name for each in _listed(plan, scope))
 
 
 def _phase(

@@ -10,7 +10,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.attempts import checkpoints
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseSkipped, PhaseTrained
+from curriculum.pipeline.events import Event, PhaseBuilt, PhaseMixed, PhaseTrained
 from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan
@@ -108,9 +108,6 @@ def _made(plan: RunPlan, scope: Scope, context: Context) -> Iterator[tuple[str, 
     made = list[Artefact]()
     for event in execute(plan, here(context), scope, context):
         match event:
-            case PhaseSkipped():
-                context.warn(f"{event.phase} is skipped: {event.why}")
-                continue
             case PhaseBuilt():
                 made = [*event.built.artefacts()]
             case PhaseMixed():

@@ -10,7 +10,7 @@ from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.mixing.demand import check_domains, check_gates
 from curriculum.mixing.imported import ImportedRows, imported_rows
 from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
-from curriculum.mixing.resolve import ResolvedPhase, missing, resolve, with_repositories
+from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.model.presets import preset
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.current import mark
@@ -23,9 +23,9 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.metric_writers import chosen
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
-from schemas.document import CHAT_FAMILY
 from schemas.domains import CHAT_DOMAIN
 from schemas.errors import DietError
+from schemas.families import CHAT_FAMILY
 from schemas.packed_row import ROW_MULTIPLE
 
 
@@ -53,7 +53,7 @@ class RunPlan:
         """The phase of that name.
 
         Raises:
-            DietError: for a phase that the diet doesn't list, or that this version can't build.
+            DietError: for a phase that the diet doesn't list.
         """
         found = next((each for each in self.phases if each.name == name), None)
         if found is None:
@@ -63,8 +63,6 @@ class RunPlan:
                 cause="the diet doesn't list it",
                 cure=f"Its phases: {', '.join(each.name for each in self.phases)}",
             )
-        for error in missing(found):
-            raise error
         return found
 
     def goes_on_in(self, phase: ResolvedPhase) -> ResumePoint | None:
@@ -72,9 +70,8 @@ class RunPlan:
         return self.resume if self.resume and self.resume.job.phase == phase.name else None
 
     def before(self, phase: ResolvedPhase) -> list[ResolvedPhase]:
-        """The phases that come before one and that this version can build."""
-        earlier = self.phases[: self.phases.index(phase)]
-        return [each for each in earlier if not missing(each)]
+        """Return the phases that come before one."""
+        return [*self.phases[: self.phases.index(phase)]]
 
     def mark_of(self, stage: str, phase: str) -> str:
         """The name under which a stage's artefact is current: runs-templates-demo-syntax."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, cast
 
 from curriculum.corpus.sources import Sources
 from curriculum.inspection.runs import report_of
-from curriculum.mixing.resolve import ResolvedPhase, missing
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
 from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, way_of
 from curriculum.pipeline.command_text import command
@@ -237,13 +237,10 @@ class _Look:
         )
 
     def _not_there(self, plan: RunPlan, phase: ResolvedPhase) -> Standing:
-        reasons = missing(phase)
-        ahead = [self.found[each.name] for each in plan.before(phase)] if not reasons else []
+        ahead = [self.found[each.name] for each in plan.before(phase)]
         held = next((each for each in ahead if each.state != "done"), None)
         state: State = "missing" if held is None else "waiting"
-        if reasons:
-            why = f"{reasons[0].value}; {reasons[0].cause}"
-        elif held is not None:
+        if held is not None:
             why = f"for {held.phase}, which {_verb(held.state)}"
         else:
             why = f"comes next: {command('run', plan.config)}"

@@ -30,8 +30,8 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import chosen
 from schemas.diet import Diet
-from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError, MixtureError
+from schemas.families import ENRICHED_FAMILY
 from schemas.job import Evaluation, Job
 from schemas.progress import Progress
 

@@ -37,17 +37,17 @@ from curriculum.stages.coordinator import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.documents import Documents
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.imported import imported_of
-from curriculum.stages.indexes import INDEXED_FAMILY, make_indexes
+from curriculum.stages.indexes import make_indexes
 from curriculum.stages.lessons import check_lessons
 from curriculum.stages.repositories import Repository, repositories, require_sources
 from curriculum.stages.row_sources import RowSources, Wanted
-from curriculum.stages.rows import ANCHOR_FAMILY, make_anchor, make_rows
+from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
-from schemas.document import CHAT_FAMILY, GRAPH_FAMILIES
+from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of, need_index
 from schemas.progress import Watch, unwatched
 
 __all__ = ["Built", "RowSet", "Shard", "Tokenizing", "Wanted", "Workers", "build", "sample"]
@@ -142,7 +142,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     tokenizing = tokenizing or Tokenizing()
     own = [each for each in wanted if each.imported is None]
     check_lessons(tokenizing, own)
-    families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
+    families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
     with Coordinator(store=store, workers=workers, watch=watch).keeping_workers() as coordinator:
         return _build(coordinator, corpus, wanted, listed, anchor_length, tokenizing, configure)
@@ -160,7 +160,7 @@ def _build(
     """Make one stage after another; each takes what those before it published."""
     make, store = coordinator.make, coordinator.store
     own = [each for each in wanted if each.imported is None]
-    families = {each.flat_family for each in own} | {ANCHOR_FAMILY}
+    families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     files = make(Documents(), listed)
     (kept,) = make(Kept(corpus=corpus), files)
     kept_files = KeptDocuments(documents=files, kept=kept)
@@ -169,9 +169,9 @@ def _build(
     (tokenizer,) = make(Tokenizers(tokenizing=tokenizing), kept_files)
     imported = {each: imported_of(store, tokenizer, each) for each in wanted if each.imported}
 
-    indexed = listed if INDEXED_FAMILY in families else ()
+    indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, configure=configure)
-    graph_families = tuple(family for family in GRAPH_FAMILIES if family in families)
+    graph_families = tuple(each for each in families_of("commits") if each in families)
     graphs = make(
         Graphs(families=graph_families), GraphInputs(repositories=listed, indexes=indexes)
     )
@@ -231,10 +231,10 @@ def sample(
     listed = _newest(_resolved(corpus, families, Sources.of(store.root)), number)
     coordinator = Coordinator(store=store, workers=workers, watch=watch)
     make = coordinator.make
-    indexed = listed if INDEXED_FAMILY in families else ()
+    indexed = listed if need_index(families) else ()
     indexes = make_indexes(coordinator, indexed, configure=configure)
-    of_files = families - {*GRAPH_FAMILIES, CHAT_FAMILY}
-    of_graphs = tuple(family for family in GRAPH_FAMILIES if family in families)
+    of_files = families & {*families_of("changes")}
+    of_graphs = tuple(each for each in families_of("commits") if each in families)
     texts = [
         *make(Documents(sample=number), listed if of_files else ()),
         *make(

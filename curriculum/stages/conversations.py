@@ -27,8 +27,8 @@ from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.corpus import ConversationsSpec, CorpusSpec
-from schemas.document import CHAT_FAMILY
 from schemas.errors import CorpusError
+from schemas.families import CHAT_FAMILY, FAMILIES
 from schemas.reports import DocumentsReport
 
 
@@ -59,7 +59,7 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         recipe = Recipe(
             stage="documents",
             labels=(("family", CHAT_FAMILY), ("repository", task.spec.name)),
-            revision=chat.REVISION,
+            revision=FAMILIES[CHAT_FAMILY].revision,
             config={
                 "family": CHAT_FAMILY,
                 "reader": conversations.REVISION,

@@ -7,12 +7,12 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, history
 from curriculum.corpus.skips import Skips
-from curriculum.families.render import REVISIONS, render, tools
+from curriculum.families.render import render, tools
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
 from curriculum.store import Draft, Recipe
-from schemas.document import FILE_FAMILIES
+from schemas.families import FAMILIES, families_of
 from schemas.reports import DocumentsReport
 
 
@@ -34,7 +34,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
 
     def recipes(self, task: Repository) -> Sequence[Recipe]:
         """Return the recipe of each family."""
-        return [self._recipe(task, family) for family in FILE_FAMILIES]
+        return [self._recipe(task, family) for family in families_of("changes")]
 
     def run(self, task: Repository, drafts: Sequence[Draft]) -> None:
         """Render each change of the history for all families that are missing.
@@ -61,7 +61,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
         return Recipe(
             stage="documents",
             labels=(("family", family), ("repository", task.name)),
-            revision=REVISIONS[family],
+            revision=FAMILIES[family].revision,
             config=config,
             tools={"git": git.version(), **tools()},
         )

@@ -1,13 +1,12 @@
 """Documents of graphs: one pass over a repository's commits, with its whole tree at hand at each."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
-from curriculum.families import v4_context_graph, v5_clang_graph
 from curriculum.families.render import tools
 from curriculum.families.rendered import Rendered
 from curriculum.graph.call_graph import CallGraph
@@ -19,12 +18,8 @@ from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
 from curriculum.store import Draft, Recipe
 from schemas.change import CommitChange, TreeDelta
+from schemas.families import FAMILIES, need_index
 from schemas.reports import CoverageReport, DocumentsReport
-
-REVISIONS: Mapping[str, int] = {
-    "v4_context_graph": v4_context_graph.REVISION,
-    "v5_clang_graph": v5_clang_graph.REVISION,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +42,7 @@ class GraphInputs:
 class Graphs(Stage[GraphInputs, GraphTask]):
     """Documents of some families of graphs, repository by repository.
 
-    A repository without an index has no document of v5_clang_graph, and its manifest says what it lacks.
+    A repository without an index has no document of families that need one, and their manifests say why.
     """
 
     name = "graphs"
@@ -104,13 +99,13 @@ class Graphs(Stage[GraphInputs, GraphTask]):
             **task.repository.ingredients(),
             **({} if self.sample is None else {"sample": self.sample}),
         }
-        index = task.index if family == v5_clang_graph.FAMILY else None
+        index = task.index if FAMILIES[family].needs_index else None
         if index is not None and index.artefact is None:
             config["lacks"] = index.lacks
         return Recipe(
             stage="documents",
             labels=(("family", family), ("repository", task.repository.name)),
-            revision=REVISIONS[family],
+            revision=FAMILIES[family].revision,
             config=config,
             inputs=(index.artefact.as_input("index"),) if index and index.artefact else (),
             tools={"git": git.version(), **tools()},
@@ -133,7 +128,7 @@ class RepositoryGraphs:
     def of(cls, families: Sequence[str], index: Index | None) -> "RepositoryGraphs":
         """Those that the families need, over an empty tree."""
         syntactic = CallGraph()
-        snapshot = snapshot_of(index) if v5_clang_graph.FAMILY in families else None
+        snapshot = snapshot_of(index) if need_index(families) else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
         return cls(families=families, syntactic=syntactic, resolved=resolved)
 
@@ -148,14 +143,15 @@ class RepositoryGraphs:
 
     def documents(self, commit: CommitChange) -> Iterator[Rendered]:
         """The documents of one commit, whose tree was applied."""
-        if v4_context_graph.FAMILY in self.families:
-            yield v4_context_graph.documents(commit, self.syntactic)
-        if self.resolved is not None:
-            yield v5_clang_graph.documents(commit, self.resolved)
+        for name in self.families:
+            family = FAMILIES[name]
+            graph = self.resolved if family.needs_index else self.syntactic
+            if graph is not None:
+                yield family.function(commit, graph, family=name)
 
     def report(self, family: str, index: Index | None) -> DocumentsReport:
         """What an index covers of the newest tree, or what there is none for."""
-        if family != v5_clang_graph.FAMILY:
+        if not FAMILIES[family].needs_index:
             return DocumentsReport()
         if self.resolved is None:
             assert index is not None

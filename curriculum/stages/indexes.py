@@ -19,8 +19,6 @@ from schemas.errors import CorpusError
 from schemas.progress import Watch
 from schemas.reports import IndexReport
 
-INDEXED_FAMILY = "v5_clang_graph"
-"""The family that reads indexes."""
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
 """Where a database is looked for in a work tree, as clang's own tools do."""
 NO_DATABASE = "it has no compile_commands.json; name one in the corpus file, or give --configure"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from curriculum.mixing.imported import ImportedRows
 from curriculum.store import Artefact
 from schemas.corpus import CorpusSpec
-from schemas.diet import CHAT_OBJECTIVE
+from schemas.objectives import CHAT_OBJECTIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

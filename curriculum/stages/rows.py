@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode, parquet
-from curriculum.objectives import REVISIONS, lesson_of
+from curriculum.objectives import lesson_of
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
@@ -27,14 +27,14 @@ from curriculum.store import Artefact, Draft, Recipe
 from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
-from schemas.document import ENRICHED_FAMILY
+from schemas.families import ENRICHED_FAMILY, VERSIONS_FAMILY
+from schemas.objectives import OBJECTIVES
 from schemas.packed_row import RowFormat
 from schemas.reports import ContextReport, DomainRows, RowsReport
 
 REVISION = 2
 PACK_SEED = 17
 """Of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
-ANCHOR_FAMILY = "v2_simple"
 ANCHOR_BYTES = 1 << 19
 """The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
 texts for every phase, diet and tokenizer."""
@@ -123,7 +123,7 @@ def make_rows(
 
 def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) -> Artefact:
     """Return the anchor in rows of one length."""
-    wanted = Wanted(family=ANCHOR_FAMILY, row_length=row_length)
+    wanted = Wanted(family=VERSIONS_FAMILY, row_length=row_length)
     (anchor,) = coordinator.make(AnchorRows(sources=sources), [wanted])
     return anchor
 
@@ -137,7 +137,7 @@ def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
         "split": split,
         "seed": PACK_SEED,
         "encode": encode.REVISION,
-        "objective_revision": REVISIONS[wanted.objective],
+        "objective_revision": OBJECTIVES[wanted.objective].revision,
         "store_targets": sources.corpus.store_targets,
     }
     if split == "anchor":

@@ -9,7 +9,7 @@ from curriculum.families.write import EnrichedWriter, documents_in
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
-from schemas.document import ENRICHED_FAMILY
+from schemas.families import ENRICHED_FAMILY, FAMILIES
 from schemas.reports import DocumentsReport
 
 
@@ -37,7 +37,7 @@ class Structure(Stage[Sequence[Artefact], Artefact]):
                 ("base", labels["family"]),
                 ("repository", labels["repository"]),
             ),
-            revision=v6_enriched.REVISION,
+            revision=FAMILIES[ENRICHED_FAMILY].revision,
             inputs=(task.as_input("documents"),),
             tools=tools(),
         )

@@ -12,9 +12,8 @@ from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import DocumentTokens, Roles
+from schemas.families import VERSIONS_FAMILY
 
-TRAINED_ON = "v2_simple"
-"""The family whose texts a tokenizer is trained on: whole files, each version once."""
 TOKENIZER_NAME = "tokenizer.json"
 
 
@@ -59,7 +58,9 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         task = TokenizerTask(
             given=Tokenizer.load(file, roles) if file else None,
             texts=[
-                each for each in inputs.documents if each.manifest.labels["family"] == TRAINED_ON
+                each
+                for each in inputs.documents
+                if each.manifest.labels["family"] == VERSIONS_FAMILY
             ],
             kept=inputs.kept,
         )

@@ -28,6 +28,7 @@ from schemas.errors import StoreError
 from schemas.json_text import Model
 from schemas.plain_path import is_plain
 from schemas.regular_files import IrregularFileError
+from schemas.stages import STAGES
 
 WORKSPACE_NAME = "workspace.json"
 LOCKS, DRAFTS, TRASH, CLONES = ".locks", ".drafts", ".trash", "repositories"
@@ -43,8 +44,7 @@ FOLDERS = frozenset(
     {
         *SMALL,
         *(LOCKS, DRAFTS, TRASH, CLONES),
-        *("documents", "indexes", "mixtures", "rows", "runs", "selections", "surveys"),
-        *("tokenizers", "tokens"),
+        *STAGES,
     }
 )
 

@@ -14,20 +14,18 @@ from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.sources import Sources
 from curriculum.corpus.split import WHOLE_REPOSITORIES, place
 from curriculum.stages.coordinator import Coordinator, Workers
-from curriculum.stages.indexes import INDEXED_FAMILY, Index
+from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply.measure import Floats, Kind, by_ratio, measure
-from curriculum.supply.taken import SYNTACTIC_FAMILY, Plan, Taken, take
+from curriculum.supply.taken import Plan, Taken, take
 from schemas.corpus import CorpusSpec
-from schemas.document import GRAPH_FAMILIES
+from schemas.families import FAMILIES
 from schemas.progress import Progress, Watch, unwatched
 
 ALL = "*"
 """The domain of a line that counts all domains."""
-EDITED = ("v3_simple", "v3_doxygen")
-"""Families that show a file only where it was edited."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +112,7 @@ def estimate(
     """What there is of each kind, from a `share` of each repository's commits and some dozens at least.
 
     `indexes` are those that a workspace has or would make:
-    where one isn't made yet, v5_clang_graph is taken to have what v4_context_graph has. Nothing else of
+    where one isn't made yet, a family that needs it is taken to have what its stand-in has. Nothing else of
     what is made here stays.
 
     Raises:
@@ -152,13 +150,15 @@ def _progress(done: int, total: int) -> Progress:
 
 
 def _families(kinds: Sequence[Kind]) -> frozenset[str]:
-    """The families to sample; the syntactic one may have to stand in for the indexed one."""
+    """The families to sample; some may have to stand in for those that need an index."""
     return frozenset(each.family for each in _measured(kinds))
 
 
 def _measured(kinds: Sequence[Kind]) -> list[Kind]:
     stand_ins = {
-        replace(each, family=SYNTACTIC_FAMILY) for each in kinds if each.family == INDEXED_FAMILY
+        replace(each, family=stand_in)
+        for each in kinds
+        if (stand_in := FAMILIES[each.family].stand_in)
     }
     return sorted({*kinds, *stand_ins})
 
@@ -171,7 +171,7 @@ def _lines(taken: Taken, plan: Plan, kind: Kind) -> Iterator[Line]:
             selection = taken.selections[kind.family]
             frames = [measure(kind, each, selection, taken.tokenizer) for each in sources]
             found = pl.concat(frames)
-            if kind.family in GRAPH_FAMILIES:
+            if FAMILIES[kind.family].reads == "commits":
                 yield from _graph_lines(taken, kind, repository, found)
             else:
                 yield from _file_lines(taken, plan, kind, repository, found)
@@ -181,7 +181,7 @@ def _file_lines(
     taken: Taken, plan: Plan, kind: Kind, repository: str, measured: pl.DataFrame
 ) -> Iterator[Line]:
     """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
-    column = "edits" if kind.family in EDITED else "versions"
+    column = "edits" if FAMILIES[kind.family].edits_only else "versions"
     sizes = _bytes_by_commit(taken, plan, kind, repository, column)
     units = taken.sampled[repository]
     known = np.array([float(sizes.get(each, 0)) for each in units])
@@ -278,12 +278,13 @@ def _bytes_by_commit(
 
 
 def _stand_ins(plan: Plan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
-    """Lines of v5_clang_graph where its index isn't made yet."""
-    if kind.family == INDEXED_FAMILY:
-        alike = replace(kind, family=SYNTACTIC_FAMILY)
+    """Lines of a family that needs an index where it isn't made yet."""
+    stand_in = FAMILIES[kind.family].stand_in
+    if stand_in:
+        alike = replace(kind, family=stand_in)
         for each in lines:
             if each.kind == alike and plan.stands_in(each.repository):
-                yield replace(each, family=INDEXED_FAMILY)
+                yield replace(each, family=kind.family)
 
 
 def _samplings(taken: Taken) -> Iterator[Sampling]:
@@ -301,14 +302,18 @@ def _notes(plan: Plan, taken: Taken, tokenizing: Tokenizing) -> Iterator[str]:
     is_part = any(each.read < each.units for each in _samplings(taken))
     if tokenizing.file is None and is_part:
         yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
-    if INDEXED_FAMILY not in plan.families:
-        return
+    for family in sorted(each for each in plan.families if FAMILIES[each].needs_index):
+        yield from _index_notes(plan, family)
+
+
+def _index_notes(plan: Plan, family: str) -> Iterator[str]:
+    """Yield a note for repositories whose index isn't made yet, and one for each that has none."""
     stand_ins = [each.repository for each in plan.indexes if plan.stands_in(each.repository)]
     if stand_ins:
         yield (
-            f"{INDEXED_FAMILY} is taken to have what {SYNTACTIC_FAMILY} has, until it is built: "
+            f"{family} is taken to have what {FAMILIES[family].stand_in} has, until it is built: "
             f"{', '.join(stand_ins)}"
         )
     for each in plan.indexes:
         if each.artefact is None:
-            yield f"{each.repository} has no {INDEXED_FAMILY}: {each.lacks}"
+            yield f"{each.repository} has no {family}: {each.lacks}"

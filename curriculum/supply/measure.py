@@ -15,8 +15,8 @@ from curriculum.stages.selection import decisions, val_lineages
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
-from schemas.diet import CHAT_OBJECTIVE, Objective
-from schemas.document import CHAT_FAMILY
+from schemas.families import CHAT_FAMILY
+from schemas.objectives import CHAT_OBJECTIVE, USUAL_OBJECTIVE
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,9 +72,9 @@ class Kind:
     row_length: int
 
     @property
-    def objective(self) -> Objective:
+    def objective(self) -> str:
         """The one that leaves most as it is."""
-        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else "causal"
+        return CHAT_OBJECTIVE if self.family == CHAT_FAMILY else USUAL_OBJECTIVE
 
 
 def measure(

@@ -28,7 +28,7 @@ from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Draft, Recipe
 from schemas.change import CommitChange, FileChange
-from schemas.document import FILE_FAMILIES
+from schemas.families import families_of
 from schemas.reports import SurveyReport
 
 FEWEST = 192
@@ -76,7 +76,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
                 revision=0,
                 config={**config, "family": family},
             )
-            for family in FILE_FAMILIES
+            for family in families_of("changes")
         ]
         return [survey, *documents]
 

@@ -10,7 +10,7 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.stages.conversations import ConversationSelection
 from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.indexes import INDEXED_FAMILY, Index
+from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import Repository
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
@@ -27,12 +27,8 @@ from curriculum.supply.talks import SampledConversations
 from curriculum.supply.touched import commits_to_walk, domains_of, sizes_of
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import CorpusSpec
-from schemas.document import CHAT_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
+from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
 from schemas.reports import SurveyReport
-
-SYNTACTIC_FAMILY = "v4_context_graph"
-VERSIONS_FAMILY = "v2_simple"
-"""Has a document of every version of a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +43,7 @@ class Plan:
     repositories: Sequence[Repository]
     """The repositories of the corpus."""
     indexes: Sequence[Index]
-    """What is there, or could be made, for v5_clang_graph."""
+    """Indexes that are there or could be made, for families that need them."""
 
     def graphs_of(self, repository: str) -> tuple[str, ...]:
         """The families of graphs that are walked in a repository."""
@@ -55,12 +51,12 @@ class Plan:
         there = index is not None and index.artefact is not None and not index.artefact.planned
         return tuple(
             family
-            for family in GRAPH_FAMILIES
-            if family in self.families and (family != INDEXED_FAMILY or there)
+            for family in families_of("commits")
+            if family in self.families and (there or not FAMILIES[family].needs_index)
         )
 
     def stands_in(self, repository: str) -> bool:
-        """Return True if v4_context_graph has to stand in for v5_clang_graph: its index isn't made yet."""
+        """Return True if another family has to stand in for those that need an index: it isn't made yet."""
         index = self._index(repository)
         return index is not None and index.artefact is not None and index.artefact.planned
 
@@ -146,7 +142,7 @@ def take(coordinator: Coordinator, plan: Plan, tokenizing: Tokenizing) -> Taken:
         documents=documents,
         tokens=coordinator.make(Tokens(tokenizer=tokenizer), documents),
         selections={
-            **dict.fromkeys(FILE_FAMILIES, selection),
+            **dict.fromkeys(families_of("changes"), selection),
             **_selections_of_graphs(coordinator, selecting, graphs, kept),
             **{_family(each): each for each in chat_selections},
         },

@@ -20,7 +20,7 @@ from curriculum.store import Draft, Recipe
 from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
 from schemas.conversation import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
-from schemas.document import CHAT_FAMILY
+from schemas.families import CHAT_FAMILY
 
 FEWEST = 2_000
 """Conversations of a source that are read at least."""

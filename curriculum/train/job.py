@@ -15,8 +15,8 @@ from curriculum.train.launch.machine import Machine
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import JOB, read_job, read_report
 from schemas.diet import AdvanceWhen, Diet, DietPhase
-from schemas.document import ENRICHED_FAMILY
 from schemas.errors import JobError
+from schemas.families import ENRICHED_FAMILY
 from schemas.job import (
     CheckpointRef,
     Evaluation,

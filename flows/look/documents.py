@@ -25,7 +25,8 @@ from curriculum.inspection.pieces import pieces
 from curriculum.store import Artefact, Store
 from flows.look.painted import legend, painted
 from flows.show import ACCENT, MUTED, colour, plain_table
-from schemas.document import CHAT_FAMILY, Chunk, Document
+from schemas.document import Chunk, Document
+from schemas.families import CHAT_FAMILY
 from schemas.visible import one_line, visible
 
 TEXT_LINES = 24

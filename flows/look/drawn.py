@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from dashboards.palette import FAMILY_COLOURS
+from dashboards.palette import family_colours
 from flows.show import ACCENT, MUTED
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -61,4 +61,4 @@ def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
 
 def family_style(family: str) -> str:
     """The colour of a family, as pages have it on a light ground: it stands on a dark one too."""
-    return FAMILY_COLOURS[family].light if family in FAMILY_COLOURS else MUTED
+    return family_colours()[family].light if family in family_colours() else MUTED

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 
-from dashboards.palette import DOCUMENT_COLOURS, FAMILY_COLOURS
-from schemas.document import FAMILIES
+from dashboards.palette import DOCUMENT_COLOURS, family_colours
+from schemas.families import FAMILIES
 
 MOST_PHASES = 12
 """Number of phases with a shade of their own; later ones have that of the last."""
 
 
 def family(name: str) -> str:
-    """The class of a family's colour."""
-    return f"f{FAMILIES.index(name)}"
+    """Return the class of a family's colour; empty for a family that only imported rows have."""
+    return f"f{list(FAMILIES).index(name)}" if name in FAMILIES else ""
 
 
 def phase(number: int) -> str:
@@ -38,9 +38,9 @@ def _of_places(at: int, colour: str) -> str:
 
 def properties(phases: int) -> str:
     """The style that gives the classes their colours, on light and on dark pages."""
-    light = "".join(f"--f{at}:{pair[0]};" for at, pair in enumerate(FAMILY_COLOURS.values()))
-    dark = "".join(f"--f{at}:{pair[1]};" for at, pair in enumerate(FAMILY_COLOURS.values()))
-    families = "".join(f".f{at}{{--c:var(--f{at})}}" for at in range(len(FAMILY_COLOURS)))
+    light = "".join(f"--f{at}:{pair[0]};" for at, pair in enumerate(family_colours().values()))
+    dark = "".join(f"--f{at}:{pair[1]};" for at, pair in enumerate(family_colours().values()))
+    families = "".join(f".f{at}{{--c:var(--f{at})}}" for at in range(len(family_colours())))
     return (
         f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
         f"{families}{of_documents()}{''.join(_ramp(min(phases, MOST_PHASES)))}"

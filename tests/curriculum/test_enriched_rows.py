@@ -34,6 +34,7 @@ from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import Document, Part
+from schemas.families import CONTEXT_FAMILY
 from schemas.packed_row import PACKED_ROW_SCHEMA, TEXT_PIECE, RowFormat
 from schemas.structure import STRUCTURE_TOKENS
 
@@ -67,7 +68,7 @@ def documents_of(family: str, cache: Path) -> Iterator[Document]:
     for commit in read_commits(resolve(spec, cache=cache), spec, corpus, Skips()):
         graph.apply(commit.tree)
         if family == "v4_context_graph":
-            yield from v4_context_graph.documents(commit, graph).documents
+            yield from v4_context_graph.documents(commit, graph, family=CONTEXT_FAMILY).documents
         else:
             for change in commit.changes:
                 yield from render(change, (family,)).documents

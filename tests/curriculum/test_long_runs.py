@@ -32,7 +32,8 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
-from schemas.document import FILE_FAMILIES, PART_KINDS, SPAN_KINDS
+from schemas.document import PART_KINDS, SPAN_KINDS
+from schemas.families import CONTEXT_FAMILY, families_of
 
 LARGEST = QualitySpec().max_bytes
 LEAST_SECONDS = 0.5
@@ -141,7 +142,7 @@ def of_graph(change: FileChange) -> None:
     commit = commit_of(change)
     graph = CallGraph()
     graph.apply(commit.tree)
-    for document in documents(commit, graph).documents:
+    for document in documents(commit, graph, family=CONTEXT_FAMILY).documents:
         enrich(document)
 
 
@@ -217,9 +218,10 @@ def git(root: Path, *arguments: str) -> None:
 STAGES: Mapping[str, Callable[[str], object]] = {
     "reading": lambda text: decode("id", text.encode(), QualitySpec()),
     "facts": lambda text: facts_of(text, "cpp"),
-    "files": lambda text: render(edited(text), FILE_FAMILIES),
+    "files": lambda text: render(edited(text), families_of("changes")),
     "structure": lambda text: [
-        enrich(document) for document in render(change_to(text), FILE_FAMILIES[:1]).documents
+        enrich(document)
+        for document in render(change_to(text), families_of("changes")[:1]).documents
     ],
     "added to a graph": lambda text: of_graph(change_to(text)),
     "changed in a graph": lambda text: of_graph(edited(text)),

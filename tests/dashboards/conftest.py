@@ -21,7 +21,6 @@ from curriculum.pipeline.status import Standing, State, Survey
 from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Draft, Recipe, Store
 from flows import settings
-from schemas.document import Family
 from schemas.gate import ClosedGate
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from tests import factories
@@ -134,8 +133,8 @@ def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefa
     return store.produce([recipe], write)[0]
 
 
-def _phase(way: tuple[str, str | None], name: str, families: Mapping[Family, int]) -> ResolvedPhase:
-    shares: dict[Family, float] = {"v3_simple": 0.6, "v3_doxygen": 0.25, "v4_context_graph": 0.15}
+def _phase(way: tuple[str, str | None], name: str, families: Mapping[str, int]) -> ResolvedPhase:
+    shares: dict[str, float] = {"v3_simple": 0.6, "v3_doxygen": 0.25, "v4_context_graph": 0.15}
     served = [
         ResolvedServing(
             index=at,
@@ -259,7 +258,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The workspace, to look at."""
     home = tmp_path_factory.mktemp("dashboards") / "lab"
     store = Store(home)
-    lengths: dict[Family, int] = {"v3_simple": 512, "v3_doxygen": 512, "v4_context_graph": 1024}
+    lengths: dict[str, int] = {"v3_simple": 512, "v3_doxygen": 512, "v4_context_graph": 1024}
     documents = {family: _documents(store, family) for family in lengths}
     rows = {
         family: _rows(store, family, length, documents[family])

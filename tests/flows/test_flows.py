@@ -8,11 +8,7 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
-from curriculum.mixing.load import DIETS
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.context import Context
-from curriculum.pipeline.events import PhaseSkipped
-from curriculum.pipeline.execute import Scope, Step, execute, selected
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from flows import tracking
@@ -107,40 +103,6 @@ def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
             json={"flow_runs": {"id": {"any_": [str(state.state_details.flow_run_id)]}}},
         )
     assert [(each["key"], each["data"]) for each in response.json()] == [("rows", 100.0)]
-
-
-@pytest.fixture
-def without_fim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The demo's diet with an objective in one phase that such a version doesn't build."""
-    monkeypatch.setattr("curriculum.mixing.resolve.BUILDABLE_OBJECTIVES", ("causal",))
-    text = (DIETS / "templates.demo.yaml").read_text(encoding="utf-8")
-    known = "{family: v4_context_graph, share: 0.8}"
-    assert known in text
-    file = tmp_path / "mine.yaml"
-    file.write_text(text.replace(known, "{family: v4_context_graph, objective: fim, share: 0.8}"))
-    return str(file)
-
-
-def test_a_phase_of_objectives_that_are_not_built_is_skipped_and_named(
-    without_fim: str, tmp_path: Path
-) -> None:
-    plan = _plan(tmp_path, without_fim)
-    names = selected(plan, Scope())
-    left = [each.name for each in plan.phases if each.name not in names]
-    assert left
-
-    def nothing(step: Step[Any], /) -> Any:
-        return ()
-
-    events = [*execute(plan, nothing, Scope(until="sample"), Context())]
-    assert [each.phase for each in events if isinstance(each, PhaseSkipped)] == left
-    assert all("not built" in each.why for each in events if isinstance(each, PhaseSkipped))
-
-
-def test_a_named_phase_that_cannot_be_built_is_an_error(stand_ins: Doors, without_fim: str) -> None:
-    with pytest.raises(DietError, match="not built by this version"):
-        run(specialist=without_fim, phase="file_graph")
-    assert stand_ins.opened == []
 
 
 class TestOutcome:

@@ -14,14 +14,14 @@ import pytest
 
 from curriculum.catalog import macros, open_catalog, publish, query, relations
 from curriculum.catalog.connection import connect
-from curriculum.catalog.data import KINDS, Kind
 from curriculum.catalog.views import SCHEMAS, needed, statements, text_of, types_of
 from curriculum.store import Draft, Recipe, Store
+from schemas.stages import STAGES, DataTable
 
 CLIENT = Path(sys.executable).with_name("duckdb")
 
 
-def _lines(kind: Kind, number: int) -> pa.Table:
+def _lines(kind: DataTable, number: int) -> pa.Table:
     """So many lines of a kind of data; lists are empty."""
     blank = {field.name: _blank(field.type) for field in kind.schema}
     return pa.Table.from_pylist([blank] * number, schema=kind.schema)
@@ -42,20 +42,20 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with two artefacts of every kind of data; its name needs quoting."""
     store = Store(tmp_path_factory.mktemp("it's") / "a home")
     made = []
-    for kind in KINDS:
+    for stage, kind in ((one, table) for one in STAGES.values() for table in one.tables):
         name = kind.prefix.rstrip(".-/")
         file = f"{name}/1.parquet" if kind.prefix.endswith("/") else f"{name}.parquet"
         file = "part-00000.parquet" if kind.prefix == "part-" else file
         for number in (1, 2):
             recipe = Recipe(
-                stage=kind.stage,
+                stage=stage.name,
                 labels=(("corpus", f"{kind.name}-{number}"),),
                 revision=1,
                 config={"kind": kind.name, "number": number},
             )
 
             def fill(
-                drafts: list[Draft], kind: Kind = kind, number: int = number, file: str = file
+                drafts: list[Draft], kind: DataTable = kind, number: int = number, file: str = file
             ) -> None:
                 (drafts[0].path / file).parent.mkdir(exist_ok=True)
                 pq.write_table(_lines(kind, number), drafts[0].path / file)
@@ -175,7 +175,7 @@ def test_a_question_makes_little_and_one_about_the_catalog_all() -> None:
     runs = {each.name for each in needed("FROM runs")}
     assert runs == {"runs", "artefacts"}
     assert {each.name for each in needed("FROM documents")} == {"documents", "artefacts", "data"}
-    assert len(needed("SHOW TABLES")) == len(statements())
+    assert len(needed("SHOW DATA_TABLES")) == len(statements())
     assert len(needed("SELECT view_name FROM duckdb_views()")) == len(statements())
 
 

@@ -12,27 +12,26 @@ from curriculum.encode import (
     Fitted,
     Fitter,
     Outcome,
-    Policy,
     Tokenised,
     elided_parts,
     fit,
     policy_of,
 )
 from curriculum.tokens import Encoding, Spans
-from schemas.document import ENRICHED_FAMILY, FILE_FAMILIES, GRAPH_FAMILIES
+from schemas.families import ENRICHED_FAMILY, TooLong, families_of
 from schemas.packed_row import TEXT_PIECE
 
 BOS, EOS, NEWLINE = 4, 5, 2
 TOKEN_BYTES = np.array([1, 2, 1, 3, 0, 0], dtype=np.int32)
 ELISION = np.array([0, NEWLINE], dtype=np.int32)
-POLICIES: tuple[Policy, ...] = get_args(Policy)
+POLICIES: tuple[TooLong, ...] = get_args(TooLong)
 NONE = np.empty(0, dtype=np.int32)
 Part = tuple[list[int], int, bool]
 """ids, rank, elidable"""
 
 
 def fitter(
-    row_length: int, *, policy: Policy = "divide", bos: bool = True, eos: bool = True
+    row_length: int, *, policy: TooLong = "divide", bos: bool = True, eos: bool = True
 ) -> Fitter:
     return Fitter(
         row_length=row_length,
@@ -192,7 +191,9 @@ def test_a_document_without_text_is_dropped() -> None:
 
 
 def test_targets_that_stand_last_are_routed_and_files_are_divided() -> None:
-    policies = {family: policy_of(family) for family in (*FILE_FAMILIES, *GRAPH_FAMILIES)}
+    policies = {
+        family: policy_of(family) for family in (*families_of("changes"), *families_of("commits"))
+    }
     routed = {family for family, policy in policies.items() if policy == "route"}
     assert routed == {"v4_context_graph", "v5_clang_graph"}
 
@@ -214,7 +215,7 @@ def test_every_byte_stands_in_one_text_piece_or_is_counted() -> None:
     seen: set[str] = set()
 
     @given(PARTS, st.integers(4, 40), st.booleans(), st.booleans(), st.sampled_from(POLICIES))
-    def check(parts: list[Part], row_length: int, bos: bool, eos: bool, policy: Policy) -> None:
+    def check(parts: list[Part], row_length: int, bos: bool, eos: bool, policy: TooLong) -> None:
         own = document(parts, bos=bos, eos=eos)
         done = fitter(row_length, policy=policy, bos=bos, eos=eos).fit(own)
         check_bytes(own, done, row_length, bos=bos, eos=eos, policy=policy)
@@ -225,7 +226,7 @@ def test_every_byte_stands_in_one_text_piece_or_is_counted() -> None:
 
 
 def check_bytes(
-    own: Tokenised, done: Fitted, row_length: int, *, bos: bool, eos: bool, policy: Policy
+    own: Tokenised, done: Fitted, row_length: int, *, bos: bool, eos: bool, policy: TooLong
 ) -> None:
     text = own.ids[int(bos) : len(own.ids) - int(eos)]
     borders = np.cumsum([0, *TOKEN_BYTES[text]])

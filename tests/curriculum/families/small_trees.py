@@ -7,6 +7,7 @@ from curriculum.families.rendered import Rendered
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
+from schemas.families import CONTEXT_FAMILY
 
 MakeChange = Callable[..., FileChange]
 
@@ -41,7 +42,7 @@ def rendered(
     )
     graph = CallGraph()
     graph.apply(commit.tree)
-    found = documents(commit, graph)
+    found = documents(commit, graph, family=CONTEXT_FAMILY)
     for document in found.documents:
         check_document(document)
     return found

@@ -10,6 +10,7 @@ from curriculum.families.rendered import Rendered
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.document import Document
+from schemas.families import CONTEXT_FAMILY
 
 LISTS = "CMakeLists.txt"
 BODY = "int sum() {\n  return 1;\n}\n"
@@ -86,7 +87,7 @@ def rendered(texts: Mapping[str, str], *lines: tuple[int, int], path: str = LIST
         changes=(change,),
         tree=TreeDelta(removed=(), files=()),
     )
-    found = documents(commit, Files(texts))
+    found = documents(commit, Files(texts), family=CONTEXT_FAMILY)
     for document in found.documents:
         check_document(document)
     return found
@@ -160,7 +161,9 @@ def test_commits_of_other_files_give_nothing_and_say_nothing() -> None:
         changes=(),
         tree=TreeDelta(removed=(), files=()),
     )
-    assert documents(commit, Files(TEXTS)) == Rendered(documents=(), counts=())
+    assert documents(commit, Files(TEXTS), family=CONTEXT_FAMILY) == Rendered(
+        documents=(), counts=()
+    )
 
 
 def test_commands_in_two_files_are_a_chunk_each() -> None:

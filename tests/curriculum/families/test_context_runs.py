@@ -20,6 +20,7 @@ from curriculum.graph.structure import code_structure
 from curriculum.tokens import Spans
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
+from schemas.families import CONTEXT_FAMILY
 from tests.curriculum.families.small_trees import MakeChange, rendered
 
 HELD = """#include "held.h"
@@ -57,7 +58,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Document]:
         graph = CallGraph()
         for commit in read_commits(resolve(spec, cache=path), spec, corpus, Skips()):
             graph.apply(commit.tree)
-            found.extend(documents(commit, graph).documents)
+            found.extend(documents(commit, graph, family=CONTEXT_FAMILY).documents)
     return found
 
 

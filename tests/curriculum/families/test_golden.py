@@ -13,7 +13,8 @@ import pytest
 
 from curriculum.families.render import render
 from schemas.change import Blob, FileChange, Hunk
-from schemas.document import FILE_FAMILIES, Document
+from schemas.document import Document
+from schemas.families import families_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "families"
 BOTH_V3 = ("v3_simple", "v3_doxygen")
@@ -82,7 +83,10 @@ TABLE = (
 CMAKE = "project(sample)\n\nadd_library(sum sum.cc)\n#[[ a bracket\ncomment ]]\n"
 
 CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
-    "modified": (change(SUM, SUM.replace("a - b", "a + b"), hunk(4, 1, 4, 1)), FILE_FAMILIES),
+    "modified": (
+        change(SUM, SUM.replace("a - b", "a + b"), hunk(4, 1, 4, 1)),
+        families_of("changes"),
+    ),
     "backslash": (change(MACRO, "int unchanged;\n", hunk(0, 4, 0, 0)), BOTH_V3),
     "raw_string": (
         change(RAW, "const char* kText;\nint unchanged;\n", hunk(0, 3, 0, 1)),
@@ -105,7 +109,7 @@ CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
             path="src/add.cc",
             old_path="src/sum.cc",
         ),
-        FILE_FAMILIES,
+        families_of("changes"),
     ),
     "cmake": (
         change(
@@ -114,7 +118,7 @@ CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
             hunk(3, 2, 3, 1),
             path="CMakeLists.txt",
         ),
-        FILE_FAMILIES,
+        families_of("changes"),
     ),
     "hostile_subject": (
         change(
@@ -124,7 +128,7 @@ CASES: dict[str, tuple[FileChange, tuple[str, ...]]] = {
             subject="End */ int x; /* it, @param y \\return ??/",
             path="src/a*/b??/\n#define c \\",
         ),
-        FILE_FAMILIES,
+        families_of("changes"),
     ),
 }
 

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.check import check_document
-from curriculum.families.render import REVISIONS, render, tools
+from curriculum.families.render import render, tools
 from curriculum.families.rendered import Count
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
-from schemas.document import FILE_FAMILIES, Document
+from schemas.document import Document
+from schemas.families import families_of
 
 MakeChange = Callable[..., FileChange]
 
@@ -63,7 +64,7 @@ def test_parts_tile_and_without_the_generated_ones_the_blob_remains(
     make_change: MakeChange, before: str, after: str, language: Language, subject: str
 ) -> None:
     change = make_change(before, after, language=language, subject=subject)
-    rendered = render(change, FILE_FAMILIES)
+    rendered = render(change, families_of("changes"))
     for document in rendered.documents:
         check_document(document)
         sides = {"a" * 40: after, "b" * 40: before}
@@ -71,7 +72,7 @@ def test_parts_tile_and_without_the_generated_ones_the_blob_remains(
             document.family.startswith("v3") and not after
         )
     given_ = {document.family for document in rendered.documents}
-    assert given_ | {count.family for count in rendered.counts} == set(FILE_FAMILIES)
+    assert given_ | {count.family for count in rendered.counts} == set(families_of("changes"))
 
 
 @given(before=TEXTS, after=TEXTS)
@@ -103,9 +104,7 @@ def test_a_family_that_gives_nothing_says_why(make_change: MakeChange) -> None:
     )
 
 
-def test_every_family_that_can_be_built_has_a_revision() -> None:
-    assert set(REVISIONS) == set(FILE_FAMILIES)
-    assert all(revision >= 1 for revision in REVISIONS.values())
+def test_the_tools_of_documents_are_the_grammars() -> None:
     assert set(tools()) == {"tree-sitter", "tree-sitter-c", "tree-sitter-cpp"}
 
 
@@ -132,7 +131,7 @@ def test_an_unknown_family_is_a_programmers_mistake(make_change: MakeChange) -> 
 )
 def test_a_hostile_file_gives_sound_documents(make_change: MakeChange, text: str) -> None:
     change = make_change("int a;\n", text, hunks=make_change("", "int a;\n").hunks)
-    documents = render(change, FILE_FAMILIES).documents
+    documents = render(change, families_of("changes")).documents
     assert of_family(documents, "v2_simple")
     for document in documents:
         check_document(document)

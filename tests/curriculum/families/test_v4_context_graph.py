@@ -19,6 +19,7 @@ from curriculum.graph.names import TYPES
 from schemas.change import CommitChange, FileChange, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
+from schemas.families import CONTEXT_FAMILY
 
 
 class Made(NamedTuple):
@@ -33,7 +34,7 @@ def made(path: Path) -> Iterator[Made]:
     graph = CallGraph()
     for commit in read_commits(resolve(spec, cache=path), spec, corpus, Skips()):
         graph.apply(commit.tree)
-        yield Made(commit, documents(commit, graph))
+        yield Made(commit, documents(commit, graph, family=CONTEXT_FAMILY))
 
 
 @pytest.fixture(scope="module")

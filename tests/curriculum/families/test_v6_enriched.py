@@ -14,7 +14,6 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, documents_in, read_documents, write_documents
 from schemas.change import FileChange
 from schemas.document import (
-    FILE_FAMILIES,
     Chunk,
     Document,
     Edge,
@@ -24,6 +23,7 @@ from schemas.document import (
     Provenance,
     document_id,
 )
+from schemas.families import families_of
 from schemas.structure import ENRICHED_SCHEMA, LABEL_CODES, RUN_COLUMNS, STRUCTURE_CODES, Structure
 from tests import factories
 
@@ -68,11 +68,11 @@ def named(structure: Structure, name: str) -> int:
 
 @pytest.fixture(scope="module")
 def file_documents(make_change: MakeChange) -> list[Document]:
-    return list(render(make_change(BEFORE, AFTER), FILE_FAMILIES).documents)
+    return list(render(make_change(BEFORE, AFTER), families_of("changes")).documents)
 
 
 def test_every_family_of_files_gets_structure(file_documents: list[Document]) -> None:
-    assert {document.family for document in file_documents} == set(FILE_FAMILIES)
+    assert {document.family for document in file_documents} == set(families_of("changes"))
     for document in file_documents:
         structure = enrich(document)
         check_structure(document, structure)

@@ -13,8 +13,9 @@ from curriculum.families.write import (
     write_documents,
 )
 from schemas.change import FileChange
-from schemas.document import DOCUMENT_SCHEMA, FILE_FAMILIES, Document
+from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError
+from schemas.families import families_of
 
 MakeChange = Callable[..., FileChange]
 
@@ -24,7 +25,7 @@ def documents(make_change: MakeChange, count: int = 25) -> list[Document]:
     for i in range(count):
         licence = None if i % 2 else "MIT"
         change = make_change(f"int é{i};\n", f"int f{i}() {{ return 1; }}\n", licence=licence)
-        found += render(change, FILE_FAMILIES).documents
+        found += render(change, families_of("changes")).documents
     return found
 
 
@@ -62,7 +63,7 @@ def test_equal_documents_give_equal_files(make_change: MakeChange, tmp_path: Pat
 def test_several_writers_stand_open_at_once(make_change: MakeChange, tmp_path: Path) -> None:
     found = documents(make_change, count=3)
     writers = {}
-    for family in FILE_FAMILIES:
+    for family in families_of("changes"):
         (tmp_path / family).mkdir()
         writers[family] = DocumentWriter(tmp_path / family)
     for document in found:

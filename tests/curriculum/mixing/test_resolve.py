@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.mixing.load import load_phases
-from curriculum.mixing.resolve import _divide, missing, resolve
+from curriculum.mixing.resolve import _divide, resolve
 from schemas.diet import Diet, Serving
 from schemas.errors import DietError
 
@@ -87,21 +87,6 @@ def test_two_servings_never_read_the_same_rows() -> None:
     apart = servings({}, {"repositories": ["lattice"]})
     (phase,) = resolve(diet({"phase": "syntax", "servings": apart}), load_phases())
     assert phase.servings[1].title == "v3_simple causal at 4096 of lattice"
-
-
-def test_what_this_version_does_not_build_is_an_error_of_its_phase_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("curriculum.mixing.resolve.BUILDABLE_OBJECTIVES", ("causal",))
-    fim = {"family": "v2_simple", "objective": "fim"}
-    asked = diet(
-        {"phase": "syntax", "servings": servings({})},
-        {"phase": "file_graph", "servings": servings({"family": "v4_context_graph"}, fim)},
-    )
-    syntax, file_graph = resolve(asked, load_phases())
-    assert missing(syntax) == ()
-    (said,) = [str(error) for error in missing(file_graph)]
-    assert said.startswith("phase file_graph: objective fim; it is not built by this version")
 
 
 def test_structure_is_added_to_files_in_short_rows_and_to_graphs_in_long_ones() -> None:

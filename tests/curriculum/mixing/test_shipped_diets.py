@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from curriculum.mixing.load import diet_names, load_diet, load_phases, phase_names, phases_files
-from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, missing, resolve
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing, resolve
 
 SPECIALISTS = (
     "algorithms",
@@ -168,8 +168,7 @@ def test_some_phase_mixes_row_lengths(name: str) -> None:
     assert max(max(each) for each in lengths) == 65536
 
 
-def test_the_demo_is_built_whole_by_this_version() -> None:
+def test_the_demo_goes_through_all_phases_in_short_rows() -> None:
     found = jobs("templates.demo")
     assert list(found) == [*PHASES[:4], "anneal"]
-    assert all(missing(job) == () for job in found.values())
     assert max(job.slot_length for job in found.values()) <= 2048

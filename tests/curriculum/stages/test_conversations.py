@@ -20,8 +20,9 @@ from curriculum.stages.sides import check_sides
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec
-from schemas.document import CHAT_FAMILY, Document
+from schemas.document import Document
 from schemas.errors import CorpusError
+from schemas.families import CHAT_FAMILY
 from schemas.packed_row import TEXT_PIECE
 
 LENGTHS = (128, 512)

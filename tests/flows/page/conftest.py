@@ -10,7 +10,6 @@ from curriculum.pipeline.status import Standing, State
 from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from flows.page.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.document import Family
 from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
@@ -81,7 +80,7 @@ def report(number: int, *, attempt: int = 1, worse: float = 0.0) -> Report:
     )
 
 
-def serving(index: int, family: Family, share: float, row_length: int) -> ResolvedServing:
+def serving(index: int, family: str, share: float, row_length: int) -> ResolvedServing:
     """A line of a diet."""
     return ResolvedServing(
         index=index,

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from dashboards.palette import FAMILY_COLOURS
+from dashboards.palette import family_colours
 from dashboards.times import duration
 from flows.page import curves, kept, sheets, when, words
 from flows.page.colours import properties
@@ -234,7 +234,7 @@ def test_a_specialist_that_has_nothing_yet_has_a_page(facts: Facts) -> None:
 
 def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> None:
     text = page(facts)
-    for light, dark in FAMILY_COLOURS.values():
+    for light, dark in family_colours().values():
         assert light in text
         assert dark in text
     assert properties(5).count("color-mix") == 5

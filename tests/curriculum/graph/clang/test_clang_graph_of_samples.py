@@ -167,7 +167,7 @@ def shown(root: Path, snapshot: Snapshot) -> str:
     for commit in commits(root):
         graph.apply(commit.tree)
         if commit.subject.startswith(SUBJECT):
-            found = documents(commit, graph).documents
+            found = documents(commit, graph, family="v5_clang_graph").documents
             for document in found:
                 check_document(document)
             return f"{commit.subject}\n{graph.coverage()}\n" + "\n".join(map(_listed, found))

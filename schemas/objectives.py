@@ -1,0 +1,52 @@
+"""The registry of objectives: what is learnt from a document.
+
+A new objective is a file with its function and an entry here.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from schemas.registry import NameIn, Registry, imported
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """One way to make tokens and targets of a document."""
+
+    name: str
+    revision: int
+    """Revision of the rows' bytes, in keys: raise it with every change of them."""
+    build: str
+    """`module:function` of (Tokenizer, variant) -> Lesson, imported when rows are made."""
+    variants: bool = False
+    """True if variants of one document differ: each splits it otherwise."""
+
+    @property
+    def function(self) -> Any:
+        """The build function."""
+        return imported(self.build)
+
+
+OBJECTIVES: Registry[Objective] = Registry(
+    [
+        Objective(name="causal", revision=1, build="curriculum.objectives.causal:lesson"),
+        Objective(name="fim", revision=2, build="curriculum.objectives.fim:lesson", variants=True),
+        Objective(
+            name="code_to_doc",
+            revision=2,
+            build="curriculum.objectives.documentation:code_to_doc",
+        ),
+        Objective(
+            name="doc_to_code",
+            revision=2,
+            build="curriculum.objectives.documentation:doc_to_code",
+        ),
+        Objective(name="chat", revision=1, build="curriculum.objectives.chat:lesson"),
+    ]
+)
+ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]
+
+USUAL_OBJECTIVE = "causal"
+"""Default of every family but conversations."""
+CHAT_OBJECTIVE = "chat"
+"""The only one of conversations, and of nothing else."""

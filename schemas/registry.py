@@ -1,0 +1,86 @@
+"""Registry: entries by name, each with the reference of its function, and the field type of such a name."""
+
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+
+class Named(Protocol):
+    """An entry of a registry."""
+
+    @property
+    def name(self) -> str:
+        """Name in YAML, in labels and in paths."""
+        ...
+
+
+Entry = TypeVar("Entry", bound=Named)
+
+
+class Registry(Mapping[str, Entry], Generic[Entry]):
+    """Entries by name, in the order of their registration."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries: dict[str, Entry] = {}
+        for entry in entries:
+            self.register(entry)
+
+    def register(self, entry: Entry) -> None:
+        """Add an entry.
+
+        Raises:
+            ValueError: for a name that is taken.
+        """
+        if entry.name in self._entries:
+            raise ValueError(f"{entry.name} is registered already. Take another name")
+        self._entries[entry.name] = entry
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class NameIn:
+    """Annotation of a string field that names an entry; its JSON schema lists the names."""
+
+    def __init__(self, registry: Registry[Any]) -> None:
+        self._registry = registry
+
+    def __get_pydantic_core_schema__(
+        self, source: type[str], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._require, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "enum": list(self._registry)}
+
+    def _require(self, name: str) -> str:
+        if name not in self._registry:
+            known = ", ".join(f"'{each}'" for each in self._registry)
+            raise PydanticKnownError("literal_error", {"expected": known})
+        return name
+
+
+@cache
+def imported(reference: str) -> Any:
+    """Import the object that `module:name` refers to; entries name their functions so, imported when needed.
+
+    >>> imported("math:tau") > 6
+    True
+
+    Raises:
+        ImportError, AttributeError: where there is none.
+    """
+    return pkgutil.resolve_name(reference)

@@ -1,0 +1,130 @@
+"""The registry of stages: the folders of artefacts in a workspace, and what is in each.
+
+The code that makes them is in curriculum.stages, curriculum.mixing and curriculum.train.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pydantic import BaseModel
+
+from schemas.document import KEPT_SCHEMA, SELECTION_SCHEMA, TOKEN_PARTS_SCHEMA
+from schemas.job import METRICS_SCHEMA, Report
+from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
+from schemas.packed_row import PACKED_ROW_SCHEMA
+from schemas.registry import Registry
+from schemas.reports import (
+    DocumentsReport,
+    IndexReport,
+    RowsReport,
+    SelectionReport,
+    SurveyReport,
+    TokenizerReport,
+    TokensReport,
+)
+from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataTable:
+    """Parquet files of an artefact that views read: those whose names begin with `prefix`."""
+
+    name: str
+    prefix: str
+    schema: pa.Schema
+    """Its columns; a file of an earlier minor version lacks some, and they are null there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageSpec:
+    """One kind of artefact; its name is the folder in the workspace."""
+
+    name: str
+    holds: str
+    """Content of an artefact, in words."""
+    report: type[BaseModel]
+    """Model of the counts in its manifest."""
+    tables: tuple[DataTable, ...] = ()
+
+
+STAGES: Registry[StageSpec] = Registry(
+    [
+        StageSpec(
+            name="documents",
+            holds="documents of one family of one repository, with their provenance",
+            report=DocumentsReport,
+            tables=(DataTable(name="documents", prefix="part-", schema=ENRICHED_SCHEMA),),
+        ),
+        StageSpec(
+            name="indexes",
+            holds="facts of a compiler frontend about one repository at its pinned commit",
+            report=IndexReport,
+        ),
+        StageSpec(
+            name="selections",
+            holds="the documents that are kept, with their side of the split and their domain",
+            report=SelectionReport,
+            tables=(
+                DataTable(name="selection", prefix="selection.", schema=SELECTION_SCHEMA),
+                DataTable(name="kept", prefix="kept.", schema=KEPT_SCHEMA),
+            ),
+        ),
+        StageSpec(
+            name="rows",
+            holds="packed rows of one family, objective, row length and side of the split",
+            report=RowsReport,
+            tables=(
+                DataTable(
+                    name="rows",
+                    prefix="part-",
+                    schema=pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS]),
+                ),
+            ),
+        ),
+        StageSpec(
+            name="mixtures",
+            holds="the rows that a diet's phase selects, in training order",
+            report=MixtureReport,
+            tables=(
+                DataTable(name="plan", prefix="plan.", schema=PLAN_SCHEMA),
+                DataTable(name="left_out", prefix="left_out.", schema=LEFT_OUT_SCHEMA),
+            ),
+        ),
+        StageSpec(
+            name="runs",
+            holds="one training run of a phase: job, metrics, checkpoints and report",
+            report=Report,
+            tables=(DataTable(name="metrics", prefix="metrics/", schema=METRICS_SCHEMA),),
+        ),
+        StageSpec(
+            name="tokenizers",
+            holds="a tokenizer, trained on the corpus or given",
+            report=TokenizerReport,
+        ),
+        StageSpec(
+            name="tokens",
+            holds="the ids of an artefact of documents, each document encoded once",
+            report=TokensReport,
+            tables=(DataTable(name="token_parts", prefix="parts.", schema=TOKEN_PARTS_SCHEMA),),
+        ),
+        StageSpec(
+            name="surveys",
+            holds="the commits of one repository, sampled for an estimate of supply",
+            report=SurveyReport,
+        ),
+    ]
+)
+DATA_TABLES: tuple[DataTable, ...] = tuple(
+    table for stage in STAGES.values() for table in stage.tables
+)
+
+
+def data_table_of(stage: str, file: str) -> DataTable | None:
+    """Return the table that a file of an artefact belongs to, if views read it.
+
+    >>> data_table_of("rows", "part-00000.parquet").name, data_table_of("rows", "manifest.json")
+    ('rows', None)
+    """
+    if stage not in STAGES or not file.endswith(".parquet"):
+        return None
+    return next((each for each in STAGES[stage].tables if file.startswith(each.prefix)), None)
