@@ -22,8 +22,8 @@ from statistics import median
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import resolve_plan
-from flows.contexts import context_of
-from flows.serve import api_for
+from flows.server.supervisor import api_for
+from flows.settings.contexts import context_of
 from schemas.progress import unwatched
 
 DIET, LAST = "templates.demo", "anneal"
@@ -44,7 +44,7 @@ def main() -> None:
     _make(home)
     with api_for(home):
         # Prefect reads its settings when it is imported.
-        from flows.in_process import run_flow
+        from flows.cli.in_process import run_flow
 
         run_flow(order, None, unwatched)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

@@ -25,7 +25,7 @@ from curriculum.inspection.packed_rows import Part, Place, Shown, Source
 from curriculum.inspection.rows import Row
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
-from flows.page.rows.page import page
+from dashboards.rows.page import page
 from schemas.structure import StructureChunk, StructureEdge
 
 CHUNK = 40

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from curriculum.inspection.formats import duration
 from dashboards import charts, frame
 from dashboards.charts import amount
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
 from dashboards.standing import in_order, title
-from dashboards.times import duration
 
 TOO_FEW = "too few documents to tell"
 """Shown for an interval without a width, which is that of a single document."""

@@ -4,10 +4,12 @@ A colour means the same thing on every page: a family has one hue, the accent ma
 or is chosen, and nothing else is coloured.
 """
 
+from dataclasses import dataclass
 from itertools import cycle
 from typing import NamedTuple
 
 from schemas.families import FAMILIES
+from schemas.structure import STRUCTURE_CODES
 
 
 class Pair(NamedTuple):
@@ -70,3 +72,53 @@ def properties() -> str:
     return (
         f":root{{{light}{fonts}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
     )
+
+
+def document_style() -> str:
+    """The style that gives a row's documents their colours by their place, wherever they are drawn or listed.
+
+    A place costs nothing; a class costs bytes for each of thousands.
+    """
+    colours = (_of_places(at, each) for at, each in enumerate(DOCUMENT_COLOURS, start=1))
+    return f".documents>rect{{height:1px}}{''.join(colours)}"
+
+
+def _of_places(at: int, colour: str) -> str:
+    every = f"({len(DOCUMENT_COLOURS)}n+{at})"
+    return (
+        f".documents>rect:nth-child{every},.mask>path:nth-of-type{every},"
+        f".lines>tr:nth-child{every},.doc:nth-of-type{every}{{--c:{colour}}}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shade:
+    """One colour for a terminal of any background, a white page and a black page."""
+
+    terminal: str
+    light: str
+    dark: str
+
+
+SHADES: dict[str, Shade] = {
+    "none": Shade(terminal="#808080", light="#85857f", dark="#7d7f86"),
+    "other": Shade(terminal="#8a8f98", light="#5c6068", dark="#a3a7b0"),
+    "preamble": Shade(terminal="#af8f3f", light="#8a6100", dark="#d9b44a"),
+    "func_sig": Shade(terminal="#5f87d7", light="#1f5fd0", dark="#82aaff"),
+    "func_body": Shade(terminal="#7f9fb5", light="#34506b", dark="#b4c9dc"),
+    "class_decl": Shade(terminal="#9f7fd0", light="#7440bd", dark="#c3a1ff"),
+    "class_member": Shade(terminal="#c0699f", light="#a4327c", dark="#f096cc"),
+    "comment": Shade(terminal="#6f9f6f", light="#3d7a40", dark="#85bf85"),
+    "typedef": Shade(terminal="#c8775a", light="#b04a1c", dark="#f09a74"),
+    "namespace": Shade(terminal="#4fa5a0", light="#0b7573", dark="#5ccac4"),
+}
+"""By the names of STRUCTURE_CODES."""
+
+NAMES: tuple[str, ...] = tuple(sorted(STRUCTURE_CODES, key=STRUCTURE_CODES.__getitem__))
+"""The name of each code."""
+assert tuple(SHADES) == NAMES
+
+
+def shade(code: int) -> Shade:
+    """The colour of a structure code; a code that this version doesn't know has that of `other`."""
+    return SHADES[NAMES[code] if 0 <= code < len(NAMES) else "other"]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from curriculum.inspection.formats import duration
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status_table import current_status
@@ -12,7 +13,6 @@ from dashboards.charts import amount, share
 from dashboards.flow_runs import FlowRun, flow_runs
 from dashboards.frame import text
 from dashboards.questions import Snapshot, question
-from dashboards.times import duration
 from schemas.errors import CurriculumError
 
 MOST_LINES = 40

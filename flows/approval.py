@@ -22,7 +22,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from flows import dispatch
-from flows.tracking import Log, unmarked
+from flows.artifacts import Log, unmarked
 from schemas.visible import visible
 
 SUSPENDED = "Suspended"

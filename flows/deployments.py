@@ -24,7 +24,7 @@ from prefect.workers.process import ProcessWorker
 
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from flows import lost, settings, zombies
+from flows import automations, recovery, settings
 
 DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
@@ -53,11 +53,11 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
             )
         for declared in declared_deployments(suffix):
             _apply(client, declared)
-        zombies.watch(client, suffix)
+        automations.watch(client, suffix)
         for kind in idle:
             client.update_work_pool(f"{kind}{suffix}", WorkPoolUpdate(is_paused=False))
         if not shared:
-            lost.end(client, [f"{kind}{suffix}" for kind in idle])
+            recovery.end(client, [f"{kind}{suffix}" for kind in idle])
     return suffix
 
 

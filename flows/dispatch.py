@@ -27,8 +27,8 @@ from curriculum.pipeline.execute import Perform, Step, TrainStep
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from flows import settings, tasks
+from flows.artifacts import Log
 from flows.parameters import Changes
-from flows.tracking import Log
 from schemas.errors import JobError, JobKilledError
 from schemas.progress import unwatched
 

@@ -2,26 +2,32 @@
 
 from typing import Any
 
+from prefect import runtime
 from prefect.client.schemas.objects import FlowRun, State
 
 from curriculum.pipeline import notifications
 from curriculum.pipeline.plan import RunPlan
-from flows import settings, tracking
-from flows.contexts import context_of
-from flows.names import run_name
-from flows.page.write import rewritten
-from flows.status import record
-from flows.tracking import Log
+from curriculum.pipeline.status_table import record_status
+from dashboards.report.write import rewritten
+from flows import artifacts, settings
+from flows.artifacts import Log
+from flows.parameters import BuildChanges, Changes
+from flows.settings.contexts import context_of, resources
 from schemas.errors import JobError
+
+SWITCHES = {"onwards": "and those after it", "again": "anew"}
+"""How a run's name tells a switch of its form."""
+LONGEST = 40
+"""Characters of a value in a name."""
 
 
 def link_report(plan: RunPlan) -> None:
     """Write a specialist's report and the workspace's status anew; link the report on the flow run's page."""
-    record(plan.store.root, Log().warning)
-    if (file := rewritten(plan, Log().warning)) is not None:
+    record_status(plan.store.root, resources(), Log().warning)
+    if (file := rewritten(plan, resources(), Log().warning)) is not None:
         address = settings.reports_at(plan.store.root)
         place = f"{address}/{file.name}" if address else file.as_uri()
-        tracking.link(f"report-{file.stem}", f"Report of {file.stem}", place)
+        artifacts.link(f"report-{file.stem}", f"Report of {file.stem}", place)
 
 
 def broke_down(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
@@ -38,6 +44,37 @@ def broke_down(flow: Any, flow_run: FlowRun, state: State[Any]) -> None:
     notifications.broken_down(
         whose, flow_run.name, words, mark=f"{flow_run.id}-{state.id}", context=context_of()
     )
+
+
+def run_name() -> str:
+    """The name of the flow run that begins, from what its form was filled with.
+
+    run templates.demo syntax, token_budget=10K
+    """
+    given = runtime.flow_run.parameters
+    switches = [words for name, words in SWITCHES.items() if given.get(name)]
+    first = " ".join([runtime.flow_run.flow_name, given["specialist"], given["phase"], *switches])
+    changes = given["changes"]
+    if not isinstance(changes, BuildChanges):
+        changes = Changes.model_validate(changes)
+    return ", ".join([first, *_changed(changes)])
+
+
+def _changed(changes: BuildChanges) -> list[str]:
+    """What was changed, as the command line would say it."""
+    listed = changes.model_dump(exclude_defaults=True)
+    return [
+        name if value is True else f"{name}={_short(_words(value))}"
+        for name, value in listed.items()
+    ]
+
+
+def _words(value: object) -> str:
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 HOOKS: dict[str, Any] = {

@@ -5,7 +5,7 @@ from prefect import flow
 from curriculum.pipeline.execute import Scope
 from flows.hooks import HOOKS, link_report
 from flows.parameters import ALL_PHASES, ChangesOfMix, MixChanges, Phase, Specialist
-from flows.starting import carry_out, start
+from flows.plan_runs import carry_out, start
 
 
 @flow(name="mix", **HOOKS)

@@ -4,10 +4,12 @@ The names of a dropdown are looked up when a form is made: the workspace's own d
 those of the package.
 """
 
+import contextlib
+import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, GetJsonSchemaHandler, JsonValue
 from pydantic_core import CoreSchema
@@ -19,9 +21,74 @@ from curriculum.pipeline.config import (
     ResumeConfig,
     TrainConfig,
 )
-from flows import choices
+from flows import settings
+from schemas.errors import CurriculumError
 
-ALL_PHASES = choices.ALL_PHASES
+ALL_PHASES = "all"
+
+
+def specialists() -> tuple[str, ...]:
+    """The diets of the workspace, then those of the package."""
+    from curriculum.mixing.load import diet_names
+
+    return _own_first(diet_names(settings.home()), diet_names())
+
+
+def phases() -> tuple[str, ...]:
+    """All, then every phase of every phases file, in the order of the curriculum, and the tail job."""
+    from curriculum.mixing.load import phase_names
+    from curriculum.mixing.resolve import ANNEAL
+
+    names = [ALL_PHASES]
+    for file in phases_files():
+        # A file with a fault must not take the others' names away; who uses it is told.
+        with contextlib.suppress(CurriculumError):
+            names += phase_names(file, settings.home())
+    return _distinct([*names, ANNEAL])
+
+
+def phases_files() -> tuple[str, ...]:
+    """The phases files of the workspace, then those of the package."""
+    from curriculum.mixing.load import phases_files as files
+
+    return _own_first(files(settings.home()), files())
+
+
+def corpora() -> tuple[str, ...]:
+    """The corpora of the workspace, then those of the package."""
+    from curriculum.corpus.load import corpus_names
+
+    return _own_first(corpus_names(settings.home()), corpus_names())
+
+
+def models() -> tuple[str, ...]:
+    """The presets of models, from the smallest."""
+    from curriculum.model.presets import PRESETS
+
+    return tuple(PRESETS)
+
+
+def writers() -> tuple[str, ...]:
+    """Where metrics can go beside the run's own, of what is installed: each, and all together."""
+    from schemas.job import WriterName
+
+    names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]
+    return _distinct([*names, ",".join(names)] if names else [])
+
+
+def branches() -> tuple[str, ...]:
+    """The branches under which the workspace holds mixtures or runs."""
+    found = settings.home().glob("*/specialist=*/branch=*")
+    return _distinct(sorted(each.name.partition("=")[2] for each in found))
+
+
+def _own_first(names: Iterable[str], shipped: Iterable[str]) -> tuple[str, ...]:
+    known = {*shipped}
+    return tuple(sorted(names, key=lambda name: (name in known, name)))
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +112,12 @@ def _said(title: str, description: str) -> Any:
 
 Specialist = Annotated[
     str,
-    _Dropdown(choices.specialists),
+    _Dropdown(specialists),
     _said("Specialist", "Whose diet is served: one of the workspace's diets/ or of the package's."),
 ]
 Phase = Annotated[
     str,
-    _Dropdown(choices.phases),
+    _Dropdown(phases),
     _said(
         "Phase",
         f"{ALL_PHASES}: go through the curriculum in order, and make what isn't there yet. "
@@ -69,10 +136,10 @@ Again = Annotated[bool, _said("Anew", "With one phase: train it anew where it is
 
 
 _NAMES: Mapping[str, Callable[[], tuple[str, ...]]] = {
-    "corpus": choices.corpora,
-    "phases": choices.phases_files,
-    "model": choices.models,
-    "log": choices.writers,
+    "corpus": corpora,
+    "phases": phases_files,
+    "model": models,
+    "log": writers,
 }
 """Names that a field's dropdown offers."""
 
@@ -109,7 +176,7 @@ def _field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
         {**plain, **kinds[0]} if len(kinds) == 1 else {**plain, "anyOf": kinds} if kinds else plain
     )
     if name == "branch":
-        return _suggested(shown, choices.branches())
+        return _suggested(shown, branches())
     # An empty list of choices could not be filled in.
     names = _NAMES[name]() if name in _NAMES else ()
     return {**shown, "enum": [*names]} if names else shown

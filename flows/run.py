@@ -2,15 +2,15 @@
 
 from prefect import flow
 
+from curriculum.pipeline.command_text import outcome
 from curriculum.pipeline.execute import Scope
 from curriculum.store import Artefact
 from flows.approval import ended, gate_after
+from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.hooks import HOOKS, link_report
-from flows.lines import outcome
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
-from flows.starting import carry_out, start
-from flows.tracking import Log
+from flows.plan_runs import carry_out, start
 
 
 @flow(name="run", **HOOKS)

@@ -7,14 +7,20 @@ from prefect import task
 
 from curriculum.inspection.losses import loss_lines, loss_words
 from curriculum.inspection.runs import report_of, run_words
+from curriculum.inspection.stage_tables import (
+    figure_lines,
+    mixture_lines,
+    mixture_words,
+    yield_lines,
+    yield_words,
+)
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
 from curriculum.stages import Built
 from curriculum.store import Artefact
-from flows import tracking
-from flows.contexts import context_of
-from flows.lines import figure_lines, mixture_lines, mixture_words, yield_lines, yield_words
-from flows.tracking import Log
+from flows import artifacts
+from flows.artifacts import Log
+from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
 from schemas.progress import Watch
 
@@ -47,27 +53,27 @@ def flow_context(watch: Watch) -> Context:
 @task(name="build", task_run_name="build {phase}", **RETRIED)
 def build_task(phase: str, step: BuildStep) -> Built:
     """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
-    with tracking.tracked() as watch:
+    with artifacts.tracked() as watch:
         built = step.run(flow_context(watch))
-    tracking.show(step.plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
-    tracking.show(step.plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
+    artifacts.show(step.plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
+    artifacts.show(step.plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
     return built
 
 
 @task(name="mix", task_run_name="mix {phase}", **RETRIED)
 def mix_task(phase: str, step: MixStep) -> Artefact:
     """Make the mixture of a phase; its page shows the shares, planned and realised."""
-    with tracking.tracked() as watch:
+    with artifacts.tracked() as watch:
         mixture = step.run(flow_context(watch))
     name = step.plan.mark_of("mixture", phase)
-    tracking.show(name, mixture_words(mixture), mixture_lines(mixture))
+    artifacts.show(name, mixture_words(mixture), mixture_lines(mixture))
     return mixture
 
 
 @task(name="train", task_run_name="train {phase}", **RETRIED)
 def train_task(phase: str, step: TrainStep) -> Artefact:
     """Train a phase; a second try resumes from its last checkpoint."""
-    with tracking.tracked() as watch:
+    with artifacts.tracked() as watch:
         run = step.run(flow_context(watch))
     show_run(step, run)
     return run
@@ -77,7 +83,7 @@ def show_run(step: TrainStep, run: Artefact) -> None:
     """Show the figures of a run on the page of its flow run."""
     report = report_of(run)
     name = step.plan.mark_of("val-bpb", step.phase)
-    tracking.show(name, run_words(report), figure_lines(report))
+    artifacts.show(name, run_words(report), figure_lines(report))
 
 
 def perform(step: Step[Result], /) -> Result:

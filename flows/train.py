@@ -5,10 +5,10 @@ from prefect import flow
 from curriculum.pipeline.execute import Scope
 from curriculum.store import Artefact
 from flows import dispatch
+from flows.artifacts import Log
 from flows.hooks import HOOKS, link_report
 from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist
-from flows.starting import carry_out, start
-from flows.tracking import Log
+from flows.plan_runs import carry_out, start
 
 
 @flow(name="train", **HOOKS)

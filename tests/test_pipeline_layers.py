@@ -15,16 +15,7 @@ STAGE_FUNCTIONS = {
     ("curriculum.mixing.mix", "mix"),
     ("curriculum.train.run", "train"),
 }
-WITHOUT_PREFECT = {
-    *("__init__", "parameters", "settings"),
-    # Of the command line, of servers and of tables; they move to packages of their own.
-    *("approving", "choices", "cli", "compare", "context_lines", "contexts"),
-    *("conversation_lines", "dashboard", "data_export", "data_import", "demo", "diet", "diff"),
-    *("domain_lines", "export", "forecast_table", "graph_lines", "init", "leakcheck"),
-    *("lineage", "lineage_lines", "lines", "options", "prefect_settings", "query"),
-    *("report", "reporting", "sample", "serve", "shell", "show", "spread", "status", "supply"),
-    *("template", "trust", "trusting", "work"),
-}
+WITHOUT_PREFECT = {"__init__", "parameters"}
 
 
 @cache

@@ -1,10 +1,12 @@
 """Commands of the command line for a config, so that they run as they are printed."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig, option
 from curriculum.pipeline.plan import RunPlan
+from curriculum.store import Artefact
 
 _OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
 """Fields that change neither a mixture nor what a run is."""
@@ -25,6 +27,20 @@ def approve_command(plan: RunPlan, phase: str) -> str:
     own = plan.config.build.branch is not None
     name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.config.specialist
     return shlex.join(["curriculum", "approve", name, phase])
+
+
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
+    """Sum up the runs of a plan in a line."""
+    if not any(run.made for run in runs):
+        return "Nothing to do: everything is there."
+    names = [each.name for each in plan.phases]
+    last = report_of(runs[-1]).phase
+    if phase in names and (later := names[names.index(last) + 1 :]):
+        return (
+            f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
+            f"`{command('run', plan.config)}` goes on from here."
+        )
+    return f"{len(runs)} phases are done."
 
 
 def _options(verb: str, config: RunConfig) -> Iterator[str]:

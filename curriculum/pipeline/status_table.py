@@ -1,7 +1,7 @@
 """Status of a workspace as a table: current/status.parquet, which SQL and the pages read."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import polars as pl
@@ -84,3 +84,12 @@ def _table(store: Store, standings: Iterable[Standing], digest: str) -> pa.Table
     # Arrow would import pandas for a list of values, where that is installed.
     table = pl.DataFrame(lines, schema=dict.fromkeys(STATUS_SCHEMA.names, pl.String)).to_arrow()
     return table.cast(STATUS_SCHEMA).replace_schema_metadata({DIGEST: digest})
+
+
+def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
+    """Write the status of a workspace; a failure is a warning, since no run is stopped by it."""
+    try:
+        survey = Survey.of(Store(home, dry=True), resources)
+        write_status(survey, survey.standings())
+    except (CurriculumError, OSError) as failed:
+        warn(f"the status of {home} isn't written: {failed}")

@@ -16,7 +16,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import build_phase, wanted_of
 from curriculum.stages import RowSet
 from curriculum.store import Store
-from flows import show, work
+from flows.cli import phases
 from schemas.errors import CorpusError
 
 pytestmark = pytest.mark.system
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with the rows of one phase, from a few commits."""
     home = tmp_path_factory.mktemp("home")
-    work.build(order(home), "syntax", dry=False)
+    phases.build(order(home), "syntax", dry=False)
     return home
 
 
@@ -40,7 +40,7 @@ def order(home: Path) -> RunConfig:
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     """What is printed, without colours, 200 columns wide."""
     console = Console(record=True, width=200, color_system=None)
-    for module in (show, work):
+    for module in (console, phases):
         monkeypatch.setattr(module, "out", console)
     return console
 
@@ -48,7 +48,7 @@ def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
 def test_the_table_says_what_domains_cost_and_what_packing_saves(
     home: Path, printed: Console
 ) -> None:
-    work.build(order(home), "syntax", dry=False)
+    phases.build(order(home), "syntax", dry=False)
     said = printed.export_text().splitlines()
     at = next(n for n, line in enumerate(said) if line.startswith("rows ") and "yield" in line)
     rows = next(
@@ -95,7 +95,7 @@ def test_a_corpus_that_leaves_no_document_is_refused_with_the_largest_reason(
         workers=1,
     )
     with pytest.raises(CorpusError) as refused:
-        work.build(wanted, "syntax", dry=False) if sample is None else work.sample(
+        phases.build(wanted, "syntax", dry=False) if sample is None else phases.sample(
             wanted, "syntax", sample
         )
     for said in ("no document", "'too small': 3 of 3", "min_bytes"):

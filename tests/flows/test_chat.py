@@ -6,6 +6,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from curriculum.inspection.document_tables import (
+    conversation_lines,
+    conversation_warnings,
+    graph_lines,
+)
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
@@ -14,10 +19,8 @@ from curriculum.pipeline.references import Reference
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
-from flows.commands.inspecting import as_page
-from flows.conversation_lines import conversation_lines, conversation_warnings
-from flows.graph_lines import graph_lines
-from flows.look import Wish, look
+from flows.cli.inspect import Wish, look
+from flows.cli.inspect.command import as_page
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 

@@ -56,7 +56,7 @@ def test_an_error_of_ours_is_a_traceback(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("flows.status.status", fail)
+    monkeypatch.setattr("flows.cli.status.status", fail)
     done = curriculum("status", home=tmp_path)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from curriculum.inspection.comparison import OTHER_ROWS, TOUCH, measured, settings, shared
-from flows import compare
-from flows.compare import sides
+from flows.cli import compare
+from flows.cli.compare import sides
 from schemas.errors import JobError
 from tests.flows.larder import Larder, figure, job, mixture, run, starting
 

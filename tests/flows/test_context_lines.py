@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
+from curriculum.inspection.document_tables import context_lines, context_warnings, length_lines
 from curriculum.stages import Built, RowSet, Wanted
 from curriculum.store import Artefact
-from flows.context_lines import context_lines, context_warnings, length_lines
 from schemas.manifest import Manifest
 
 HELD_OUT: dict[str, JsonValue] = {

@@ -18,9 +18,9 @@ from curriculum.pipeline import notifications
 from curriculum.pipeline.notifiers import Whose
 from curriculum.store import Store
 from flows import settings
-from flows.contexts import context_of
-from flows.serving import crashed
-from flows.serving.crashed import LOOKS, PAGE, Crash, Lookout, asked, sender, since
+from flows.server import crash_detection
+from flows.server.crash_detection import LOOKS, PAGE, Crash, Lookout, asked, sender, since
+from flows.settings.contexts import context_of
 from schemas.event import Event
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -185,7 +185,7 @@ def test_a_first_look_that_finds_nothing_is_remembered_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as yesterday:
-        yesterday.setattr(crashed, "START", datetime.timedelta(days=1))
+        yesterday.setattr(crash_detection, "START", datetime.timedelta(days=1))
         look(lookout(server, home), 1)
     server.crash("a", at(-60))
     look(lookout(server, home))
@@ -281,10 +281,10 @@ def test_it_keeps_looking_where_the_server_is_away_and_says_so_once(
         if len(pauses) == 3 + LOOKS:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("flows.serving.crashed.time.sleep", pause)
+    monkeypatch.setattr("flows.server.crash_detection.time.sleep", pause)
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        crashed.watch(server.api, home, POOLS, said.append)
+        crash_detection.watch(server.api, home, POOLS, said.append)
     assert len(said) == 1
     assert "503" in said[0]
     assert len(told()) == 1

@@ -13,8 +13,8 @@ from curriculum.inspection.difference import changes
 from curriculum.inspection.token_counts import KINDS
 from curriculum.mixing.mix import report_of
 from curriculum.store import Store
-from flows import diff
-from flows.diff import tokens_of
+from flows.cli import diff
+from flows.cli.diff import tokens_of
 from schemas.errors import StoreError
 from tests.flows.larder import IDS, Larder
 

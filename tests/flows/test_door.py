@@ -16,7 +16,8 @@ from websockets.typing import Origin, Subprotocol
 
 from curriculum.store import Store
 from dashboards.guard import authorization, split_login
-from flows import prefect_settings, settings
+from flows import settings
+from flows.settings import prefect_variables
 from tests.flows.hostile_page import ATTEMPTS, Site, site
 from tests.flows.hostile_settings import KEPT, PAYLOAD, THEIRS, plant_settings
 from tests.flows.serving import Served, serving, wait_until
@@ -179,7 +180,7 @@ def test_nothing_that_a_received_workspace_holds_is_executed_read_or_written_thr
     assert not (served.home / "elsewhere.db").exists()
     assert not settings.prefect_folder(served.home).is_relative_to(served.home)
     # The same folder as Prefect's home, and the same current directory, would have run it.
-    quiet = settings.environment(prefect_settings.quiet(served.home))
+    quiet = settings.environment(prefect_variables.quiet(served.home))
     loose = {**quiet, "PREFECT_HOME": str(served.home / "prefect")}
     for name in ("PREFECT_LOGGING_SETTINGS_PATH", "PREFECT_PROFILES_PATH"):
         del loose[name]
@@ -203,8 +204,8 @@ def test_a_command_takes_no_settings_from_the_folder_that_it_was_called_in(
         "import contextlib, pathlib, sys\n"
         "from flows import prefect_settings, settings\n"
         "home = pathlib.Path(sys.argv[1])\n"
-        "settings.apply(prefect_settings.quiet(home))\n"
-        "with prefect_settings.unset(home) if sys.argv[2] == 'with' else contextlib.nullcontext():\n"
+        "settings.apply(prefect_variables.quiet(home))\n"
+        "with prefect_variables.unset(home) if sys.argv[2] == 'with' else contextlib.nullcontext():\n"
         "    from prefect.settings import get_current_settings\n"
         "print(get_current_settings().server.database.connection_url.get_secret_value())\n"
     )
@@ -269,7 +270,7 @@ def test_a_prefect_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_commands_of_others_get_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in prefect_settings.admitted("curriculum:secret").items():
+    for name, value in prefect_variables.admitted("curriculum:secret").items():
         monkeypatch.setenv(name, value)
     assert "secret" in os.environ["PREFECT_API_AUTH_STRING"]
     assert [name for name, value in settings.outside().items() if "curriculum:" in value] == []

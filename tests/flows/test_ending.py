@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from flows import serve, settings
-from flows.serving.children import DEATHS, Child, ServeError, end_all
+from flows import settings
+from flows.server import supervisor
+from flows.server.children import DEATHS, Child, ServeError, end_all
 from tests.flows.serving import wait_until
 
 BUSY, GONE, WELL = 503, 404, 200
@@ -80,9 +81,9 @@ def sleeper(tmp_path: Path, code: str = "import time; time.sleep(900)") -> Child
     return Child(name="server", arguments=("-c", code), log=tmp_path / "server.log")
 
 
-def served(tmp_path: Path, server: Server, child: Child, said: list[str]) -> serve._Served:
+def served(tmp_path: Path, server: Server, child: Child, said: list[str]) -> supervisor._Served:
     """What is served, where workers were never started."""
-    found = serve._Served(
+    found = supervisor._Served(
         workspace=tmp_path, port=server.port, team=None, shared=False, tell=said.append
     )
     found.server = child
@@ -108,7 +109,7 @@ def test_a_server_that_never_answers_is_waited_for_once_and_named(
     said: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(serve, "PAUSE_S", 0.2)
+    monkeypatch.setattr(supervisor, "PAUSE_S", 0.2)
     server.late = True
     served(tmp_path, server, alive, said).end_workers()
     wait_until(lambda: len(server.asked) == len(POOLS))
@@ -128,7 +129,7 @@ def test_an_answer_may_take_as_long_as_all_of_the_patience(
         return asked(request, timeout=60)
 
     monkeypatch.setattr(urllib.request, "urlopen", note)
-    monkeypatch.setattr(serve, "PAUSE_S", 600.0)
+    monkeypatch.setattr(supervisor, "PAUSE_S", 600.0)
     served(tmp_path, server, alive, said).end_workers()
     assert len(waits) == len(POOLS)
     assert all(300 < each <= 600 for each in waits)
@@ -174,12 +175,12 @@ def test_a_signal_while_children_end_for_a_fault_changes_nothing(
 
     before = signal.getsignal(number)
     monkeypatch.setattr(settings, "apply", lambda _: None)
-    monkeypatch.setattr(serve, "await_health", lambda *_: None)
-    monkeypatch.setattr(serve._Served, "start_workers", fail)
-    monkeypatch.setattr(serve._Served, "end_workers", end)
+    monkeypatch.setattr(supervisor, "await_health", lambda *_: None)
+    monkeypatch.setattr(supervisor._Served, "start_workers", fail)
+    monkeypatch.setattr(supervisor._Served, "end_workers", end)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:9/api")
     with pytest.raises(ServeError, match="time and again"):
-        serve.serve(tmp_path, 4200, lambda _: None)
+        supervisor.serve(tmp_path, 4200, lambda _: None)
     assert ended == ["workers"]
     assert signal.getsignal(number) == before
 

@@ -8,12 +8,12 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
+from curriculum.pipeline.command_text import outcome
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
-from flows import tracking
+from flows import artifacts
 from flows.build import build
-from flows.lines import outcome
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
 from flows.train import train
@@ -90,11 +90,11 @@ def test_a_mistake_is_not_tried_again(stand_ins: Doors) -> None:
 
 def test_progress_reaches_the_onlooker_and_the_page(stand_ins: Doors) -> None:
     seen: list[Progress] = []
-    token = tracking.onlooker.set(seen.append)
+    token = artifacts.onlooker.set(seen.append)
     try:
         state: State[Any] = build(specialist="templates.demo", phase="syntax", return_state=True)
     finally:
-        tracking.onlooker.reset(token)
+        artifacts.onlooker.reset(token)
     assert [each.done for each in seen] == [0, 2]
     with get_client(sync_client=True) as client:
         response = client.request(

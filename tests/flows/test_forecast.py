@@ -11,7 +11,8 @@ from rich.console import Console
 
 from curriculum.pipeline.forecast import Ahead, Forecast
 from curriculum.pipeline.speed import Speed, duration, expected, money
-from flows import forecast_table, settings
+from flows import settings
+from flows.cli import forecast_table
 
 
 def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:

@@ -12,13 +12,13 @@ from prefect.utilities.schema_tools.validation import preprocess_schema
 
 from curriculum.pipeline.config import GROUPS, RunConfig
 from curriculum.pipeline.plan import resolve_plan
-from flows import choices
+from flows import parameters
 from flows.build import build
+from flows.hooks import run_name
 from flows.mix import mix
-from flows.names import run_name
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
-from flows.serving.deploying import Choices
+from flows.server.deploying import Choices
 from flows.train import train
 from schemas.errors import DietError
 
@@ -112,10 +112,10 @@ def test_forms_are_made_anew_once_an_added_choice_stays(added: str, home: Path) 
 
 
 def test_a_broken_file_takes_only_its_own_phases_away(home: Path) -> None:
-    whole = choices.phases()
+    whole = parameters.phases()
     (home / "phases" / "broken.yaml").write_text("talk: [")
-    assert choices.phases() == whole
-    assert "broken" in choices.phases_files()
+    assert parameters.phases() == whole
+    assert "broken" in parameters.phases_files()
 
 
 @pytest.mark.parametrize(

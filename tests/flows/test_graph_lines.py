@@ -6,9 +6,9 @@ from pathlib import Path
 from pydantic_core import to_jsonable_python
 
 from curriculum.graph.clang.snapshot import CallCount, DatabaseCount, IndexReport, UnitProblem
+from curriculum.inspection.document_tables import graph_warnings, index_lines
 from curriculum.stages import Built
 from curriculum.store import Artefact
-from flows.graph_lines import graph_warnings, index_lines
 from schemas.manifest import Manifest
 
 CLEAN = IndexReport(

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from curriculum.catalog import query
 from curriculum.inspection.runs import report_of
+from curriculum.inspection.stage_tables import run_line
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.config_snapshots import read_plan, write_snapshot
@@ -19,7 +20,6 @@ from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.train.run_directory import read_job
 from flows.cli import app
-from flows.lines import run_line
 from schemas.errors import DietError
 
 pytestmark = pytest.mark.system

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from curriculum.inspection.stage_tables import figure_lines
 from dashboards import compared
 from flows import cli
-from flows.lines import figure_lines
 from schemas.job import Figure
 from tests.flows.larder import Larder, figure, job, run
 from tests.flows.stand_ins import report

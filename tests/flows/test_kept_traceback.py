@@ -8,8 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from flows import status
-from flows.cli import app
+from flows.cli import app, status
 from tests.flows.hostile_repository import BIDI, TERMINAL, raw_controls
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from curriculum.leakcheck.mutations import MUTATIONS
 from flows.cli import app
-from flows.leakcheck import show
+from flows.cli.leakcheck import show
 from schemas.leak import Finding, LeakReport, Planted, Skipped
 
 SMALL = ("--dtype", "float32", "--row-length", "128", "--backend", "math")

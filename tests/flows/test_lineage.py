@@ -21,8 +21,7 @@ from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
 from curriculum.train.launch.machine import Machine
 from flows.cli import app
-from flows.lineage import read_by, readers_or_read
-from flows.lineage_lines import spans
+from flows.cli.lineage import read_by, readers_or_read, spans
 from schemas.job import Heartbeat, Job
 from schemas.moment import now
 

@@ -14,8 +14,9 @@ from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Store
-from flows import demo, look, report, show, status, work
-from flows.commands import inspecting
+from flows.cli import check, demo, inspect, phases, status
+from flows.cli.console import colour, table
+from flows.cli.inspect import command
 from schemas.errors import CurriculumError, StoreError
 
 
@@ -32,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         token_budget="16K",
         max_repetition=100.0,
     )
-    work.mix(order, "syntax", dry=False)
+    phases.mix(order, "syntax", dry=False)
     return home
 
 
@@ -40,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     """What is printed, without colours, 140 columns wide."""
     console = Console(record=True, width=140, color_system=None)
-    for module in (inspecting, report, status, work):
+    for module in (command, check, status, phases):
         monkeypatch.setattr(module, "out", console)
     return console
 
@@ -55,7 +56,7 @@ def _artefact(home: Path, stage: str, **labels: str) -> Artefact:
 
 def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v2_doxygen")
-    inspecting.show(home, rows.key[:12], look.Wish(rows=2), as_json=False)
+    command.show(home, rows.key[:12], inspect.Wish(rows=2), as_json=False)
     said = printed.export_text()
     for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
         assert line["pack_id"] in said
@@ -68,15 +69,15 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
 def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_simple")
     wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
-    inspecting.show(home, str(rows.path), look.Wish(pack_id=wanted), as_json=False)
+    command.show(home, str(rows.path), inspect.Wish(pack_id=wanted), as_json=False)
     assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
 
 
 def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    inspecting.show(home, rows.key, look.Wish(), as_json=False)
+    command.show(home, rows.key, inspect.Wish(), as_json=False)
     short = printed.export_text()
-    inspecting.show(home, rows.key, look.Wish(full=True), as_json=False)
+    command.show(home, rows.key, inspect.Wish(full=True), as_json=False)
     full = printed.export_text()
     assert "more lines (--full)" in short
     assert "more lines" not in full
@@ -87,14 +88,14 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
     store = Store(home, dry=True)
-    for piece in look.look(store, find(store, rows.key), look.Wish()):
+    for piece in inspect.look(store, find(store, rows.key), inspect.Wish()):
         console.print(piece)
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
 
 def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    text = inspecting.as_page(Store(home, dry=True), rows, look.Wish(rows=2))
+    text = command.as_page(Store(home, dry=True), rows, inspect.Wish(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
     assert all(line["pack_id"] in text for line in lines)
     assert all(name[:12] in text for line in lines for name in line["document_ids"])
@@ -103,7 +104,7 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
 def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
     artefact = _artefact(home, stage)
-    inspecting.show(home, artefact.key[:12], look.Wish(), as_json=False)
+    command.show(home, artefact.key[:12], inspect.Wish(), as_json=False)
     said = printed.export_text()
     assert said.startswith(stage)
     assert artefact.key[:12] in said
@@ -115,7 +116,7 @@ def test_json_is_json_with_the_manifest(
     home: Path, capsys: pytest.CaptureFixture[str], stage: str
 ) -> None:
     artefact = _artefact(home, stage)
-    inspecting.show(home, artefact.key, look.Wish(rows=2), as_json=True)
+    command.show(home, artefact.key, inspect.Wish(rows=2), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["manifest"]["key"] == artefact.key
     assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)
@@ -129,8 +130,8 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
         find(store, shared)
 
 
-def _row(starts: list[int], valid: int, length: int) -> look.Row:
-    return look.Row(
+def _row(starts: list[int], valid: int, length: int) -> inspect.Row:
+    return inspect.Row(
         pack_id="r-0",
         input_ids=[0] * length,
         loss_mask=[1] * length,
@@ -148,10 +149,10 @@ def test_a_rows_documents_tile_its_valid_tokens() -> None:
 
 
 def test_the_strip_is_as_wide_whatever_it_shows() -> None:
-    assert len(look.strip(_row([0, 480], 960, 960))) == look.STRIP_WIDTH
-    assert look.strip(_row([0, 480], 720, 960)).plain == "█" * 72 + "░" * 24
-    tiny = look.strip(_row([0, 1, 2], 960, 960))
-    assert [span.style for span in tiny.spans] == [show.colour(index) for index in range(3)]
+    assert len(inspect.strip(_row([0, 480], 960, 960))) == inspect.STRIP_WIDTH
+    assert inspect.strip(_row([0, 480], 720, 960)).plain == "█" * 72 + "░" * 24
+    tiny = inspect.strip(_row([0, 1, 2], 960, 960))
+    assert [span.style for span in tiny.spans] == [colour(index) for index in range(3)]
 
 
 def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
@@ -163,7 +164,7 @@ def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
 
 
 def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> None:
-    report.check([home])
+    check.check([home])
     said = printed.export_text()
     rows = [*Store(home, dry=True).artefacts("rows")]
     kept = re.findall(r"/rows/\S+: \d+ rows of \d+ files keep the contract", said)
@@ -178,7 +179,7 @@ def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
     try:
         file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
         with pytest.raises(StoreError, match=re.escape(str(file))):
-            report.check([rows.path])
+            check.check([rows.path])
     finally:
         file.write_bytes(content)
 
@@ -193,7 +194,7 @@ def test_the_demo_ends_with_commands_that_can_be_pasted(
     home: Path, printed: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "out", printed)
-    monkeypatch.setattr(work, "flow", lambda *_: ())
+    monkeypatch.setattr(phases, "flow", lambda *_: ())
     demo.demo(home, ())
     said = printed.export_text()
     pasted = re.findall(r"^  curriculum (\w+) --home (\S+)(?: (\S.*))?$", said, re.MULTILINE)
@@ -215,24 +216,24 @@ def test_gc_removes_what_nothing_refers_to_and_nothing_else(
         versions_per_path=1,
         workers=1,
     )
-    work.build(order, "syntax", dry=False)
+    phases.build(order, "syntax", dry=False)
     before = {each.path for each in Store(tmp_path).artefacts()}
-    work.build(order.changed(max_commits=3), "syntax", dry=False)
+    phases.build(order.changed(max_commits=3), "syntax", dry=False)
     kept = {each.path for each in Store(tmp_path).artefacts()} - before
-    report.gc(tmp_path, sure=True)
+    check.gc(tmp_path, sure=True)
     after = {each.path for each in Store(tmp_path).artefacts()}
     assert kept
     assert kept <= after
     assert before - after
-    report.check([tmp_path])
-    report.gc(tmp_path, sure=True)
+    check.check([tmp_path])
+    check.gc(tmp_path, sure=True)
     assert "Nothing to remove" in printed.export_text()
 
 
 def test_a_table_puts_numbers_right() -> None:
     console = Console(record=True, width=80, color_system=None)
     lines: list[Line] = [{"name": "a", "n": 12}, {"name": "b", "n": 1234}]
-    console.print(show.table(lines))
+    console.print(table(lines))
     assert [line.rstrip() for line in console.export_text().splitlines()] == [
         "name      n",
         "a        12",
@@ -243,7 +244,7 @@ def test_a_table_puts_numbers_right() -> None:
 def test_a_column_of_numbers_may_have_gaps() -> None:
     console = Console(record=True, width=80, color_system=None)
     lines: list[Line] = [{"name": "a", "n": ""}, {"name": "b", "n": "1.2k"}, {"name": "c", "n": 7}]
-    console.print(show.table(lines))
+    console.print(table(lines))
     assert console.export_text().splitlines()[3].rstrip() == "c        7"
 
 

@@ -17,7 +17,7 @@ from curriculum.pipeline import notifiers as notifying
 from curriculum.pipeline.notifiers import Whose
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from flows.contexts import context_of
+from flows.settings.contexts import context_of
 from schemas.event import Event, is_url
 
 VARIABLE = "CURRICULUM_NOTIFY"

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows import prefect_settings, settings, trust
+from flows import settings
+from flows.settings import prefect_variables, trust
 from tests.flows.cli_runner import curriculum
 from tests.flows.every_command import COMMANDS
 from tests.flows.hostile_settings import plant_settings
@@ -251,7 +252,7 @@ def test_each_payload_fires_where_something_reads_it(received: Received, tmp_pat
     home, canary = received.home, received.canary
     python = sys.executable
     assert fires(canary, [python, "-m", "torch"], home), "modules in the current directory"
-    quiet = prefect_settings.quiet(home) | {"PREFECT_HOME": str(home / "prefect")}
+    quiet = prefect_variables.quiet(home) | {"PREFECT_HOME": str(home / "prefect")}
     for name in ("PREFECT_LOGGING_SETTINGS_PATH", "PREFECT_PROFILES_PATH"):
         del quiet[name]
     code = "from prefect.logging.configuration import setup_logging; setup_logging()"

@@ -5,7 +5,7 @@ import logging
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows import tracking
+from flows import artifacts
 from schemas.visible import visible
 
 EVIL = (
@@ -18,13 +18,13 @@ ACTIVE = "\\`*[]<>!#&|~@$"
 
 
 def test_examples_of_escaped_markdown_hold() -> None:
-    assert tracking.unmarked("v2_simple, 1.5 of 12") == "v2_simple, 1.5 of 12"
-    assert tracking.unmarked("\u202e\n") == r"\\u202e\\n"
+    assert artifacts.unmarked("v2_simple, 1.5 of 12") == "v2_simple, 1.5 of 12"
+    assert artifacts.unmarked("\u202e\n") == r"\\u202e\\n"
 
 
 @pytest.mark.parametrize("text", EVIL)
 def test_nothing_in_a_text_begins_markup(text: str) -> None:
-    said = tracking.unmarked(text)
+    said = artifacts.unmarked(text)
     left = said.replace("\\\\", "")
     for letter in ACTIVE:
         assert left.count(letter) == left.count(f"\\{letter}") or letter == "\\"
@@ -35,12 +35,12 @@ def test_nothing_in_a_text_begins_markup(text: str) -> None:
 
 def test_tables_and_bars_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(tracking, "create_table_artifact", lambda *a, **k: made.extend([*a, k]))
-    monkeypatch.setattr(tracking, "create_link_artifact", lambda *a, **k: made.extend([*a, k]))
-    monkeypatch.setattr(tracking, "_forget", lambda key: None)
+    monkeypatch.setattr(artifacts, "create_table_artifact", lambda *a, **k: made.extend([*a, k]))
+    monkeypatch.setattr(artifacts, "create_link_artifact", lambda *a, **k: made.extend([*a, k]))
+    monkeypatch.setattr(artifacts, "_forget", lambda key: None)
     with disable_run_logger():
-        tracking.show("x", EVIL[0], [{"domain": EVIL[0], "rows": 3}])
-        tracking.link("x", EVIL[2], "https://here.example")
+        artifacts.show("x", EVIL[0], [{"domain": EVIL[0], "rows": 3}])
+        artifacts.link("x", EVIL[2], "https://here.example")
     said = str(made)
     assert "![i]" not in said
     assert "<script>" not in said
@@ -52,9 +52,9 @@ def test_a_log_has_no_raw_control_character(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     logger = logging.getLogger("a.run")
-    monkeypatch.setattr(tracking, "get_run_logger", lambda: logger)
+    monkeypatch.setattr(artifacts, "get_run_logger", lambda: logger)
     with caplog.at_level(logging.INFO, logger="a.run"):
-        tracking.Log().info("50 %d \x1b[31m\u202e")
-        tracking.Log().warning("\x07")
+        artifacts.Log().info("50 %d \x1b[31m\u202e")
+        artifacts.Log().warning("\x07")
     assert caplog.messages == [r"50 %d \x1b[31m\u202e", r"\x07"]
     assert [visible(each) for each in caplog.messages] == caplog.messages

@@ -12,10 +12,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from curriculum.store import Recipe, Store
-from flows import query as asking
 from flows.cli import app
-from flows.options import Form
-from flows.query import query
+from flows.cli import query as asking
+from flows.cli.options import Form
+from flows.cli.query import query
 from schemas.errors import CurriculumError
 
 VALUES = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.options import Form
-from flows.query import query
+from flows.cli.options import Form
+from flows.cli.query import query
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7fß"
 SQL = """SELECT chr(27) || ']0;title' || chr(7) || chr(27) || '[2J' || chr(155) || '31m' || chr(8238) || 'abc'

@@ -1,6 +1,6 @@
 from typing import Any
 
-from flows.lines import machine_line, run_line
+from curriculum.inspection.stage_tables import machine_line, run_line
 from schemas.job import MaskingCost, Report, TokenCounts
 
 

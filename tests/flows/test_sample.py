@@ -14,7 +14,7 @@ from curriculum.store import Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from flows.cli import app
-from flows.sample import Prompt, prompt_ids, read_prompt, streamed
+from flows.cli.sample import Prompt, prompt_ids, read_prompt, streamed
 from schemas.errors import CorpusError, JobError, StoreError, TokenizerError
 
 TEXT = "int main() { return 0; } // grüße € 🎉 名前\n"

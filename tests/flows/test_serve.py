@@ -19,10 +19,11 @@ from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
 from dashboards.guard import split_login
-from flows import lost, prefect_settings, serve, settings
+from flows import recovery, settings
 from flows.deployments import declared_deployments
-from flows.serving import listening
-from flows.serving.children import ServeError
+from flows.server import listening, supervisor
+from flows.server.children import ServeError
+from flows.settings import prefect_variables
 from schemas.event import Event
 from tests.flows.serving import Served, command, free_port, serving, wait_until
 
@@ -73,7 +74,7 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
         client.create_deployment_schedules(run.id, daily)
         client.create_deployment_schedules(nap, often)
     (served.home / "diets").mkdir(exist_ok=True)
-    ours = Path(serve.__file__).parents[1] / "curriculum/diets/templates.yaml"
+    ours = Path(supervisor.__file__).parents[1] / "curriculum/diets/templates.yaml"
     (served.home / "diets/nightly.yaml").write_text(ours.read_text())
 
     wait_until(lambda: "the forms know" in served.log.read_text())
@@ -111,7 +112,7 @@ def test_a_run_ends_with_its_worker_which_is_started_again(served: Served, tmp_p
 def test_a_run_outlives_the_death_of_its_server(served: Served, tmp_path: Path) -> None:
     run = served.nap("cpu", until=str(tmp_path / "there again"))
     served.await_state(run, "Running")
-    served.child("flows.serving.api").kill()
+    served.child("flows.server.api").kill()
     wait_until(lambda: "server had ended with exit code -9" in served.log.read_text())
     (tmp_path / "there again").touch()
     served.await_state(run, "Completed")
@@ -135,8 +136,8 @@ def test_one_token_logs_in_to_runs_reports_and_dashboards_and_outlives_their_dea
     for place, answer in places.items():
         assert (_status(place), _status(place, browser)) == (401, answer)
     servers = (
-        ("dashboards", "flows.dashboard", dashboards),
-        ("reports", "flows.page.server", reports),
+        ("dashboards", "flows.server.dashboard", dashboards),
+        ("reports", "flows.server.report_pages", reports),
     )
     for name, module, place in servers:
         served.child(module).kill()
@@ -196,7 +197,7 @@ def test_silent_runs_are_crashed_and_suspended_ones_are_not(served: Served, tmp_
     waiting = served.nap("cpu", asks=True)
     served.await_state(waiting, "Suspended")
     code = "from tests.flows.napping import nap; nap(seconds=900)"
-    variables = prefect_settings.attached(served.home, f"{served.address}/api")
+    variables = prefect_variables.attached(served.home, f"{served.address}/api")
     alone = subprocess.Popen(
         [sys.executable, "-c", code],
         env=settings.environment(variables),
@@ -263,7 +264,7 @@ def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_pa
         wait_until(told.is_file)
         (event,) = told.read_text().splitlines()
         assert Event.model_validate_json(event).text == (
-            f"{served.run(run).name} broke down: {lost.MESSAGE}"
+            f"{served.run(run).name} broke down: {recovery.MESSAGE}"
         )
 
 
@@ -273,7 +274,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         holder.listen()
         port = holder.getsockname()[1]
         with pytest.raises(ServeError, match=f"{port}.*in use"):
-            serve.serve(tmp_path, port, lambda _: None)
+            supervisor.serve(tmp_path, port, lambda _: None)
     assert settings.served_at(tmp_path) is None
 
 
@@ -291,7 +292,7 @@ def test_an_address_that_is_gone_at_once_after_it_was_read_is_no_fault(
         def acquire(self, **_: float) -> None:
             for file in (settings.address_file(tmp_path), settings.reports_file(tmp_path)):
                 file.unlink(missing_ok=True)
-            raise filelock.Timeout("serve.lock")
+            raise filelock.Timeout("supervisor.lock")
 
     Store(tmp_path).open()
     monkeypatch.setattr(settings, "serve_lock", lambda _: Held())
@@ -307,7 +308,7 @@ def test_a_teams_server_goes_before_ones_own(
     Store(tmp_path).open()
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert settings.known_api(tmp_path) == "http://127.0.0.1:9/api"
-    assert prefect_settings.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
+    assert prefect_variables.attached(tmp_path, "there")["PREFECT_API_URL"] == "there"
 
 
 def test_a_teams_server_that_isnt_there_is_named(
@@ -317,4 +318,4 @@ def test_a_teams_server_that_isnt_there_is_named(
     monkeypatch.setattr(settings, "apply", lambda _: None)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
     with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):
-        serve.serve(tmp_path, 4200, lambda _: None)
+        supervisor.serve(tmp_path, 4200, lambda _: None)

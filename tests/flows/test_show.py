@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.show import watching
+from flows.cli.console import watching
 from schemas.progress import Progress
 
 

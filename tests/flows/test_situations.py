@@ -25,7 +25,7 @@ from curriculum.store.owner import this_process
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report
-from flows import work
+from flows.cli import phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
 from schemas.manifest import MANIFEST_NAME
@@ -492,8 +492,8 @@ def test_what_is_said_of_a_situation_is_so(
     ahead = forecast(place.plan, Scope(gates=False), Context())
     assert [each.phase for each in ahead.phases if each.tokens] == situation.trains.split()
     said = Console(record=True, width=400, file=io.StringIO())
-    monkeypatch.setattr(work, "out", said)
-    work.explain_run(place.order, None, onwards=False)
+    monkeypatch.setattr(phases, "out", said)
+    phases.explain_run(place.order, None, onwards=False)
     assert situation.explained in said.export_text()
 
 

@@ -15,7 +15,7 @@ from curriculum.pipeline.notifiers import Whose
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
-from flows.contexts import context_of
+from flows.settings.contexts import context_of
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.event import Event
 from schemas.job import Report, Stopped

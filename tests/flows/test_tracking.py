@@ -6,7 +6,7 @@ import httpx
 import pytest
 from prefect.logging import disable_run_logger
 
-from flows import tracking
+from flows import artifacts
 from schemas.progress import Progress
 
 
@@ -23,10 +23,10 @@ def test_a_server_that_goes_away_costs_a_bar_and_not_the_training(
             raise httpx.ConnectError("All connection attempts failed")
         drawn.append(share)
 
-    monkeypatch.setattr(tracking, "TELL_EVERY_S", 0.0)
-    monkeypatch.setattr(tracking, "create_progress_artifact", make)
-    monkeypatch.setattr(tracking, "update_progress_artifact", update)
-    with disable_run_logger(), tracking.tracked() as watch:
+    monkeypatch.setattr(artifacts, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(artifacts, "create_progress_artifact", make)
+    monkeypatch.setattr(artifacts, "update_progress_artifact", update)
+    with disable_run_logger(), artifacts.tracked() as watch:
         for done in (1, 2, 3):
             watch(Progress(stage="train", item="syntax", done=done, total=4, unit="steps"))
     assert drawn == [25.0, 75.0]

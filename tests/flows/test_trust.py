@@ -19,8 +19,9 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Store
 from curriculum.workers import WorkerPool
-from flows import settings, trust
+from flows import settings
 from flows.cli import app
+from flows.settings import trust
 from schemas.errors import CurriculumError, DietError
 from tests.sealing import edit
 

@@ -14,7 +14,8 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
-from flows import settings, trust
+from flows import settings
+from flows.settings import trust
 from tests.flows.serving import Served, furnish, serving, wait_until
 from tests.flows.test_in_line import DIET
 

@@ -24,7 +24,7 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Draft, Recipe, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
-from flows.contexts import resources
+from flows.settings.contexts import resources
 from schemas.errors import DietError, WorkerError
 
 # Where cores are shared a cluster takes a minute to start.

@@ -21,7 +21,7 @@ from curriculum.train.checkpoint import TrainerState
 from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_counterpart
 from curriculum.train.optimizer import new_learner
 from curriculum.train.restore import longest_row, model_in, trained_model
-from flows.export import vocabulary_of
+from flows.cli.export import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

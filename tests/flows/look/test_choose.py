@@ -15,8 +15,8 @@ from curriculum.inspection.chosen_lines import chosen, regex, slots_of
 from curriculum.inspection.documents import wished
 from curriculum.inspection.line_filter import FILTERS, steps
 from curriculum.store import Artefact, Store
-from flows import look
-from flows.commands import inspecting
+from flows.cli import inspect
+from flows.cli.inspect import command
 from schemas.errors import StoreError
 from tests.flows.larder import IDS, Larder
 
@@ -28,7 +28,7 @@ def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
 
 
 def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
-    store, wish = Store(larder.home, dry=True), look.Wish(only=look.Only(**only))
+    store, wish = Store(larder.home, dry=True), inspect.Wish(only=inspect.Only(**only))
     return [line for _, line in wished(store, artefact, wish)]
 
 
@@ -62,7 +62,7 @@ def test_rows_are_chosen_by_what_stands_in_them(
 
 
 def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
-    store, wish = Store(larder.home, dry=True), look.Wish(only=look.Only(domain="templates"))
+    store, wish = Store(larder.home, dry=True), inspect.Wish(only=inspect.Only(domain="templates"))
     assert [number for number, _ in wished(store, larder.one, wish)] == [1, 2]
 
 
@@ -120,7 +120,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
         ids = {
             line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
         }
-        masks = chosen(store, each, look.Only(domain="testing"))
+        masks = chosen(store, each, inspect.Only(domain="testing"))
         assert masks is not None
         assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
 
@@ -129,7 +129,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
 def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> None:
     values: dict[str, Any] = {"step": (1, 2)}
     for name in {name for can in FILTERS.values() for name in can}:
-        only = look.Only(**{name: values.get(name, "x")})
+        only = inspect.Only(**{name: values.get(name, "x")})
         if name in FILTERS[stage]:
             only.refuse(stage, "it")
         else:
@@ -165,14 +165,14 @@ def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
     with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
-        inspecting.show(larder.home, "rows", look.Wish(only=look.Only(path="nowhere")))
+        command.show(larder.home, "rows", inspect.Wish(only=inspect.Only(path="nowhere")))
 
 
 def test_a_choice_of_one_line_looks_through_all_artefacts(
     larder: Larder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wish = look.Wish(rows=5, only=look.Only(repository="beta"))
-    inspecting.show(larder.home, "rows", wish, as_json=True)
+    wish = inspect.Wish(rows=5, only=inspect.Only(repository="beta"))
+    command.show(larder.home, "rows", wish, as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
     (both,) = [each["documents"] for each in lines if each["pack_id"] == "one-0"]
@@ -187,8 +187,8 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
     larder: Larder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
-    monkeypatch.setattr(inspecting, "out", console)
-    inspecting.show(larder.home, "fmt/syntax", look.Wish(only=look.Only(step=(1, 1))))
+    monkeypatch.setattr(command, "out", console)
+    command.show(larder.home, "fmt/syntax", inspect.Wish(only=inspect.Only(step=(1, 1))))
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 are so" in said
@@ -198,8 +198,8 @@ def test_a_list_names_each_artefact_by_its_key(
     larder: Larder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
-    monkeypatch.setattr(inspecting, "out", console)
-    inspecting.show(larder.home, "rows", look.Wish(), listed=True)
+    monkeypatch.setattr(command, "out", console)
+    command.show(larder.home, "rows", inspect.Wish(), listed=True)
     said = console.export_text()
     assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
     assert "2 artefacts" in said

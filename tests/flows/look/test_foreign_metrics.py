@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.look.trained import _losses
+from flows.cli.inspect.runs import _losses
 from schemas.errors import CurriculumError
 
 

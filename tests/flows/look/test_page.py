@@ -16,12 +16,13 @@ from typer.testing import CliRunner
 from curriculum.inspection.documents import Seen
 from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
-from flows import cli, look
-from flows.commands import inspecting
-from flows.look.colours import SHADES
-from flows.look.document_sheet import document_sheet
-from flows.look.page import joined, page
-from flows.look.sheet import Link, Node, Section, Sheet, Stretch
+from dashboards.inspect.document_sheet import document_sheet
+from dashboards.inspect.page import joined, page
+from dashboards.inspect.sheet import Link, Node, Section, Sheet, Stretch
+from dashboards.palette import SHADES
+from flows import cli
+from flows.cli import inspect
+from flows.cli.inspect import command
 from schemas.document import Document, Part
 from schemas.errors import StoreError
 from schemas.visible import visible
@@ -63,8 +64,8 @@ def _artefact(home: Path, family: str) -> Artefact:
     )
 
 
-def _written(home: Path, family: str, wish: look.Wish = look.Wish()) -> str:  # noqa: B008 - frozen
-    return inspecting.as_page(Store(home, dry=True), _artefact(home, family), wish)
+def _written(home: Path, family: str, wish: inspect.Wish = inspect.Wish()) -> str:  # noqa: B008 - frozen
+    return command.as_page(Store(home, dry=True), _artefact(home, family), wish)
 
 
 @pytest.mark.parametrize("family", ["v4_context_graph", "v5_clang_graph", "v6_enriched"])
@@ -77,7 +78,7 @@ def test_the_page_holds_the_text_whole_and_once(
 def test_several_documents_are_one_page_with_a_line_each(
     looked: Path, context: Document, wide: Document
 ) -> None:
-    read = Read(_written(looked, "v4_context_graph", look.Wish(rows=2)))
+    read = Read(_written(looked, "v4_context_graph", inspect.Wish(rows=2)))
     assert _text(read) == context.text + wide.text
     titles = [line for line in read.lines if line.endswith("arena 02dff1d4a3")]
     assert [title[:32] for title in titles] == [context.document_id, wide.document_id]
@@ -202,7 +203,7 @@ def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> No
 def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
     tokens = next(Store(looked, dry=True).artefacts("tokens"))
     with pytest.raises(StoreError, match="pages show documents and rows"):
-        inspecting.as_page(Store(looked, dry=True), tokens, look.Wish())
+        command.as_page(Store(looked, dry=True), tokens, inspect.Wish())
 
 
 def test_white_space_looks_like_what_stands_before_it() -> None:
@@ -241,7 +242,7 @@ def test_a_context_page_in_a_browser(
     looked: Path, context: Document, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "page.html"
-    inspecting.show(looked, context.document_id, look.Wish(), html=file)
+    command.show(looked, context.document_id, inspect.Wish(), html=file)
     browser_page.goto(file.as_uri())
     texts = browser_page.evaluate("[...document.querySelectorAll('pre')].map(e => e.textContent)")
     assert "".join(texts) == context.text
@@ -289,7 +290,7 @@ def test_structure_in_a_browser(
     looked: Path, tmp_path: Path, browser_page: Page, scheme: str
 ) -> None:
     file = tmp_path / "page.html"
-    inspecting.show(looked, str(_artefact(looked, "v6_enriched").path), look.Wish(), html=file)
+    command.show(looked, str(_artefact(looked, "v6_enriched").path), inspect.Wish(), html=file)
     browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     browser_page.goto(file.as_uri())
     browser_page.locator("pre").get_by_text("BumpArena arena;").click()
@@ -310,7 +311,7 @@ def test_without_scripts_the_page_is_a_readable_text(
     looked: Path, context: Document, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "page.html"
-    inspecting.show(looked, context.document_id, look.Wish(), html=file)
+    command.show(looked, context.document_id, inspect.Wish(), html=file)
     with browser.new_context(java_script_enabled=False) as plain:
         opened = plain.new_page()
         opened.set_default_timeout(PATIENCE_MS)

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.mixing.mix import PLAN_NAME, report_of
-from flows.look.plans import _require_planned
+from flows.cli.inspect.mixtures import _require_planned
 from schemas.errors import StoreError
 from tests.flows.larder import Larder
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from curriculum.inspection.checkpoint_weights import Tensor, groups, tensors
-from flows import look
-from flows.commands import inspecting
-from flows.look.drawn import LEVELS, bar, line, strip
+from flows.cli import inspect
+from flows.cli.inspect import command
+from flows.cli.inspect.tables import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
 from tests.flows.larder import Larder, figure, job, mixture, run
 
@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     """What is printed, without colours."""
     console = Console(record=True, width=160, color_system=None)
-    monkeypatch.setattr(inspecting, "out", console)
+    monkeypatch.setattr(command, "out", console)
     return console
 
 
@@ -42,7 +42,7 @@ def _checkpoint(home: Path) -> str:
 
 
 def _json(home: Path, what: str, capsys: pytest.CaptureFixture[str], **only: Any) -> dict[str, Any]:
-    inspecting.show(home, what, look.Wish(rows=9, only=look.Only(**only)), as_json=True)
+    command.show(home, what, inspect.Wish(rows=9, only=inspect.Only(**only)), as_json=True)
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
     return said
 
@@ -50,7 +50,7 @@ def _json(home: Path, what: str, capsys: pytest.CaptureFixture[str], **only: Any
 def test_a_run_is_found_by_name_and_shows_figures_loss_and_checkpoints(
     home: Path, printed: Console
 ) -> None:
-    inspecting.show(home, "fmt/syntax", look.Wish())
+    command.show(home, "fmt/syntax", inspect.Wish())
     said = printed.export_text()
     assert "2.400 to 2.600" in said
     assert f"{LEVELS[-1]}{LEVELS[0]}  4.000 → 2.000" in said, "the loss is drawn"
@@ -70,7 +70,7 @@ def test_a_runs_steps_and_figures_can_be_chosen(
 def test_an_open_run_says_how_it_stands(
     home: Path, printed: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inspecting.show(home, "abseil", look.Wish())
+    command.show(home, "abseil", inspect.Wish())
     said = printed.export_text()
     assert said.startswith("interrupted abseil/syntax")
     assert "stopped at step 1 of 2" in said
@@ -80,7 +80,7 @@ def test_an_open_run_says_how_it_stands(
 
 
 def test_a_checkpoint_shows_its_weights_and_what_it_has_eaten(home: Path, printed: Console) -> None:
-    inspecting.show(home, _checkpoint(home), look.Wish())
+    command.show(home, _checkpoint(home), inspect.Wish())
     lines = [line.split() for line in printed.export_text().splitlines()]
     assert ["all", "4", "232"] in lines
     names = [line[0] for line in lines if line and line[-1] == "F32"]
@@ -108,12 +108,12 @@ def test_weights_that_are_not_there_or_not_whole_are_none(tmp_path: Path) -> Non
 
 def test_an_open_run_has_no_lines_to_choose(home: Path) -> None:
     with pytest.raises(StoreError, match="--step"):
-        inspecting.show(home, "abseil", look.Wish(only=look.Only(step=(1, 1))))
+        command.show(home, "abseil", inspect.Wish(only=inspect.Only(step=(1, 1))))
 
 
 def test_a_name_that_no_run_has_names_those_there_are(home: Path) -> None:
     with pytest.raises(JobError, match="fmt/syntax"):
-        inspecting.show(home, "fmt/anneal", look.Wish())
+        command.show(home, "fmt/anneal", inspect.Wish())
 
 
 def test_groups_count_numbers_as_numbers() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.status import Standing, State
-from flows.page.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
-from flows.page.rows.write import Example
+from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
+from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report, TokenCounts

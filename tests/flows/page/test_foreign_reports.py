@@ -16,10 +16,10 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from dashboards.guard import authorization, login, secret_of
-from flows.page import server as serving
-from flows.page.server import Server, policy
-from flows.template import policy as own_policy
-from flows.template import template
+from dashboards.html import policy as own_policy
+from dashboards.html import template
+from flows.server import report_pages as serving
+from flows.server.report_pages import Server, policy
 
 TOKEN = "a-token-of-24-characters"
 OWNER = {"Authorization": authorization(secret_of(TOKEN))}

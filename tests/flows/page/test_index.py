@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 from dashboards.guard import authorization, secret_of
-from flows.page.server import Server
+from flows.server.report_pages import Server
 
 OWNER = {"Authorization": authorization(secret_of("token"))}
 PAGE = "<!doctype html>\n<title>{name}</title>\n"

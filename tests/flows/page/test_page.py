@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
+from curriculum.inspection import formats
+from curriculum.inspection.formats import difference, duration
 from dashboards.palette import family_colours
-from dashboards.times import duration
-from flows.page import curves, kept, sheets, when, words
-from flows.page.colours import properties
-from flows.page.curves import apart, plot_of
-from flows.page.facts import Facts, Losses, place
-from flows.page.page import page
-from flows.page.words import difference
+from dashboards.report import curves, phase_sheets, retention, timeline
+from dashboards.report.colours import properties
+from dashboards.report.curves import apart, plot_of
+from dashboards.report.facts import Facts, Losses, place
+from dashboards.report.page import page
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
 
@@ -32,7 +32,7 @@ GATE = AdvanceWhen(
 )
 
 
-@pytest.mark.parametrize("module", [words, curves, kept, sheets, when])
+@pytest.mark.parametrize("module", [formats, curves, retention, phase_sheets, timeline])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from flows.page.facts import Facts
-from flows.page.page import page
+from dashboards.report.facts import Facts
+from dashboards.report.page import page
 from tests.flows.html_text import Read
 
 

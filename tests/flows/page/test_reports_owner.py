@@ -13,7 +13,7 @@ import pytest
 
 from dashboards.guard import login
 from flows import settings
-from flows.page.server import Server
+from flows.server.report_pages import Server
 from tests.flows.page.test_server import OWNER, TOKEN
 
 SECRET = "int of_ours();"

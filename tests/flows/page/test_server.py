@@ -15,7 +15,7 @@ import pytest
 from curriculum.store import Store
 from dashboards.guard import authorization, secret_of
 from flows import settings
-from flows.page.server import Server, policy
+from flows.server.report_pages import Server, policy
 
 TOKEN = "a-token-of-24-characters"
 OWNER = {"Authorization": authorization(secret_of(TOKEN))}
@@ -150,7 +150,7 @@ def test_the_command_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None
         taken.listen()
         port = taken.getsockname()[1]
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.page.server", str(tmp_path), "--port", str(port)],
+            [sys.executable, "-m", "flows.server.report_pages", str(tmp_path), "--port", str(port)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

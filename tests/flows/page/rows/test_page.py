@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
 from curriculum.inspection.packed_rows import Part, Place, Shown, Source
-from flows.page.rows import table
-from flows.page.rows.draw import documents, mask
-from flows.page.rows.page import page
-from flows.page.rows.table import texts
+from dashboards.rows import table
+from dashboards.rows.draw import documents, mask
+from dashboards.rows.page import page
+from dashboards.rows.table import texts
 from tests.flows.html_text import Read
 
 PATIENCE_MS = 120_000

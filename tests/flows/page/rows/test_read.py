@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.inspection import packed_rows
 from curriculum.inspection.packed_rows import sources_of, spread
 from curriculum.store import Artefact
-from flows.page.rows import draw, page, tokens
+from dashboards.rows import draw, page, tokens
 
 
 class _Rows:

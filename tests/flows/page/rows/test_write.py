@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dashboards.rows import write as writing
+from dashboards.rows.write import example, place, wished, write
 from flows import cli
-from flows.look import Wish
-from flows.page.rows import write as writing
-from flows.page.rows.write import example, place, wished, write
+from flows.cli.inspect import Wish
 from schemas.errors import StoreError
 
 

@@ -1,0 +1,1 @@
+"""Pages of `curriculum inspect`: a document with its structure, chunk by chunk."""

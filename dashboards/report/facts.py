@@ -1,0 +1,371 @@
+"""What the report tells, read of the workspace: manifests and reports, no Parquet."""
+
+import datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import get_args
+
+from pydantic import BaseModel
+
+from curriculum.corpus.skips import Unreadable
+from curriculum.inspection.runs import report_of
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.resolve import ResolvedPhase
+from curriculum.pipeline import approvals
+from curriculum.pipeline.context import Resources
+from curriculum.pipeline.plan import RunPlan
+from curriculum.pipeline.status import Standing, standings_of
+from curriculum.store import Artefact, inside, read_mark
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
+from dashboards.rows.write import Example
+from schemas import regular_files
+from schemas.gate import Approval
+from schemas.job import Figure, Heartbeat, Report
+from schemas.mixture import MixtureReport
+from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
+
+TOKENIZERS = "tokenizers"
+
+
+class _Frozen(BaseModel):
+    """The fields that are read of a job, so that jobs of earlier versions can be shown too."""
+
+    begun: str = ""
+    gpu_price: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packed:
+    """A data set of training rows: how full they are, and what became of the documents, by outcome."""
+
+    family: str
+    name: str
+    """The family, with the one that it adds structure to."""
+    how: str
+    """Objective, row length and variant."""
+    rows: int
+    tokens: int
+    row_length: int
+    documents: dict[str, int]
+    elided_bytes: int
+    key: str
+    example: Example | None = None
+    """A row to look at, where its page could be written."""
+
+    @property
+    def full(self) -> float:
+        """The yield: the share of positions that aren't padding."""
+        return self.tokens / (self.rows * self.row_length) if self.rows else 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """An attempt at a phase that isn't its current run."""
+
+    number: int
+    key: str
+    report: Report
+    begun: str = ""
+    ended: str = ""
+    """When; ISO 8601, empty where it isn't known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseFacts:
+    """All that is known of a phase."""
+
+    number: int
+    phase: ResolvedPhase
+    evaluation: str
+    """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
+    standing: Standing
+    beat: Heartbeat | None
+    """How far an open attempt is."""
+    run: str
+    """Path of the current run, relative to the workspace; empty where there is none."""
+    ended: str
+    """When; ISO 8601."""
+    report: Report | None
+    price: float | None
+    """Of an hour of one GPU, as the run's job has it."""
+    approval: Approval | None
+    mixture: MixtureReport | None
+    packed: tuple[Packed, ...]
+    earlier: tuple[Attempt, ...]
+    begun: str = ""
+    """Moment at which its current run or the attempt that goes on began; ISO 8601."""
+
+    @property
+    def name(self) -> str:
+        """Name of the phase in the diet."""
+        return self.phase.name
+
+    @property
+    def spent(self) -> list[Report]:
+        """The reports of all its attempts."""
+        current = [self.report] if self.report else []
+        return [*current, *(each.report for each in self.earlier)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """The documents of a family over all repositories."""
+
+    family: str
+    documents: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Losses:
+    """What was not made a document, by reason: lost data first, then choices."""
+
+    changes: int
+    lost: tuple[tuple[str, int], ...]
+    chosen: tuple[tuple[str, int], ...]
+    left_out: tuple[tuple[str, int], ...]
+    """Changes that a family makes no document of."""
+    rejected: tuple[tuple[str, int], ...]
+    """Documents that a selection doesn't keep."""
+    documents: int
+    kept: int
+    val: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What a report tells of a specialist."""
+
+    specialist: str
+    branch: str | None
+    why: str
+    workspace: str
+    corpus: str
+    model: str
+    tokenizer: str
+    token_budget: int
+    written: str
+    """When; ISO 8601."""
+    phases: tuple[PhaseFacts, ...]
+    sources: tuple[Source, ...]
+    losses: Losses
+
+
+def read(
+    plan: RunPlan,
+    resources: Resources,
+    examples: Mapping[str, Example] = MappingProxyType({}),
+) -> Facts:
+    """The facts of a specialist, as its workspace holds them now; `examples` has rows by their key."""
+    diet = plan.diet
+    phases = tuple(_phases(plan, resources, examples))
+    built = list({each.key: each for each in _built(plan)}.values())
+    return Facts(
+        specialist=diet.specialist,
+        branch=diet.branch,
+        why=diet.why,
+        workspace=plan.store.workspace().name,
+        corpus=plan.corpus.name,
+        model=diet.model,
+        tokenizer=diet.tokenizer,
+        token_budget=diet.token_budget,
+        written=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        phases=phases,
+        sources=tuple(_sources(built)),
+        losses=_losses(built),
+    )
+
+
+def rows_of(plan: RunPlan) -> Iterator[tuple[Artefact, list[Artefact]]]:
+    """The rows that the phases of a course are trained on, each once, with all that they are made of."""
+    built = {each.key: each for each in _built(plan)}
+    for each in built.values():
+        if _is_trained_on(each):
+            yield each, [built[key] for key in _made_of(each, built) if key in built]
+
+
+def _made_of(rows: Artefact, built: Mapping[str, Artefact]) -> Iterator[str]:
+    """The keys of its inputs; imported rows were made with a tokenizer that is like the one built with."""
+    alike = {each.content: key for key, each in built.items() if each.manifest.stage == TOKENIZERS}
+    for record in rows.manifest.inputs:
+        yield record.key if record.key in built else alike.get(record.content, record.key)
+
+
+def _is_trained_on(artefact: Artefact) -> bool:
+    return artefact.manifest.stage == "rows" and artefact.manifest.labels["split"] == "train"
+
+
+def _phases(
+    plan: RunPlan, resources: Resources, examples: Mapping[str, Example]
+) -> Iterator[PhaseFacts]:
+    stand = standings_of(plan, resources)
+    for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
+        yield _facts(plan, number, phase, each, examples)
+
+
+def _facts(
+    plan: RunPlan,
+    number: int,
+    phase: ResolvedPhase,
+    stands: Standing,
+    examples: Mapping[str, Example],
+) -> PhaseFacts:
+    run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
+    job = _job(run.path) if run else None
+    rows = {each.key: each for each in _marked(plan, phase) if _is_trained_on(each)}
+    mixed = [record.key for record in mixture.manifest.inputs] if mixture else [*rows]
+    return PhaseFacts(
+        number=number,
+        phase=phase,
+        evaluation=plan.diet.phases[-1].phase if phase.is_anneal else phase.name,
+        standing=stands,
+        beat=_beat(stands.run) if stands.run and stands.report is None else None,
+        run=run.path.relative_to(plan.store.root).as_posix() if run else "",
+        ended=run.manifest.created if run else "",
+        report=report_of(run) if run else None,
+        price=job.gpu_price if job else None,
+        approval=approvals.find(plan.store, run) if run else None,
+        mixture=mixture_report_of(mixture) if mixture else None,
+        packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
+        earlier=tuple(_earlier(plan, phase, run, stands)),
+        begun=_begun(run.path if run else stands.run),
+    )
+
+
+def _job(run: Path) -> _Frozen:
+    return _Frozen.model_validate_json(regular_files.read(run / JOB))
+
+
+def _begun(run: Path | None) -> str:
+    """The moment in a run's job; empty where there is none yet."""
+    return _job(run).begun if run and (run / JOB).is_file() else ""
+
+
+def _earlier(
+    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: Standing
+) -> Iterator[Attempt]:
+    """What was left by attempts that are neither the current run nor going on."""
+    goes_on = stands.run if stands.state == "running" else None
+    branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
+    way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
+    files = plan.store.root.joinpath("runs", *way).glob(f"*/attempt=*/{REPORT}")
+    found = [
+        Attempt(
+            number=report.attempt,
+            key=file.parent.parent.name,
+            report=report,
+            begun=_begun(file.parent),
+            ended=report.ended,
+        )
+        for file in files
+        if file.parent != goes_on and (run is None or file.parent != run.path)
+        for report in [read_report(file.parent)]
+    ]
+    yield from sorted(found, key=lambda each: (each.ended, each.key, each.number))
+
+
+def _beat(run: Path) -> Heartbeat | None:
+    """The heartbeat of an open attempt; None before its first, and while it is being written."""
+    return inside.read(Heartbeat, run / HEARTBEAT)
+
+
+def _packed(rows: Artefact, example: Example | None) -> Packed:
+    labels, report = rows.manifest.labels, rows.reported(RowsReport)
+    of = f" of {labels['base']}" if "base" in labels else ""
+    imported = ", imported" if "imported" in labels else ""
+    variant = f", variant {labels['variant']}" if labels["objective"] == "fim" else ""
+    return Packed(
+        family=labels["family"],
+        name=f"{labels['family']}{of}",
+        how=f"{labels['objective']} at {int(labels['row_length']):,}{variant}{imported}",
+        rows=sum(each.rows for each in report.domains.values()),
+        tokens=sum(each.tokens for each in report.domains.values()),
+        row_length=int(labels["row_length"]),
+        documents=report.encode.documents,
+        elided_bytes=report.encode.elided_bytes,
+        key=rows.key[:KEY_DIGITS],
+        example=example,
+    )
+
+
+def _marked(plan: RunPlan, phase: ResolvedPhase) -> Iterator[Artefact]:
+    """What the builds of a phase left last, of whatever corpus and row length."""
+    folder = plan.store.root / "current"
+    for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
+        for line in read_mark(file):
+            yield plan.store.load(plan.store.root / line)
+
+
+def _built(plan: RunPlan) -> Iterator[Artefact]:
+    for phase in plan.phases:
+        yield from _marked(plan, phase)
+
+
+def _sources(built: Sequence[Artefact]) -> Iterator[Source]:
+    documents: dict[str, list[DocumentsReport]] = {}
+    for each in built:
+        if each.manifest.stage == "documents":
+            labels = each.manifest.labels
+            of = f" of {labels['base']}" if "base" in labels else ""
+            report = each.reported(DocumentsReport)
+            documents.setdefault(labels["family"] + of, []).append(report)
+    for family, reports in sorted(documents.items()):
+        yield Source(
+            family=family,
+            documents=sum(each.documents for each in reports),
+            num_bytes=sum(each.num_bytes for each in reports),
+        )
+
+
+def _selections(built: Sequence[Artefact]) -> list[Artefact]:
+    """Those that decide split and domain; of each there is another, which only says what is kept."""
+    found = [each for each in built if each.manifest.stage == "selections"]
+    return [each for each in found if "step" not in each.manifest.labels]
+
+
+def _losses(built: Sequence[Artefact]) -> Losses:
+    changes: dict[str, SkipsReport] = {}
+    left_out: Counter[str] = Counter()
+    for each in built:
+        if each.manifest.stage == "documents":
+            report = each.reported(DocumentsReport)
+            left_out.update(report.left_out)
+            # All families of a repository read the same history.
+            changes.setdefault(each.manifest.labels.get("repository", ""), report.changes)
+    skipped: Counter[str] = Counter()
+    for read_ in changes.values():
+        skipped.update(read_.skipped)
+    rejected: Counter[str] = Counter()
+    selected = [each.reported(SelectionReport) for each in _selections(built)]
+    for selection in selected:
+        rejected.update(selection.rejected)
+    unreadable = get_args(Unreadable)
+    return Losses(
+        changes=sum(each.read for each in changes.values()),
+        lost=_most({name: n for name, n in skipped.items() if name in unreadable}),
+        chosen=_most({name: n for name, n in skipped.items() if name not in unreadable}),
+        left_out=_most(left_out),
+        rejected=_most(rejected),
+        documents=sum(each.documents for each in selected),
+        kept=sum(each.kept for each in selected),
+        val=sum(each.val for each in selected),
+    )
+
+
+def _most(counted: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple((name, number) for name, number in ranked if number)
+
+
+def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
+    """The weighted mean of an evaluation, by its phase; `anchor` for the anchor."""
+    return next((each for each in figures if (each.phase, each.family) == (phase, "*")), None)
+
+
+def place(root: Path, specialist: str, branch: str | None) -> Path:
+    """Where the report of a specialist lies."""
+    return root / "reports" / f"{'-'.join(filter(None, (specialist, branch)))}.html"

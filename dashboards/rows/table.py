@@ -1,0 +1,129 @@
+"""The documents of a row: a line each, and each one's text with where it came from."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+
+from curriculum.inspection.formats import number, percent
+from curriculum.inspection.packed_rows import Part, Place, Source
+from dashboards.html import escaped
+from schemas.visible import visible
+
+COMMIT_DIGITS = 10
+MOST_LINES = 100
+"""Documents whose lines are written; the script adds those of the others, of what `rest` tells it."""
+MOST_PLACES = 40
+"""Files of a document that are listed."""
+
+
+def table(parts: Sequence[Part], place: str) -> str:
+    """A line a document; it links to its text, whose place begins with `place`."""
+    heads = (
+        '<th class="n">#</th><th>repository</th><th>commit</th><th>path</th><th>licence</th>'
+        '<th class="n">from</th><th class="n">tokens</th><th class="n">scored</th>'
+    )
+    lines = "".join(_line(part, at, place) for at, part in enumerate(parts[:MOST_LINES]))
+    left = len(parts) - MOST_LINES
+    more = f'<p class="more">and {left:,} more, each told above its text</p>' if left > 0 else ""
+    return (
+        f'<div class="table" tabindex="0" role="region" aria-label="Documents"><table><thead><tr>{heads}'
+        f'</tr></thead><tbody class="lines">{lines}</tbody></table>{more}</div>'
+    )
+
+
+# End tags and quotes that HTML can do without are left out: there may be thousands of lines.
+def _line(part: Part, at: int, place: str) -> str:
+    repository, commit, licence, share = (escaped(each) for each in _words(part))
+    return (
+        f"<tr><th scope=row><a href=#{place}d{at}>{at}</a><td>{repository}<td>{commit}"
+        f"<td><bdi>{escaped(_name(part))}</bdi><td>{licence}"
+        f"<td>{part.start:,}<td>{part.tokens:,}<td>{share}"
+    )
+
+
+def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
+    """What lines that aren't written say: each word once, and the numbers of four words for each line."""
+    numbers: dict[str, int] = {}
+    said = (visible(word) for part in parts[MOST_LINES:] for word in _words(part))
+    lines = [numbers.setdefault(word, len(numbers)) for word in said]
+    return list(numbers), lines
+
+
+def _words(part: Part) -> tuple[str, str, str, str]:
+    first = part.source.first
+    share = percent(part.scored / part.tokens)
+    return first.repository, first.commit[:COMMIT_DIGITS], part.source.licence or "", share
+
+
+def _name(part: Part) -> str:
+    return part.source.first.path or part.document_id or "unknown"
+
+
+def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[str]:
+    """Each document's text as it is trained on."""
+    for at, (part, text) in enumerate(zip(parts, said, strict=True)):
+        # The parser drops one line feed after <pre>.
+        yield (
+            f"<section class=doc id={place}d{at}>{_head(part, at)}"
+            f"<pre>\n{escaped(text)}</pre></section>"
+        )
+
+
+def _head(part: Part, at: int) -> str:
+    facts = " · ".join(escaped(each) for each in _facts(part))
+    return f"<h3><b>{at}</b>{escaped(_name(part))}</h3><p>{facts}{_whence(part)}"
+
+
+def _facts(part: Part) -> Iterator[str]:
+    first, source = part.source.first, part.source
+    if first.commit:
+        yield f"{first.repository} at {first.commit}"
+    else:
+        yield "its documents artefact is gone"
+    if source.timestamp:
+        then = datetime.datetime.fromtimestamp(source.timestamp, datetime.UTC)
+        yield f"{then.day} {then:%b %Y}"
+    if source.licence:
+        yield source.licence
+    yield f"{number(part.tokens, 'token')} from {part.start:,}"
+    if part.scored < part.tokens - 1:
+        yield f"{part.scored:,} scored"
+    if 0 < part.last_byte - part.first_byte < source.num_bytes:
+        yield f"bytes {part.first_byte:,} to {part.last_byte:,} of {source.num_bytes:,}"
+
+
+def _whence(part: Part) -> str:
+    """The document's id and all that it was made of, folded away; of each file what its head doesn't say."""
+    places = _merged(part.source)
+    if not part.document_id:
+        return ""
+    listed = "".join(_place(each, part.source.first) for each in places[:MOST_PLACES])
+    left = len(places) - MOST_PLACES
+    more = f"<li>and {left:,} more" if left > 0 else ""
+    return (
+        f"<details><summary>made of {number(len(places), 'file')}</summary>"
+        f"document <code>{escaped(part.document_id)}</code><ul>{listed}{more}</ul></details>"
+    )
+
+
+def _place(place: Place, first: Place) -> str:
+    """A file: its path unless it is the document's own, its repository and commit where they are others."""
+    size = f"{place.num_bytes:,} bytes"
+    elsewhere = [place.repository] if place.repository != first.repository else []
+    if place.commit != first.commit:
+        elsewhere.append(place.commit[:COMMIT_DIGITS])
+    if not elsewhere and place.path == first.path:
+        return f"<li>this file, {size}"
+    at = " ".join(escaped(each) for each in [*elsewhere, ""])
+    return f"<li>{at}<b>{escaped(place.path)}</b> {size}"
+
+
+def _merged(source: Source) -> list[Place]:
+    """Places of one file at one commit as one, in the order in which they came first."""
+    sizes: dict[tuple[str, str, str], int] = {}
+    for each in source.places:
+        name = (each.repository, each.commit, each.path)
+        sizes[name] = sizes.get(name, 0) + each.num_bytes
+    return [
+        Place(repository=repository, commit=commit, path=path, num_bytes=size)
+        for (repository, commit, path), size in sizes.items()
+    ]

@@ -1,0 +1,129 @@
+"""The rows of an artefact as a page beside the reports: reports/rows/<key12>.html."""
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from curriculum.inspection.documents import wished as chosen_lines
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.origins import inputs
+from curriculum.inspection.packed_rows import Shown, shown, spread
+from curriculum.inspection.rows import tokenizer_of
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.tokens.codec import Tokenizer
+from curriculum.train.run_directory import replace_whole
+from dashboards import palette
+from dashboards.html import template
+from dashboards.rows.page import LARGEST, TEMPLATE, named, page
+from schemas.errors import StoreError
+
+FOLDER = "rows"
+MOST_ROWS = 6
+TOKENIZER_NAME = "tokenizer.json"
+REVISION = 3
+"""Of what stands in a page, beside its template and its colours."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """A row that stands for its artefact, and where it is shown."""
+
+    link: str
+    """From the report that names it."""
+    spans: tuple[tuple[int, int], ...]
+    length: int
+    valid: int
+
+
+def place(root: Path, rows: Artefact) -> Path:
+    """Where the page of a rows artefact lies."""
+    return root / "reports" / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
+
+
+def example(rows: Artefact) -> Example | None:
+    """Of the rows that the page of an artefact has, the one of most documents; None where there is none."""
+    columns = ("doc_starts", "valid_token_count")
+    found = [(at, line) for at, line in enumerate(spread(rows, MOST_ROWS, columns))]
+    if not found:
+        return None
+    number, line = max(found, key=lambda each: (len(each[1]["doc_starts"]), -each[0]))
+    valid = line["valid_token_count"]
+    starts = [start for start in line["doc_starts"] if start < valid]
+    return Example(
+        link=f"{FOLDER}/{rows.key[:KEY_DIGITS]}.html#r{number}",
+        spans=tuple(itertools.pairwise([*starts, valid])),
+        length=int(rows.manifest.labels["row_length"]),
+        valid=valid,
+    )
+
+
+def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | None:
+    """The page of a rows artefact, which never changes once it is written with this template.
+
+    `made_of` has the tokenizer and the documents of the rows. None where there is no row, or no tokenizer
+    any more.
+
+    Raises:
+        OSError: where the file can't be read or written.
+    """
+    file = place(root, rows)
+    if _is_there(file):
+        return file
+    tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]
+    documents = [each for each in made_of if each.manifest.stage == "documents"]
+    held = list(shown(spread(rows, MOST_ROWS), documents))
+    if not held or not tokenizers:
+        return None
+    tokenizer = Tokenizer.load(tokenizers[0].path / TOKENIZER_NAME)
+    text = _page(root, rows, held, tokenizer, largest=LARGEST)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
+    return file
+
+
+def wished(store: Store, rows: Artefact, wish: Wish) -> str:
+    """The page of the rows that somebody asked for.
+
+    Raises:
+        StoreError: where there is no such row, or the tokenizer is gone.
+    """
+    tokenizer = tokenizer_of(store, rows)
+    found = (line for _, line in itertools.islice(chosen_lines(store, rows, wish), wish.rows))
+    held = list(shown(found, inputs(store, rows, "documents")))
+    if not held:
+        raise StoreError(
+            rows.path.relative_to(store.root).as_posix(),
+            wish.pack_id,
+            cause="no row of it is what was asked for",
+            cure="`curriculum inspect` without --html shows its first rows",
+        )
+    return _page(store.root, rows, held, tokenizer)
+
+
+def _page(
+    root: Path, rows: Artefact, held: Sequence[Shown], tokenizer: Tokenizer, *, largest: int = 0
+) -> str:
+    where = rows.path.relative_to(root).as_posix()
+    return page(named(rows.manifest.labels), where, held, tokenizer, largest=largest) + _mark()
+
+
+def _is_there(file: Path) -> bool:
+    """Return True if the page stands and was made as it would be made now."""
+    mark = _mark().encode()
+    try:
+        with file.open("rb") as opened:
+            opened.seek(-len(mark), 2)
+            return opened.read() == mark
+    except OSError:
+        return False
+
+
+@cache
+def _mark() -> str:
+    """What a page ends with: a digest of what it is made with."""
+    made_with = f"{REVISION} {template(TEMPLATE)} {palette.properties()}"
+    return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"

@@ -1,0 +1,5 @@
+"""`python -m flows.cli`: the command line of this very interpreter."""
+
+from flows.cli import main
+
+main()

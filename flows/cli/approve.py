@@ -1,0 +1,57 @@
+"""`curriculum approve`: a person's word for a finished run, and whatever waited for it goes on."""
+
+from pathlib import Path
+
+from curriculum.inspection.runs import change, report_of
+from curriculum.pipeline import approvals
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.store.recipe import KEY_DIGITS
+from flows import settings
+from flows.cli.console import out, warn
+from flows.settings import prefect_variables
+from flows.settings.trust import known_config
+from schemas.errors import JobError
+
+
+def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
+    """Approve the current run of a phase, and resume the flow run that is suspended for it.
+
+    Raises:
+        JobError: where the phase has no finished run.
+    """
+    plan = resolve_plan(known_config(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
+    run = plan.current("runs", plan.phase(phase))
+    if run is None:
+        raise JobError(
+            f"phase {phase}",
+            cause="it has no finished run to approve",
+            cure=f"Train it first: curriculum run {specialist}",
+        )
+    if APPROVAL not in plan.phase(phase).require:
+        warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
+    said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
+    report = report_of(run)
+    if report.stopped != "failed":
+        record_gate(plan, run, verdict(plan, phase, run))
+    out.print(
+        f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
+        f"{said.attempt}, val_bpb {change(report, 'phase')}",
+        soft_wrap=True,
+    )
+    resumed = _resume(home, approvals.ticket(plan.store, run), said.who, comment)
+    out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
+
+
+def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
+    """Let flow runs that are suspended for a run go on; what is to be said of it."""
+    api = settings.known_api(home)
+    if api is None:
+        return ""
+    settings.apply(prefect_variables.attached(home, api))
+    # Prefect reads its settings when it is imported.
+    with prefect_variables.unset(home):
+        from flows.approval import resume
+
+    return resume(ticket, who=who, comment=comment, say=warn)

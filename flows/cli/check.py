@@ -1,0 +1,125 @@
+"""`curriculum check` and `gc`: whether what the workspace holds is sound, and in use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from curriculum.families.check import check_document
+from curriculum.families.write import documents_in
+from curriculum.inspection.formats import count
+from curriculum.inspection.origins import inputs
+from curriculum.packing.check import check as check_rows
+from curriculum.pipeline.attempts import STEP
+from curriculum.stages.selection import val_lineages
+from curriculum.stages.sides import check_sides
+from curriculum.store import Artefact, Store, collect, garbage, strange
+from curriculum.store.inside import require_plain
+from curriculum.train.checkpoint_files import require_whole
+from curriculum.train.run_directory import CHECKPOINTS
+from flows.cli.console import MUTED, err, out, warn
+from schemas.errors import StoreError
+from schemas.manifest import MANIFEST_NAME
+
+MOST_LINES = 40
+"""Of what would be removed that are shown."""
+
+
+def check(paths: list[Path]) -> None:
+    """Hold files against their manifests, and every document and packed row against its contract.
+
+    Raises:
+        SchemaError, PackError, StoreError: after all faults of a folder have been printed.
+    """
+    for path in paths:
+        if (root := Store.root_of(path / MANIFEST_NAME)) is not None:
+            require_plain(root)
+        artefacts = list(_artefacts(path))
+        for checkpoint in _checkpoints(path):
+            require_whole(checkpoint)
+        for artefact in artefacts:
+            Store.containing(artefact.path).verify(artefact)
+            if artefact.manifest.stage == "documents":
+                _check_documents(artefact)
+        rows = [each for each in artefacts if each.manifest.stage == "rows"]
+        for folder in [each.path for each in rows] or ([] if artefacts else [path]):
+            _check_rows(folder)
+        for each in rows:
+            _check_sides(each)
+        out.print(
+            f"{path}: {len(artefacts)} artefacts are what their manifests say", soft_wrap=True
+        )
+
+
+def _artefacts(path: Path) -> Iterator[Artefact]:
+    if not path.exists():
+        raise StoreError(str(path), cause="there is no such path", cure="Give an artefact's folder")
+    files = sorted(path.rglob(MANIFEST_NAME)) if path.is_dir() else []
+    for file in files:
+        if "checkpoints" not in file.parts:
+            yield Store.containing(file).load(file.parent)
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    """The checkpoints at or below a path, or around it, of closed runs and of open ones."""
+    above = [each for each in (path, *path.parents) if each.parent.name == CHECKPOINTS]
+    below = path.rglob(f"{CHECKPOINTS}/{STEP}*") if path.is_dir() else ()
+    return sorted({*above[:1], *below})
+
+
+def _check_documents(artefact: Artefact) -> None:
+    number = 0
+    for document in documents_in(artefact.path):
+        check_document(document)
+        number += 1
+    out.print(f"{artefact.path}: {number:,} documents keep the contract", soft_wrap=True)
+
+
+def _check_sides(rows: Artefact) -> None:
+    """Rows whose selection tells sides: nothing in them comes from the other one."""
+    store = Store.containing(rows.path)
+    own = {record.key for record in rows.manifest.inputs}
+    selections = [each for each in inputs(store, rows, "selections") if each.key in own]
+    documents = [each for each in inputs(store, rows, "documents") if each.key in own]
+    if not rows.files() or not documents or not selections:
+        return
+    pieces = check_sides(rows, documents, val_lineages(selections[0]))
+    out.print(f"{rows.path}: {pieces:,} pieces of text are on their side", soft_wrap=True)
+
+
+def _check_rows(folder: Path) -> None:
+    report = check_rows(folder)
+    for fault in report.faults[1:]:
+        err.print(Text(str(fault)))
+    report.raise_first()
+    if report.fallbacks:
+        err.print(Text(f"inferred: {', '.join(report.fallbacks)}", MUTED))
+    out.print(
+        f"{folder}: {report.rows:,} rows of {report.files} files keep the contract "
+        f"({count(report.valid_tokens)} valid tokens, {count(report.scored_tokens)} scored, "
+        f"{_share(report.repeated_tokens, report.scored_tokens)} of those in repeats)",
+        soft_wrap=True,
+    )
+
+
+def _share(some: int, all_of_them: int) -> str:
+    return f"{some / max(1, all_of_them):.1%}"
+
+
+def gc(home: Path, *, sure: bool) -> None:
+    """Remove what nothing refers to, after a yes; what killed processes left is removed without one."""
+    store = Store(home)
+    for path in strange(store):
+        warn(f"{path} is left alone: gc removes only what builds and runs put there")
+    dead = garbage(store)
+    if not dead:
+        left = collect(store, ())
+        said = f"; {count(left)}B freed that killed processes had left" if left else ""
+        out.print(f"Nothing to remove: everything is in use{said}.", soft_wrap=True)
+        return
+    size = sum(record.num_bytes for each in dead for record in each.manifest.files)
+    for each in dead[:MOST_LINES]:
+        out.print(Text(each.path.relative_to(store.root).as_posix(), MUTED))
+    if sure or typer.confirm(f"Remove {len(dead)} artefacts, {count(size)}B?"):
+        out.print(f"{count(collect(store, dead))}B freed")

@@ -1,0 +1,347 @@
+"""`curriculum compare`: runs side by side, or specialists phase by phase."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from curriculum.inspection.comparison import (
+    OTHER_ROWS,
+    Measured,
+    Setting,
+    Shared,
+    Side,
+    measured,
+    settings,
+    shared,
+)
+from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.runs import change
+from curriculum.pipeline.attempts import Begun, SlotQueue, Succession, attempt, begun_in, spelled
+from curriculum.pipeline.references import named, run_of, store_of
+from curriculum.pipeline.speed import money
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.launch.launcher import read_heartbeat
+from curriculum.train.run_directory import read_report
+from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table
+from flows.settings.contexts import resources
+from schemas.errors import JobError
+from schemas.job import Figure, Job
+from schemas.manifest import MANIFEST_NAME
+from schemas.visible import one_line
+
+MOST_LINES = 16
+"""Of each table, unless all are asked for."""
+ABSENT = "–"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Group:
+    """Runs that are held against each other: those named, or those of one phase."""
+
+    phase: str
+    """Empty where runs were named, whatever their phases."""
+    sides: tuple[Side, ...]
+
+
+def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
+    """Print what sets runs apart.
+
+    Raises:
+        JobError: for fewer than two, and for what is no run.
+    """
+    if len(what) < 2:
+        raise JobError(
+            "compare",
+            *what,
+            cause="there is nothing to compare it with",
+            cure="Name two runs or more, or two specialists",
+        )
+    found = groups(home, what)
+    if as_json:
+        said = {"groups": [_as_json(each) for each in found]}
+        print_json(said)
+        return
+    for piece in _shown(found, full=full):
+        out.print(piece, soft_wrap=isinstance(piece, Text))
+
+
+def groups(home: Path, what: Sequence[str]) -> list[Group]:
+    """The runs that are named as one group; where a specialist is named, a group a phase."""
+    found = [sides(home, each) for each in what]
+    if all(len(each) == 1 for each in found):
+        return [Group(phase="", sides=tuple(side for each in found for side in each.values()))]
+    phases = dict.fromkeys(phase for each in found for phase in each)
+    return [
+        Group(phase=phase, sides=tuple(each[phase] for each in found if phase in each))
+        for phase in phases
+    ]
+
+
+def sides(home: Path, what: str) -> dict[str, Side]:
+    """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
+
+    Raises:
+        JobError: for what is no run.
+        StoreError: for a specialist of several branches.
+    """
+    store = store_of(home, what)
+    begun = begun_in(store)
+    whose = named(store.root, what, {each.way for each in begun})
+    if whose is None or whose.phase is not None:
+        run = run_of(store, what, name="a run")
+        return {run.job.phase: _side(store, _title(what, run), run)}
+    mine = [each for each in begun if each.way == whose.way]
+    mine.sort(key=Succession.of(store).place)
+    phases = dict.fromkeys(each.job.phase for each in mine)
+    runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
+    return {run.job.phase: _side(store, what, run) for run in runs}
+
+
+def _side(store: Store, title: str, run: Begun) -> Side:
+    is_closed = (run.path / MANIFEST_NAME).is_file()
+    open_ = (
+        None if is_closed else attempt(store, run, SlotQueue.of(resources().slots_of(store.root)))
+    )
+    return Side(
+        title=title,
+        path=run.path,
+        job=run.job,
+        report=read_report(run.path) if is_closed else None,
+        state=f"{open_.state}: {open_.why}" if open_ else "",
+        beat=None if is_closed else read_heartbeat(run.path),
+        mixture=_mixture(store, run.job),
+        tools=store.load(run.path).manifest.tools if is_closed else {},
+    )
+
+
+def _mixture(store: Store, job: Job) -> Artefact | None:
+    folder = (store.root / job.plan).parent
+    return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
+
+
+def _title(what: str, run: Begun) -> str:
+    """What was asked for, or of a path the first digits of its key."""
+    return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
+
+
+def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
+    yield table(_without_empty([_run_line(side) for group in found for side in group.sides]))
+    for group in found:
+        if len(group.sides) < 2:
+            continue
+        titles = _titles(group.sides)
+        if group.phase:
+            yield Text(f"\n{group.phase}", f"bold {ACCENT}")
+        brief = bool(group.phase) and not full
+        yield from _settings(settings(group.sides), titles, full=full)
+        yield from _figures(measured(group.sides), titles, brief=brief, full=full)
+        if not brief:
+            yield from _shares(shared(group.sides), titles, full=full)
+
+
+def _titles(compared: Sequence[Side]) -> list[str]:
+    """What heads their columns; with the first digits of the key where two are called alike."""
+    asked = [one_line(each.title) for each in compared]
+    keys = [each.job.run_key[:6] for each in compared]
+    return [
+        f"{title} {key}" if asked.count(title) > 1 else title
+        for title, key in zip(asked, keys, strict=True)
+    ]
+
+
+def _run_line(side: Side) -> Line:
+    job, report = side.job, side.report
+    way = spelled((job.specialist, job.branch))
+    if report is None:
+        bits = f"{side.beat.val_bpb:.3f}" if side.beat and side.beat.val_bpb else ""
+        tokens = count(side.beat.valid_tokens) if side.beat else ""
+        speed = f"{side.beat.tokens_per_second:,.0f}" if side.beat else ""
+        cells = (bits, "", tokens, speed, "", "", "", side.state)
+    else:
+        cells = (
+            change(report, "phase"),
+            change(report, "anchor"),
+            count(report.tokens.valid),
+            f"{report.tokens_per_second:,.0f}",
+            f"{report.seconds:,.0f}",
+            f"{report.gpu_seconds / 3600:,.2f}" if report.gpu_seconds else "",
+            money(report.cost),
+            f"{report.stopped}, {report.steps:,} steps",
+        )
+    names = ("val_bpb", "anchor", "tokens", "tokens/s", "seconds", "GPU hours", "cost", "stopped")
+    return {
+        "run": one_line(way),
+        "phase": one_line(job.phase),
+        "key": job.run_key[:KEY_DIGITS],
+        **dict(zip(names, cells, strict=True)),
+    }
+
+
+def _without_empty(lines: Sequence[Line]) -> Iterator[Line]:
+    """Lines without the columns that say nothing in any of them."""
+    for line in lines:
+        yield {name: value for name, value in line.items() if any(each[name] for each in lines)}
+
+
+def _settings(
+    found: Sequence[Setting], titles: Sequence[str], *, full: bool
+) -> Iterator[RenderableType]:
+    yield ""
+    if not found:
+        yield Text("Everything is set alike.", MUTED)
+        return
+    most = None if full else MOST_LINES
+    drawn = plain_table("set otherwise", *titles)
+    for each in found[:most]:
+        cells = (Text(one_line(value)) if value else Text(ABSENT, MUTED) for value in each.values)
+        drawn.add_row(Text(one_line(each.name)), *cells)
+    yield drawn
+    if len(found) > len(found[:most]):
+        yield Text(f"… {len(found) - MOST_LINES:,} more (--full)", MUTED)
+
+
+def _figures(
+    found: Sequence[Measured], titles: Sequence[str], *, brief: bool, full: bool
+) -> Iterator[RenderableType]:
+    """val_bpb with intervals; of two runs also what it changed by, and whether the intervals touch."""
+    worth = [each for each in found if each.place[2] == "*" or (not brief and each.is_shared)]
+    listed = [*found] if full else worth[:MOST_LINES]
+    if not listed:
+        return
+    last = ("difference", "") if len(titles) == 2 else ("",)
+    where = () if brief else ("family", "domain")
+    drawn = plain_table("val_bpb", *where, *titles, *last)
+    for column in drawn.columns[1 + len(where) : 1 + len(where) + len(titles) + len(last) - 1]:
+        column.justify = "right"
+    for each in listed:
+        _, phase, family, domain = each.place
+        name = phase if family == "*" else f"  {phase}"
+        rest = [] if brief else ["", ""] if family == "*" else [family, domain]
+        best = min((figure.val_bpb for figure in each.figures if figure), default=0.0)
+        cells = (_figure(figure, best, is_mean=family == "*") for figure in each.figures)
+        drawn.add_row(
+            Text(name, "bold" if family == "*" else ""),
+            *map(Text, rest),
+            *cells,
+            *_verdict(each, two=len(titles) == 2),
+        )
+    yield ""
+    yield drawn
+    if len(found) > len(listed) and not brief:
+        yield Text(f"… {len(found) - len(listed):,} more (--full)", MUTED)
+
+
+def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
+    if figure is None:
+        return Text(ABSENT, MUTED)
+    style = "bold" if is_mean and figure.val_bpb == best else ""
+    width = f"  {figure.low:.3f}–{figure.high:.3f}" if figure.is_sure else "  too few"
+    return Text.assemble((f"{figure.val_bpb:.3f}", style), (width, MUTED))
+
+
+def _verdict(each: Measured, *, two: bool) -> Iterator[Text]:
+    first, last = each.figures[0], each.figures[-1]
+    if not two:
+        yield Text("" if each.same_rows else OTHER_ROWS, "yellow")
+        return
+    gap = last.val_bpb - first.val_bpb if first and last else None
+    yield Text("" if gap is None else f"{'+' if gap > 0 else '−'}{abs(gap):.3f}")
+    styles = {"lower": ACCENT, "higher": ACCENT, OTHER_ROWS: "yellow"}
+    yield Text(each.verdict, styles.get(each.verdict, MUTED))
+
+
+def _shares(
+    found: Sequence[Shared], titles: Sequence[str], *, full: bool
+) -> Iterator[RenderableType]:
+    if not found:
+        return
+    drawn = plain_table("serving", "domain", *titles)
+    for column in drawn.columns[2:]:
+        column.justify = "right"
+    most = None if full else MOST_LINES
+    ranked = sorted(found, key=lambda each: -max(_realised(each)))
+    for each in ranked[:most]:
+        drawn.add_row(*map(Text, each.place), *_share_cells(each))
+    yield ""
+    yield drawn
+    if len(ranked) > len(ranked[:most]):
+        yield Text(f"… {len(ranked) - MOST_LINES:,} more (--full)", MUTED)
+
+
+def _realised(each: Shared) -> list[float]:
+    pairs = zip(each.strata, each.totals, strict=True)
+    return [stratum.tokens / max(total, 1) if stratum else 0.0 for stratum, total in pairs]
+
+
+def _share_cells(each: Shared) -> Iterator[Text]:
+    for stratum, share in zip(each.strata, _realised(each), strict=True):
+        if stratum is None:
+            yield Text(ABSENT, MUTED)
+        else:
+            yield Text.assemble(percent(share), (f"  of {percent(stratum.share)} planned", MUTED))
+
+
+def _as_json(group: Group) -> dict[str, object]:
+    return {
+        "phase": group.phase or None,
+        "runs": [_run_json(each) for each in group.sides],
+        "settings": [
+            {"name": each.name, "values": list(each.values)} for each in settings(group.sides)
+        ],
+        "figures": [_figure_json(each) for each in measured(group.sides)],
+        "shares": [_share_json(each) for each in shared(group.sides)],
+    }
+
+
+def _run_json(side: Side) -> dict[str, object]:
+    job, report = side.job, side.report
+    left = report.model_dump(mode="json", exclude={"before", "after", "history"}) if report else {}
+    return {
+        **left,
+        "what": side.title,
+        "specialist": job.specialist,
+        "branch": job.branch,
+        "phase": job.phase,
+        "attempt": job.attempt,
+        "key": job.run_key,
+        "path": str(side.path),
+        "is_open": report is None,
+        "heartbeat": side.beat.model_dump(mode="json") if side.beat else None,
+    }
+
+
+def _figure_json(each: Measured) -> dict[str, object]:
+    kind, phase, family, domain = each.place
+    return {
+        "kind": kind,
+        "phase": phase,
+        "family": family,
+        "domain": domain,
+        "same_rows": each.same_rows,
+        "values": [
+            figure.model_dump(mode="json", include={"step", "val_bpb", "low", "high"})
+            if figure
+            else None
+            for figure in each.figures
+        ],
+    }
+
+
+def _share_json(each: Shared) -> dict[str, object]:
+    serving, domain = each.place
+    values = [
+        {
+            "planned": stratum.share,
+            "realised": realised,
+            "tokens": stratum.tokens,
+            "repetition": stratum.repetition,
+        }
+        if stratum
+        else None
+        for stratum, realised in zip(each.strata, _realised(each), strict=True)
+    ]
+    return {"serving": serving, "domain": domain, "values": values}

@@ -1,0 +1,123 @@
+"""`curriculum init` and `demo`: a first diet and corpus, and the whole way to a trained specialist, small."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.runs import change, report_of
+from curriculum.pipeline.config import RunConfig
+from curriculum.starter import write_starter
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from flows import settings
+from flows.cli import phases
+from flows.cli.console import ACCENT, MUTED, out, table
+
+
+def init(folder: Path) -> None:
+    """Write the files and print the commands that go on from there.
+
+    Raises:
+        CurriculumError: if a file is there already.
+    """
+    diet, corpus = (shlex.quote(str(each)) for each in write_starter(folder))
+    out.print(
+        Text(f"{diet} and {corpus} are yours to edit; they use the sample corpus until then.")
+    )
+    for command, meaning in (
+        (f"curriculum supply {corpus} --phases phases.demo", "what there is to train on"),
+        (f"curriculum diet check {diet}", "what the diet asks of it"),
+        (f"curriculum build {diet} --explain", "what would be built"),
+        (f"curriculum run {diet}", "build, mix and train"),
+    ):
+        out.print(Text(command, ACCENT), Text(f" # {meaning}", MUTED), sep=" ", soft_wrap=True)
+
+
+DIET = "templates.demo"
+MOST_COMMITS, MOST_VERSIONS = 200, 2
+"""Of repositories that are given: a demo is five minutes, whatever they hold."""
+QUESTIONS = (
+    (
+        "What is trained on, and how full is it?",
+        "SELECT family, row_length, count(*) AS rows, sum(valid_token_count) AS tokens, "
+        "round(100 * avg(valid_token_count / row_length), 1) AS packed FROM rows "
+        "WHERE split = 'train' GROUP BY ALL ORDER BY ALL",
+    ),
+    (
+        "Which commits gave the most text?",
+        "SELECT repository, provenance[1].commit[:10] AS commit, count(*) AS documents, "
+        "sum(num_bytes) AS bytes FROM documents GROUP BY ALL ORDER BY bytes DESC LIMIT 5",
+    ),
+    (
+        "How did the loss fall?",
+        "SELECT phase, step // 10 * 10 AS step, round(avg(loss), 3) AS loss "
+        "FROM metrics GROUP BY ALL ORDER BY phase DESC, step",
+    ),
+)
+
+
+def demo(home: Path, repositories: tuple[str, ...]) -> None:
+    """Build, mix and train the demo's diet; a second one finds everything done.
+
+    Raises:
+        CurriculumError: for repositories that can't be read or hold too little.
+    """
+    config = RunConfig.of(
+        specialist=DIET,
+        workspace=home,
+        repositories=repositories,
+        max_commits=MOST_COMMITS if repositories else None,
+        versions_per_path=MOST_VERSIONS if repositories else None,
+    )
+    if repositories:
+        out.print(
+            f"Reads the newest {MOST_COMMITS} commits of each repository and at most "
+            f"{MOST_VERSIONS} versions of a file; `curriculum run {DIET} --repo …` reads all."
+        )
+    place = "" if home == settings.home() else f" --home {home}"
+    runs = phases.flow(config, None)
+    out.print()
+    out.print(table(_summary(runs)))
+    _next_steps(home, place, _some_rows(Store(home)).key[:KEY_DIGITS])
+
+
+def _some_rows(store: Store) -> Artefact:
+    return next(
+        each for each in store.artefacts("rows") if each.manifest.labels["split"] == "train"
+    )
+
+
+def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
+    for run in runs:
+        report = report_of(run)
+        yield {
+            "phase": report.phase,
+            "val_bpb before → after": change(report, "phase"),
+            "anchor": change(report, "anchor"),
+            "yield": percent(report.tokens.valid / report.tokens.positions),
+            "tokens": count(report.tokens.valid),
+            "steps": report.steps,
+            "seconds": f"{report.seconds:.0f}",
+        }
+
+
+def _next_steps(home: Path, place: str, rows: str) -> None:
+    _say("\nEverything lies in ", (str(home), "bold"))
+    _say("\nThree questions to paste:")
+    for question, sql in QUESTIONS:
+        _say((f"  # {question}", MUTED))
+        _say((f'  curriculum query{place} "{sql}"\n', ACCENT))
+    _say("The same in Python, where every answer is a DuckDB relation:")
+    _say(("  from curriculum.catalog import open_catalog", ACCENT))
+    _say((f'  open_catalog("{home}").sql("FROM runs").show()\n', ACCENT))
+    _say("Next: look at a packed row, or start runs from a form and watch them:")
+    _say((f"  curriculum inspect{place} {rows}", ACCENT))
+    _say((f"  curriculum serve{place}", ACCENT))
+
+
+def _say(*parts: str | tuple[str, str]) -> None:
+    """A line that can be copied whole: never broken, never shortened."""
+    out.print(Text.assemble(*parts), soft_wrap=True)

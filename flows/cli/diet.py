@@ -1,0 +1,336 @@
+"""`curriculum diet check` and `diet diff`: what a diet asks, before anything is spent on it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.inspection.formats import Line, count
+from curriculum.mixing.check import (
+    Held,
+    PhaseCheck,
+    SourceCheck,
+    check_phase,
+    source_checks,
+    supposed_supply,
+)
+from curriculum.mixing.demand import unmeasured
+from curriculum.mixing.differences import Change, changes, fields
+from curriculum.mixing.imported import imported_rows
+from curriculum.mixing.load import load_diet, load_phases
+from curriculum.mixing.resolve import ResolvedPhase, resolve
+from curriculum.mixing.supply import Supply, read_supply
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.events import PhaseBuilt
+from curriculum.pipeline.execute import Scope, execute, here
+from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.speed import Speed, expected, last_speed
+from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
+from curriculum.stages import Built, RowSet
+from curriculum.store import Artefact, Store
+from curriculum.supply import ALL, Estimate, Kind
+from flows.cli.console import ACCENT, MUTED, out, print_json, table, warn, watching
+from flows.cli.supply import Wish, counted, doubtful, kind_of
+from flows.settings.contexts import context_of
+from flows.settings.trust import shadow_words, shadows
+from schemas.errors import DietError
+
+UNEVEN = 1.1
+"""From here on domains of a serving are seen so unevenly that one is named; rows aren't quite alike."""
+Sets = tuple[RowSet, ...]
+"""The rows of one serving, a set a variant."""
+
+
+def check(config: RunConfig, *, share: float, as_json: bool) -> None:
+    """Hold every serving of a diet against the rows there are, or against an estimate of them.
+
+    Raises:
+        DietError: after all is printed, if some phase can't be served.
+        CurriculumError: for a diet that contradicts itself, before anything is read.
+    """
+    plan = resolve_plan(config, dry=True)
+    step = tokens_per_step(plan)
+    context = context_of(warn=warn)
+    sets = {
+        event.phase: _sets(plan.phase(event.phase), event.built)
+        for event in execute(plan, here(context), Scope(until="build"), context)
+        if isinstance(event, PhaseBuilt)
+    }
+    lacking = [
+        phase.servings[at]
+        for phase in plan.phases
+        for at, found in enumerate(sets[phase.name])
+        if _is_planned(found)
+    ]
+    found = _estimate(plan, sorted({kind_of(each) for each in lacking}), share)
+    checks = [
+        check_phase(phase, _supplies(phase, sets[phase.name], found), tokens_per_step=step)
+        for phase in plan.phases
+    ]
+    built = {
+        (phase.name, at): not _is_planned(rows)
+        for phase in plan.phases
+        for at, rows in enumerate(sets[phase.name])
+    }
+    faults = [*(str(each.fault) for each in checks if each.fault)]
+    sources, speed = tuple(source_checks(checks)), last_speed(plan.store, plan.diet.model)
+    if as_json:
+        print_json(_as_json(plan, checks, faults, sources, speed, built))
+    else:
+        _show(plan, checks, found, sources, speed, built)
+    for line in unmeasured(plan.phases):
+        warn(line)
+    for fault in faults:
+        warn(fault)
+    if faults:
+        raise DietError(
+            f"diet {plan.diet.specialist}",
+            cause="it can't be served as it is",
+            cure="See the lines above for what there is and what to change",
+        )
+
+
+def diff(home: Path, before: str, after: str, *, phases: str | None, as_json: bool) -> None:
+    """Print what changes in tokens from one diet to another.
+
+    Raises:
+        DietError: for a name or a file that is no diet.
+    """
+    for line in shadow_words(home):
+        warn(line)
+    diets = load_diet(before, home=home), load_diet(after, home=home)
+    files = (load_phases(phases or each.phases_file, home) for each in diets)
+    store = Store(home, dry=True)
+    old, new = (
+        resolve(diet, specs, imported_rows(store, diet))
+        for diet, specs in zip(diets, files, strict=True)
+    )
+    listed = [*changes(old, new)]
+    others = [*fields(diets, old, new)]
+    if as_json:
+        found = {
+            "fields": [asdict(each) for each in others],
+            "servings": [{**asdict(each), "difference": each.difference} for each in listed],
+            "shadows": [*shadows(home)],
+        }
+        print_json(found)
+        return
+    differing = [each for each in listed if each.difference]
+    if differing:
+        out.print(table(_change_lines(listed)))
+    if others:
+        out.print()
+        out.print(table({"field": f.name, "before": f.before, "after": f.after} for f in others))
+    if not differing and not others:
+        out.print("They serve the same.")
+
+
+def _change_lines(listed: Sequence[Change]) -> Iterator[Line]:
+    """A line a phase with its totals, then one a serving that differs."""
+    for phase in dict.fromkeys(each.phase for each in listed):
+        own = [each for each in listed if each.phase == phase]
+        old, new = sum(each.before for each in own), sum(each.after for each in own)
+        yield _change_line(phase, "", "", "", old, new)
+        for each in own:
+            if each.difference:
+                only = f" of {', '.join(each.repositories)}" if each.repositories else ""
+                yield _change_line(
+                    f"  {each.family}{only}",
+                    each.objective,
+                    f"{each.row_length:,}",
+                    each.domains,
+                    each.before,
+                    each.after,
+                )
+
+
+def _change_line(
+    title: str, objective: str, row_length: str, domains: str, old: int, new: int
+) -> Line:
+    return {
+        "phase and family": title,
+        "objective": objective,
+        "row length": row_length,
+        "domains": domains,
+        "before": count(old) if old else "",
+        "after": count(new) if new else "",
+        "change": _signed(new - old),
+    }
+
+
+def _signed(tokens: int) -> str:
+    """A change of tokens.
+
+    >>> _signed(1_500), _signed(-20_000), _signed(0)
+    ('+1.5k', '−20k', '')
+    """
+    if not tokens:
+        return ""
+    return f"{'+' if tokens > 0 else '−'}{count(abs(tokens))}"
+
+
+def _sets(phase: ResolvedPhase, built: Built) -> list[Sets]:
+    """The rows of each serving, built or planned."""
+    return [tuple(built.rows_of(each) for each in variants) for variants in wanted_of(phase)]
+
+
+def _is_planned(rows: Sets) -> bool:
+    return any(each.train.planned for each in rows)
+
+
+def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | None:
+    """What there is of some kinds; None where all is built."""
+    if not kinds:
+        return None
+    wish = Wish(
+        home=plan.config.workspace,
+        corpus=plan.corpus,
+        kinds=tuple(kinds),
+        tokenizing=tokenizing_of(plan.diet),
+        share=share,
+        workers=plan.config.corpus.workers,
+    )
+    with watching() as watch:
+        return counted(wish, watch)
+
+
+def _supplies(
+    phase: ResolvedPhase, sets: Sequence[Sets], found: Estimate | None
+) -> list[list[Supply]]:
+    """What each serving can draw on, variant by variant; of an estimate the variants are alike."""
+    supplies = []
+    for serving, rows in zip(phase.servings, sets, strict=True):
+        if not _is_planned(rows):
+            supplies.append([_read(each.train) for each in rows])
+            continue
+        assert found is not None
+        kind = kind_of(serving)
+        amounts = {name: found.total(kind, name, serving.repositories)[0] for name in found.domains}
+        supplies.append([supposed_supply(amounts, serving.row_length)] * serving.variants)
+    return supplies
+
+
+def _read(rows: Artefact) -> Supply:
+    return read_supply(rows.files(), key=rows.key)
+
+
+def _show(
+    plan: RunPlan,
+    checks: Sequence[PhaseCheck],
+    found: Estimate | None,
+    sources: Sequence[SourceCheck],
+    speed: Speed | None,
+    built: Mapping[tuple[str, int], bool],
+) -> None:
+    for each in checks:
+        out.print(Text(each.phase.name, f"bold {ACCENT}"))
+        if each.held:
+            out.print(table(_held_lines(each, built, found)))
+        out.print()
+        for line in each.warnings:
+            warn(f"{each.phase.name}: {line}")
+    out.print(table(_source_lines(sources, plan.diet.max_source_repetition)))
+    out.print()
+    out.print(expected(plan.diet.token_budget, plan.diet.model, speed), soft_wrap=True)
+    for note in found.notes if found else ():
+        out.print(Text(note, MUTED), soft_wrap=True)
+
+
+def _held_lines(
+    check: PhaseCheck, built: Mapping[tuple[str, int], bool], found: Estimate | None
+) -> Iterator[Line]:
+    """A line a serving: what is asked, what there is, how often the domain is seen that is seen most.
+
+    Where domains are seen unevenly, those of which too little is there have a line of their own.
+    """
+    for serving in check.phase.servings:
+        own = [each for each in check.held if each.stratum.serving == serving]
+        is_built = built[check.phase.name, serving.index]
+        if own:
+            yield _held_line(serving.title, own, is_built=is_built, found=found)
+        for each in (each for each in own if each.is_short and _most(own)):
+            title = f"  domain {each.stratum.domain}"
+            yield _held_line(title, [each], is_built=is_built, found=found)
+
+
+def _held_line(title: str, held: Sequence[Held], *, is_built: bool, found: Estimate | None) -> Line:
+    return {
+        "serving": title,
+        "asked": count(sum(each.asked for each in held)),
+        "there": count(sum(each.there for each in held)),
+        "from": "rows" if is_built else f"estimate {_doubt(found, held)}".rstrip(),
+        "seen": f"{max(each.repetition for each in held):.2f}",
+        "most of": _most(held),
+        "at most": f"{held[0].limit:g}",
+        "": "short" if any(each.is_short for each in held) else "",
+    }
+
+
+def _most(held: Sequence[Held]) -> str:
+    """The domain that is seen most; empty where all are seen about alike."""
+    most = max(held, key=lambda each: each.repetition)
+    least = min(held, key=lambda each: each.repetition)
+    return most.stratum.domain if most.repetition > UNEVEN * least.repetition else ""
+
+
+def _doubt(found: Estimate | None, held: Sequence[Held]) -> str:
+    assert found is not None
+    serving = held[0].stratum.serving
+    domain = held[0].stratum.domain if len(held) == 1 else ALL
+    return doubtful(*found.total(kind_of(serving), domain, serving.repositories))
+
+
+def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line]:
+    for each in sources:
+        only = f" of {', '.join(each.repositories)}" if each.repositories else ""
+        yield {
+            "source files of": f"{each.domain}{only}",
+            "asked": count(each.asked),
+            "distinct": count(each.distinct),
+            "seen about": f"{each.repetition:.1f}",
+            "at most": f"{limit:g}",
+            "": "often" if each.repetition > limit else "",
+        }
+
+
+def _imported(held: Held) -> str | None:
+    rows = held.stratum.serving.imported
+    return rows.name if rows else None
+
+
+def _as_json(
+    plan: RunPlan,
+    checks: Sequence[PhaseCheck],
+    faults: Sequence[str],
+    sources: Sequence[SourceCheck],
+    speed: Speed | None,
+    built: Mapping[tuple[str, int], bool],
+) -> dict[str, object]:
+    return {
+        "specialist": plan.diet.specialist,
+        "token_budget": plan.diet.token_budget,
+        "servings": [
+            {
+                "phase": each.phase,
+                "family": each.stratum.serving.family,
+                "imported": _imported(each),
+                "objective": each.stratum.serving.objective,
+                "row_length": each.stratum.serving.row_length,
+                "domain": each.stratum.domain,
+                "asked": each.asked,
+                "there": each.there,
+                "built": built[each.phase, each.stratum.serving.index],
+                "repetition": round(each.repetition, 4),
+                "max_repetition": each.limit,
+                "short": each.is_short,
+            }
+            for check in checks
+            for each in check.held
+        ],
+        "sources": [{**asdict(each), "repetition": round(each.repetition, 4)} for each in sources],
+        "hours": (round(speed.device_hours(plan.diet.token_budget), 4) if speed else None),
+        "speed": asdict(speed) if speed else None,
+        "faults": list(faults),
+        "shadows": [*shadows(plan.store.root)],
+    }

@@ -1,0 +1,89 @@
+"""`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+from rich.text import Text
+
+from curriculum.inspection.documents import documents
+from curriculum.pipeline.references import Reference, find, store_of
+from curriculum.store import Artefact, Store
+from dashboards.inspect.document_sheet import document_sheet
+from dashboards.inspect.page import page
+from dashboards.rows.write import wished as wished_rows
+from flows.cli.console import out, print_json
+from flows.cli.inspect import Wish, index, look, narrowed
+from flows.cli.inspect.as_json import content
+from schemas.errors import StoreError
+
+
+def show(
+    home: Path,
+    what: str,
+    wish: Wish,
+    *,
+    listed: bool = False,
+    as_json: bool = False,
+    html: Path | None = None,
+) -> None:
+    """Find an artefact, row, document, run or checkpoint and print it, or write it as a page.
+
+    Raises:
+        StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
+    """
+    store = store_of(home, what)
+    reference = find(store, what, document=wish.document)
+    wish = replace(
+        wish,
+        pack_id=reference.pack_id or wish.pack_id,
+        document=reference.document or wish.document,
+    )
+    found = narrowed(store, reference, wish)
+    if html:
+        _write(as_page(store, _sole(found), wish), html)
+    if as_json:
+        print_json(content(store, found, wish, listed=listed))
+    if html or as_json:
+        return
+    for piece in index(store, found) if listed else look(store, found, wish):
+        out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
+
+
+def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
+    """Documents or rows as one self-contained page.
+
+    Raises:
+        StoreError: for a stage that has neither.
+    """
+    match artefact.manifest.stage:
+        case "documents":
+            sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
+        case "rows":
+            return wished_rows(store, artefact, wish)
+        case stage:
+            raise StoreError(
+                str(artefact.path),
+                f"stage {stage}",
+                cause="pages show documents and rows",
+                cure="Leave --html out",
+            )
+    labels = artefact.manifest.labels
+    title = " ".join(value for name, value in labels.items() if name in ("family", "repository"))
+    return page(title, artefact.path.relative_to(store.root).as_posix(), sheets)
+
+
+def _sole(found: Reference) -> Artefact:
+    if not found.artefacts:
+        raise StoreError("--html", cause="pages show documents and rows", cure="Leave --html out")
+    return found.artefacts[0]
+
+
+def _write(page: str, file: Path) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as failed:
+        raise StoreError(
+            str(file), failed.strerror, cause="the page can't be written", cure="Name another file"
+        ) from None
+    typer.echo(file.absolute().as_uri())

@@ -1,0 +1,170 @@
+"""Documents in the terminal: what they are, what they are made of, their text."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from curriculum.inspection.context_tree import (
+    Branch,
+    branches,
+    guides,
+    nearest,
+    path_of,
+    target_parts,
+)
+from curriculum.inspection.document_facts import facts, what
+from curriculum.inspection.documents import Seen, documents
+from curriculum.inspection.formats import number
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.pieces import pieces
+from curriculum.store import Artefact, Store
+from flows.cli.console import ACCENT, MUTED, colour, plain_table
+from flows.cli.inspect.painted import legend, painted
+from schemas.document import Document
+from schemas.families import CHAT_FAMILY
+from schemas.visible import one_line, visible
+
+TEXT_LINES = 24
+TREE_LINES = 24
+LABEL_STYLES = {"resolved": ACCENT, "overridden": ACCENT, "dependent": "yellow", "syntactic": MUTED}
+NUMBERS = {"hop", "bytes", "tokens", "rank", "start"}
+"""Columns that go right."""
+FLEXIBLE = {"chunk": 5, "what": 2, "path": 3, "first line": 1}
+"""Columns that share what the others leave, and how."""
+FIRST_LINE = 80
+Cells = dict[str, Text | str]
+"""A line of a table by column; columns that nothing is known for aren't there."""
+
+
+def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    """A panel a document."""
+    for each in documents(store, artefact, wish):
+        yield Panel(
+            Group(*_body(each, full=wish.full)),
+            title=Text(one_line(each.document_id)),
+            title_align="left",
+            border_style=MUTED,
+            padding=(0, 1),
+        )
+
+
+def _body(seen: Seen, *, full: bool) -> Iterator[RenderableType]:
+    said = [one_line(line) for line in facts(seen)]
+    yield Text("\n".join(said))
+    yield ""
+    if seen.document.chunks:
+        yield from _tree(seen, None if full else TREE_LINES)
+    else:
+        parts = range(len(seen.document.parts))
+        yield _table(_part_cells(seen, index) for index in parts)
+    yield ""
+    if seen.structure:
+        yield legend(seen.structure)
+        yield ""
+    yield from _text(seen, full=full)
+
+
+def _tree(seen: Seen, most: int | None) -> Iterator[RenderableType]:
+    document = seen.document
+    tree = branches(document)
+    kept = nearest(tree, most)
+    yield _table(_chunk_cells(seen, *each) for each in zip(guides(kept), kept, strict=True))
+    if len(kept) < len(tree):
+        yield Text(_left_out(document, kept), MUTED)
+
+
+def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
+    document, edge = seen.document, branch.edge
+    chunk = document.chunks[branch.chunk]
+    first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
+    word = f"{branch.word} " if branch.word else ""
+    return {
+        "chunk": Text.assemble((guide + word, MUTED), (one_line(chunk.name), "bold")),
+        "what": what(chunk),
+        "path": Text(one_line(path_of(document, chunk))),
+        "hop": str(chunk.hop),
+        "edge": Text(f"{edge.label} {edge.confidence:.2f}", LABEL_STYLES[edge.label])
+        if edge
+        else "",
+        "bytes": f"{last.end - first.start:,}",
+        **_token_cell(seen, chunk.first_part, chunk.last_part),
+        "rank": str(first.rank) if first.elidable else "kept",
+    }
+
+
+def _part_cells(seen: Seen, index: int) -> Cells:
+    part = seen.document.parts[index]
+    text = seen.content[part.start : part.end].decode(errors="replace")
+    return {
+        "part": Text(f"■ {index}", colour(index)),
+        "kind": part.kind,
+        "start": f"{part.start:,}",
+        "bytes": f"{part.end - part.start:,}",
+        **_token_cell(seen, index, index + 1),
+        "elidable": f"rank {part.rank}" if part.elidable else "no",
+        "first line": Text(one_line(text.lstrip().partition("\n")[0][:FIRST_LINE])),
+    }
+
+
+def _token_cell(seen: Seen, first: int, last: int) -> Cells:
+    tokens = seen.tokens(first, last)
+    return {} if tokens is None else {"tokens": f"{tokens:,}"}
+
+
+def _table(lines: Iterable[Cells]) -> Table:
+    """Lines as a table; each on one line, numbers right; where there is little room, words are cut first."""
+    listed = [*lines]
+    table = plain_table(*(listed[0] if listed else ()))
+    table.expand = True
+    for column in table.columns:
+        column.no_wrap, column.overflow = True, "ellipsis"
+        column.ratio = FLEXIBLE.get(str(column.header))
+        column.justify = "right" if column.header in NUMBERS else "left"
+    for line in listed:
+        table.add_row(*line.values())
+    return table
+
+
+def _left_out(document: Document, kept: list[Branch]) -> str:
+    shown = {branch.chunk for branch in kept}
+    hops = sorted(chunk.hop for index, chunk in enumerate(document.chunks) if index not in shown)
+    counted = ", ".join(f"{len([*group]):,} at hop {hop}" for hop, group in itertools.groupby(hops))
+    return f"… {number(len(hops), 'more chunk')}: {counted} (--full)"
+
+
+def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
+    """The target's text, or the document's where it has none; with `full` all of it."""
+    if seen.document.family == CHAT_FAMILY:
+        yield from cut_off(_turns(seen), None if full else TEXT_LINES)
+        return
+    parts = seen.document.parts
+    first, last = (0, len(parts)) if full else target_parts(seen.document)
+    if first == last:
+        return
+    cut = pieces(seen.content, parts[first].start, parts[last - 1].end, seen.structure)
+    if seen.structure:
+        lines: Iterable[Text] = painted(cut, seen.structure.chunks)
+    else:
+        lines = (Text(line) for piece in cut for line in visible(piece.text).splitlines())
+    shown = itertools.dropwhile(lambda line: not line.plain.strip(), lines)
+    yield from cut_off(shown, None if full else TEXT_LINES)
+
+
+def _turns(seen: Seen) -> Iterator[Text]:
+    """The text of a conversation, a bar in the colour of its turn beside each line."""
+    for index, part in enumerate(seen.document.parts):
+        for line in visible(seen.content[part.start : part.end].decode()).splitlines():
+            yield Text.assemble(("▎", colour(index)), line)
+
+
+def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
+    """At most so many lines, and how many more there are."""
+    left = iter(lines)
+    yield from itertools.islice(left, most)
+    more = sum(1 for _ in left)
+    if more:
+        yield Text(f"… {number(more, 'more line')} (--full)", MUTED)

@@ -1,0 +1,288 @@
+"""Runs and checkpoints in the terminal: how training went, what it has learnt from, what was kept."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from curriculum import parquet
+from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
+from curriculum.inspection.documents import wished
+from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.runs import interval
+from curriculum.inspection.runs import report_of as run_report_of
+from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line
+from curriculum.mixing.mix import PLAN_NAME, report_of
+from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints, spelled
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
+from curriculum.train.run_directory import HEARTBEAT
+from flows.cli.console import MUTED, plain_table, table
+from flows.cli.inspect.tables import bar, line
+from flows.settings.contexts import resources
+from schemas.errors import StoreError
+from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts
+from schemas.json_text import read_json
+from schemas.visible import one_line
+
+STEP_LINES = 12
+METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
+"""Of a step, that are shown."""
+
+
+class Saved(BaseModel):
+    """How far a run had come where a checkpoint was written; of state.json what is shown."""
+
+    step: int = 0
+    slot: int = 0
+    tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
+    figures: tuple[Figure, ...] = ()
+
+
+def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after."""
+    report, job = run_report_of(artefact), Begun.at(artefact.path).job
+    yield _ordered(job)
+    yield ""
+    yield table([run_line(report)])
+    yield ""
+    yield table([machine_line(report)])
+    yield from _course(store, artefact, wish)
+    yield from _figures(report, wish)
+    yield from _kept(store, artefact.path)
+
+
+def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
+    """A run that isn't finished: how it stands, how far it is, what it has kept."""
+    found = attempt(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+    job = begun.job
+    way = begun.name
+    where = begun.path.relative_to(store.root).as_posix()
+    yield Text.assemble((f"{found.state} ", "bold yellow"), (one_line(way), "bold"))
+    yield Text(f"{where} · {found.why}", MUTED)
+    yield _ordered(job)
+    beat = begun.path / HEARTBEAT
+    if beat.is_file():
+        now = read_json(
+            Heartbeat,
+            beat,
+            error=StoreError,
+            cause="it was changed since it was written",
+            cure=f"Delete {begun.path}",
+        )
+        yield ""
+        yield Text.assemble(
+            bar(now.step / max(now.steps, 1)), f"  step {now.step:,} of {now.steps:,}"
+        )
+        yield Text(
+            f"{count(now.valid_tokens)} tokens, {now.tokens_per_second:,.0f} a second"
+            + (f", val_bpb {now.val_bpb:.3f}" if now.val_bpb is not None else "")
+        )
+    losses = _losses(begun.path)
+    if losses:
+        yield Text.assemble(
+            ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
+        )
+    yield from _kept(store, begun.path)
+
+
+def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]:
+    """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
+    require_listed(path)
+    job, saved, files = Begun.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
+    way = spelled((job.specialist, job.branch), job.phase)
+    yield Text.assemble(
+        ("checkpoint ", "bold cyan"), (f"{one_line(way)} · step {saved.step:,}", "bold")
+    )
+    size = sum(each.num_bytes for each in files)
+    where = path.relative_to(store.root).as_posix()
+    yield Text(f"{where} · {number(len(files), 'file')} · {count(size)}B", MUTED)
+    yield _ordered(job)
+    yield Text(
+        f"{count(saved.tokens.valid)} tokens of this phase, {count(saved.tokens.scored)} scored · "
+        f"step {saved.step:,} of {job.steps:,} · {_from(job)}"
+    )
+    yield ""
+    yield _weights(path, full=wish.full)
+    eaten = _eaten(store, job, saved.slot)
+    if eaten is not None:
+        yield ""
+        yield eaten
+    yield ""
+    yield table(_checkpoint_figures(saved, wish))
+
+
+def saved_at(path: Path) -> Saved:
+    """How far a run had come at a checkpoint."""
+    return read_part(Saved, path, STATE)
+
+
+def spec_at(path: Path) -> ModelSpec | None:
+    """The model of a checkpoint; None where another trainer wrote it."""
+    return read_part(ModelSpec, path, SPEC) if (path / SPEC).is_file() else None
+
+
+def figures_of(report: Report, wish: Wish) -> list[Line]:
+    """The figures that are wished; means belong to all families and domains."""
+    return [each for each in figure_lines(report) if _fits(each, wish)]
+
+
+def _fits(figure: Line, wish: Wish) -> bool:
+    only = wish.only
+    return only.family in (None, figure["family"]) and only.domain in (None, figure["domain"])
+
+
+def _ordered(job: Job) -> Text:
+    model = job.model
+    lengths = sorted({rows.row_length for rows in job.rows})
+    return Text(
+        f"{model.name}: {model.blocks} of width {model.width:,}, {model.heads} heads, "
+        f"{model.vocab_size:,} ids{', with structure' if model.structure else ''} · rows of "
+        f"{', '.join(f'{each:,}' for each in lengths)} · {job.tokens_per_step:,} positions a step · "
+        f"rate {job.optimizer.learning_rate:g}, {job.optimizer.schedule} · {_from(job)}"
+    )
+
+
+def _from(job: Job) -> str:
+    start = job.start_from
+    return f"goes on from {start.run_key[:KEY_DIGITS]}" if start else "begins anew"
+
+
+def _course(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+    """The loss as a line; of chosen steps a line each."""
+    losses = _losses(artefact.path)
+    if losses:
+        yield ""
+        yield Text.assemble(
+            ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
+        )
+    if wish.only.step is None and wish.only.where is None:
+        return
+    found = wished(store, artefact, wish)
+    held = [each for _, each in itertools.islice(found, None if wish.full else STEP_LINES)]
+    yield ""
+    drawn = plain_table("step", "tokens", *METRICS)
+    for column in drawn.columns:
+        column.justify = "right"
+    for each in held:
+        values = (each.get(name) for name in METRICS)
+        drawn.add_row(
+            f"{each['step']:,}",
+            f"{each['valid_tokens']:,}",
+            *("" if value is None else f"{value:,.4g}" for value in values),
+        )
+    yield drawn
+    rest = sum(1 for _ in found)
+    if rest:
+        yield Text(f"… {number(rest, 'more step')} (--full)", MUTED)
+
+
+def _losses(run: Path) -> list[float]:
+    """The loss of each step, as far as it is written."""
+    from curriculum.catalog import bounded
+
+    found: dict[int, float] = {}
+    for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
+        read = bounded.read(file, ["step", "loss"]).to_pylist()
+        found |= {each["step"]: each["loss"] for each in read}
+    return [found[step] for step in sorted(found)]
+
+
+def _figures(report: Report, wish: Wish) -> Iterator[RenderableType]:
+    lines = figures_of(report, wish)
+    yield ""
+    yield table(lines) if lines else Text("no figure is so", MUTED)
+
+
+def _kept(store: Store, run: Path) -> Iterator[RenderableType]:
+    """The checkpoints that a run keeps."""
+    there = sorted(checkpoints(run))
+    if not there:
+        return
+    yield ""
+    for step, path in there:
+        where = path.relative_to(store.root).as_posix()
+        yield Text.assemble(
+            ("checkpoint ", MUTED), (f"step {step:,}", "bold"), (f"  {where}", MUTED)
+        )
+
+
+def _weights(path: Path, *, full: bool) -> Table | Text:
+    """The tensors of a checkpoint by what they belong to, or one by one."""
+    found = tensors(path)
+    if not found:
+        return Text("Its weights are in parts, one a rank, or another trainer's.", MUTED)
+    drawn = plain_table(
+        "weights", "tensors", "parameters", "", "type", *(["shape"] if full else [])
+    )
+    for at in (1, 2):
+        drawn.columns[at].justify = "right"
+    whole = sum(each.parameters for each in found)
+    listed: list[Tensor] | list[Group] = found if full else groups(found)
+    for each in listed:
+        drawn.add_row(
+            Text(one_line(each.name)),
+            f"{each.tensors:,}",
+            f"{each.parameters:,}",
+            bar(each.parameters / max(whole, 1)),
+            Text(each.kind, MUTED),
+            *([str(list(each.shape))] if isinstance(each, Tensor) else []),
+        )
+    drawn.add_row(Text("all", "bold"), f"{len(found):,}", f"{whole:,}")
+    return drawn
+
+
+def _eaten(store: Store, job: Job, slot: int) -> Table | None:
+    """What of the plan stands before a slot, by stratum; None where the plan is gone."""
+    folder = (store.root / job.plan).parent
+    if not (folder / PLAN_NAME).is_file():
+        return None
+    mixture = store.load(folder)
+    plan = parquet.read_table(folder / PLAN_NAME, columns=["slot", "stratum", "valid_tokens"])
+    sums: dict[int, list[int]] = {}
+    for each in plan.to_pylist():
+        if each["slot"] < slot:
+            counted = sums.setdefault(each["stratum"], [0, 0])
+            counted[0] += 1
+            counted[1] += each["valid_tokens"]
+    whole = sum(tokens for _, tokens in sums.values())
+    drawn = plain_table("eaten in this phase", "domain", "rows", "tokens", "share")
+    for at in (2, 3, 4):
+        drawn.columns[at].justify = "right"
+    for stratum in report_of(mixture).strata:
+        rows, tokens = sums.get(stratum.stratum, (0, 0))
+        if rows:
+            serving = f"{stratum.family} {stratum.objective} {stratum.row_length}"
+            drawn.add_row(
+                Text(serving),
+                Text(one_line(stratum.domain)),
+                f"{rows:,}",
+                f"{tokens:,}",
+                percent(tokens / whole),
+            )
+    return drawn
+
+
+def _checkpoint_figures(saved: Saved, wish: Wish) -> Iterator[Line]:
+    """The figures that were taken last before the checkpoint."""
+    last: dict[tuple[str, ...], Figure] = {}
+    for each in saved.figures:
+        last[each.kind, each.phase, each.family, each.domain] = each
+    for each in last.values():
+        said: Line = {
+            "evaluation": each.kind,
+            "phase": each.phase,
+            "family": each.family,
+            "domain": each.domain,
+            "at step": each.step,
+            "val_bpb": f"{each.val_bpb:.3f}",
+            "interval": interval(each),
+        }
+        if _fits(said, wish):
+            yield said

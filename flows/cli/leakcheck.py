@@ -1,0 +1,253 @@
+"""`curriculum leakcheck`: the proof that documents of a row don't see one another, for anyone to run."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from rich.table import Table
+from rich.text import Text
+
+from curriculum.leakcheck.gate import proven_file
+from curriculum.leakcheck.proof import (
+    DTYPES,
+    LONGER,
+    STEP_LENGTHS,
+    THREE,
+    Scope,
+    cases_of,
+    device_of,
+    model_of_steps,
+    prove,
+)
+from curriculum.leakcheck.strangers import prove_stranger, stranger
+from curriculum.pipeline.references import run_of
+from curriculum.store import Store
+from curriculum.train.run_directory import JOB
+from flows.cli.console import MUTED, err, out, plain_table, watching
+from schemas.errors import JobError
+from schemas.job import Backend
+from schemas.leak import Finding, LeakReport, Planted, Skipped
+from schemas.progress import Watch
+
+GOOD, PARTLY, BAD = "green", "yellow", "bold red"
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What the command line asks for; empty where it leaves the choice."""
+
+    what: str | None = None
+    """A job, a run, or package.module:builder."""
+    home: Path = Path()
+    """In which a run is looked for."""
+    model: str | None = None
+    backends: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    row_lengths: tuple[int, ...] = ()
+    full: bool = False
+    mutations: bool = True
+    device: str | None = None
+
+
+def leakcheck(wish: Wish, json_file: Path | None) -> bool:
+    """Prove, show, and write the report; whether nothing leaks and every planted leak was seen.
+
+    Raises:
+        JobError: for what can't be examined, and names that aren't there.
+    """
+    with watching() as watch:
+        report = _proven(wish, watch)
+    show(report)
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(report.json_text(), encoding="utf-8")
+        err.print(Text(f"written to {json_file}", MUTED))
+    return report.passed
+
+
+def _proven(wish: Wish, watch: Watch) -> LeakReport:
+    dtypes = tuple(DTYPES[_known("dtype", name, DTYPES)] for name in wish.dtypes)
+    lengths = wish.row_lengths or (LONGER if wish.full else ())
+    device = device_of(wish.device)
+    if wish.what is not None:
+        _require_no_decoder_options(wish)
+    job = _job(wish)
+    if job is not None:
+        _require_no_sizes(wish)
+        return proven_file(job, watch)
+    if wish.what is not None:
+        return prove_stranger(
+            stranger(wish.what),
+            dtypes=dtypes or (DTYPES["float32"],),
+            row_lengths=lengths or LONGER[1:2],
+            mutations=wish.mutations,
+            device=device,
+            watch=watch,
+        )
+    chosen = {_known("backend", name, BACKENDS) for name in wish.backends}
+    scope = Scope(
+        cases=cases_of(wish.model),
+        backends=tuple(each for each in BACKENDS if not chosen or each in chosen),
+        dtypes=dtypes or THREE,
+        row_lengths=lengths or LONGER[1:2],
+        uneven=not lengths,
+        mutations=wish.mutations,
+        model=model_of_steps(wish.model),
+        step_lengths=wish.row_lengths or STEP_LENGTHS,
+        every_dtype=wish.full,
+        device=device,
+    )
+    return prove(scope, watch)
+
+
+def _job(wish: Wish) -> Path | None:
+    """The job.json that is meant: a file, a run's folder, or a run by its name; None for a builder.
+
+    Raises:
+        JobError: for a run that isn't there.
+    """
+    if wish.what is None:
+        return None
+    path = Path(wish.what)
+    if path.is_file() and path.suffix == ".json":
+        return path
+    if (path / JOB).is_file():
+        return path / JOB
+    if ":" in wish.what:
+        return None
+    return run_of(Store(wish.home, dry=True), wish.what, name="leakcheck").path / JOB
+
+
+def _require_no_sizes(wish: Wish) -> None:
+    if wish.row_lengths or wish.dtypes or wish.device:
+        raise JobError(
+            "leakcheck",
+            wish.what,
+            cause="row lengths, dtype and device are those of the job",
+            cure="Leave --row-length, --dtype and --device out",
+        )
+
+
+def _known(what: str, name: str, names: Iterable[str]) -> str:
+    if name in names:
+        return name
+    raise JobError(
+        f"--{what}", name, cause=f"there is no such {what}", cure=f"Choose {', '.join(names)}"
+    )
+
+
+def _require_no_decoder_options(wish: Wish) -> None:
+    if wish.model is not None or wish.backends:
+        raise JobError(
+            "leakcheck",
+            wish.what,
+            cause="--model and --backend are about our own decoder",
+            cure="Leave them out; the builder or the job says what attends",
+        )
+
+
+def show(report: LeakReport) -> None:
+    """The report for eyes: who was examined, what leaks, which claims, which leaks were planted."""
+    out.print(_subjects(report.findings))
+    for each in report.failures:
+        line = Text("LEAK  ", BAD)
+        line.append(f"{_who(each)}: {each.claim}", "default")
+        line.append(f"  {each.detail}", MUTED)
+        out.print(line)
+    out.print()
+    out.print(_claims(report.findings))
+    if report.planted:
+        out.print()
+        out.print(_planted(report.planted))
+    _tell_skipped(report.skipped)
+    for words in report.covered:
+        out.print(Text(f"covered      {words}", MUTED))
+    for words in report.uncovered:
+        out.print(Text(f"not covered  {words}", PARTLY))
+    out.print()
+    out.print(_verdict(report))
+
+
+def _who(each: Finding) -> str:
+    words = (each.subject, each.backend, each.dtype, f"T={each.row_length}", each.mode)
+    return " ".join(word for word in words if word)
+
+
+def _subjects(findings: Iterable[Finding]) -> Table:
+    """A line a subject and backend, a column a dtype; a cell is how many claims hold over all lengths."""
+    cells: dict[tuple[str, str], dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for each in findings:
+        cells[each.subject, each.backend][each.dtype].append(each.passed)
+    dtypes = [name for name in DTYPES if any(name in cell for cell in cells.values())]
+    drawn = plain_table("examined", "attention", *dtypes)
+    for (subject, backend), by_dtype in cells.items():
+        shown = [_cell(by_dtype.get(dtype, [])) for dtype in dtypes]
+        drawn.add_row(Text(subject, "bold"), backend or Text("–", MUTED), *shown)
+    return drawn
+
+
+def _cell(passed: list[bool]) -> Text:
+    if not passed:
+        return Text("–", MUTED)
+    if all(passed):
+        return Text(f"{len(passed)} hold", GOOD)
+    return Text(f"{passed.count(False)} of {len(passed)} LEAK", BAD)
+
+
+def _claims(findings: Iterable[Finding]) -> Table:
+    by_claim: dict[str, list[bool]] = defaultdict(list)
+    for each in findings:
+        by_claim[each.claim].append(each.passed)
+    drawn = plain_table("claim", "holds in")
+    for claim, passed in by_claim.items():
+        style = GOOD if all(passed) else BAD
+        drawn.add_row(claim, Text(f"{passed.count(True)} of {len(passed)}", style))
+    return drawn
+
+
+def _planted(planted: Iterable[Planted]) -> Table:
+    drawn = plain_table("planted leak", "in", "attention", "dtype", "claims that fail of it")
+    for each in planted:
+        drawn.add_row(
+            Text(each.leak, "bold"),
+            each.subject,
+            each.backend or Text("–", MUTED),
+            each.dtype,
+            _seen(each),
+        )
+    return drawn
+
+
+def _seen(each: Planted) -> Text:
+    if each.passed:
+        return Text(f"{len(each.red)}, as they must", GOOD)
+    words = [f"the proof is blind to it: {'; '.join(each.blind)} still hold"] if each.blind else []
+    words += [f"beyond it fail: {'; '.join(each.beyond)}"] if each.beyond else []
+    return Text(". ".join(words), BAD)
+
+
+def _tell_skipped(skipped: Iterable[Skipped]) -> None:
+    """A line a backend and reason."""
+    whose: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for each in skipped:
+        whose[each.backend or each.subject, each.reason][each.subject] = None
+    if whose:
+        out.print()
+    for (backend, reason), subjects in whose.items():
+        out.print(Text(f"skipped  {backend} ({', '.join(subjects)}): {reason}", MUTED))
+
+
+def _verdict(report: LeakReport) -> Text:
+    seen = f"{len(report.planted) - len(report.unproven)} of {len(report.planted)}"
+    planted = f"; {seen} planted leaks were seen for what they are" if report.planted else ""
+    held = len(report.findings) - len(report.failures)
+    counted = f"{held:,} of {len(report.findings):,} findings hold{planted}."
+    if report.result == "covered":
+        return Text(f"Nothing leaks. {counted}", GOOD)
+    if report.result == "not all covered":
+        return Text(f"Nothing leaks in what was covered, which is not all. {counted}", PARTLY)
+    words = "Documents see one another. " if report.failures else "The proof doesn't stand. "
+    return Text(words + counted, BAD)

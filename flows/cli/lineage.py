@@ -1,0 +1,244 @@
+"""`curriculum lineage`: what a step of a run read, down to commits; and which steps read a commit."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.inspection.formats import Line, number
+from curriculum.inspection.lineage import (
+    NO_LICENCE,
+    Commit,
+    LineageCatalog,
+    LineageError,
+    Readers,
+    ReadUntil,
+    Share,
+    StepRead,
+    Visit,
+)
+from curriculum.pipeline.attempts import STEP, Begun
+from curriculum.pipeline.references import is_run, run_of, store_of
+from curriculum.store.recipe import KEY_DIGITS
+from flows.cli.console import MUTED, out, print_json, table
+from schemas.errors import JobError
+from schemas.visible import one_line
+
+SHORTEST = 6
+"""Digits of a commit's id that may stand for it."""
+_PACK = re.compile(r"[0-9a-f]{12}-\d{10}")
+_DOCUMENT = re.compile(r"[0-9a-f]{32}")
+_HEX = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
+
+
+def read_by(home: Path, what: str, step: int) -> StepRead:
+    """What a step of a run read; the run by path, name or the first digits of its key.
+
+    Raises:
+        JobError: for a run that isn't there, and a step that it hasn't taken.
+        LineageError: where the plan or the rows of the run aren't there any more.
+    """
+    store = store_of(home, what)
+    begun = run_of(store, what, name="the run")
+    catalog = LineageCatalog(store)
+    steps = catalog.steps_of(begun.path)
+    if not 1 <= step <= steps:
+        raise JobError(
+            f"--step of {begun.name}",
+            step,
+            cause=f"it has taken {steps:,} steps" if steps else "it has taken no step yet",
+            cure=f"Give one from 1 to {steps}" if steps else "Wait for its first",
+        )
+    rows = catalog.consumed(begun.path, step)
+    if not rows:
+        raise LineageError(
+            begun.name,
+            cause="nothing in use refers to it any more, so its plan isn't looked at",
+            cure="Name a run that stands: curriculum status",
+        )
+    return StepRead(
+        run=begun.name,
+        run_key=begun.job.run_key,
+        attempt=begun.job.attempt,
+        step=step,
+        steps=steps,
+        rows=rows,
+    )
+
+
+def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
+    """The steps that read a commit, document, row or file; of a run or checkpoint all that it read.
+
+    Raises:
+        LineageError, StoreError, JobError: for what is none of these, and what several begin with.
+    """
+    store = store_of(home, what)
+    catalog = LineageCatalog(store)
+    path = Path(what).absolute()
+    if path.is_dir() and path.name.startswith(STEP):
+        begun = Begun.at(path.parents[1])
+        return _read_until(catalog, begun, int(path.name.removeprefix(STEP)))
+    if _PACK.fullmatch(what):
+        return catalog.readers("row", what, "FROM consumers_of_row(?)")
+    if _DOCUMENT.fullmatch(what):
+        return catalog.readers("document", what, "FROM consumers_of_document(?)")
+    if _HEX.fullmatch(what) and (commit := catalog.commit(what)):
+        return catalog.readers("commit", commit, "FROM consumers(?)")
+    if path.is_dir() or is_run(store, what):
+        begun = run_of(store, what, name="the run")
+        return _read_until(catalog, begun, catalog.steps_of(begun.path))
+    return catalog.readers("file", what, "FROM consumers_of_file(?)")
+
+
+def _read_until(catalog: LineageCatalog, begun: Begun, step: int) -> ReadUntil:
+    return catalog.read_until(begun.path, step, name=begun.name, run_key=begun.job.run_key)
+
+
+MOST_CHECKPOINTS = 12
+"""Number of checkpoints that are listed; --json gives all."""
+
+
+def lineage(home: Path, what: str, *, step: int | None, as_json: bool) -> None:
+    """Print what a step read; or which steps read something; or all that a model has read."""
+    found = readers_or_read(home, what) if step is None else read_by(home, what, step)
+    if as_json:
+        print_json(asdict(found))
+    elif isinstance(found, StepRead):
+        _step(found)
+    elif isinstance(found, Readers):
+        _readers(found)
+    else:
+        _until(found)
+
+
+def _step(read: StepRead) -> None:
+    _title(f"{read.run}, step {read.step:,} of {read.steps:,}", read.run_key, read.attempt)
+    licences = sorted({each.licence or NO_LICENCE for each in read.commits})
+    documents = sum(len(row.documents) for row in read.rows)
+    _say(
+        f"{number(len(read.rows), 'row')}, {number(documents, 'document')}, "
+        f"{number(sum(row.tokens for row in read.rows), 'token')}",
+        f"{number(len({each.commit for each in read.commits}), 'commit')} of "
+        f"{', '.join(sorted({each.repository for each in read.commits})) or 'nowhere'}",
+        f"licences: {', '.join(licences) or NO_LICENCE}",
+    )
+    out.print()
+    out.print(table(_row_lines(read)))
+    out.print()
+    out.print(table(_document_lines(read)))
+
+
+def _row_lines(read: StepRead) -> Iterator[Line]:
+    for row in read.rows:
+        yield {
+            "position": row.position,
+            "row": row.pack_id,
+            "family": row.family,
+            "objective": row.objective,
+            "domain": row.domain,
+            "length": row.row_length,
+            "tokens": row.tokens,
+            "documents": len(row.documents),
+            "pass": row.repetition + 1,
+        }
+
+
+def _document_lines(read: StepRead) -> Iterator[Line]:
+    unknown = (Commit(repository="", commit="", file="", licence=None),)
+    for row in read.rows:
+        for document in row.documents:
+            for commit in document.commits or unknown:
+                yield {
+                    "position": row.position,
+                    "document": document.document_id,
+                    "tokens": document.tokens,
+                    "commit": commit.commit,
+                    "file": one_line(commit.file),
+                    "licence": one_line(commit.licence or NO_LICENCE),
+                }
+
+
+def _readers(found: Readers) -> None:
+    _title(f"{found.kind} {one_line(found.name)}")
+    if not found.visits:
+        _say("no step of any run has read it")
+        return
+    runs = {each.run_key for each in found.visits}
+    _say(f"read by {number(len(found.visits), 'step')} of {number(len(runs), 'run')}")
+    out.print()
+    drawn = table(_run_lines(found.visits))
+    drawn.columns[-1].justify = "left"  # Spans begin like numbers.
+    out.print(drawn)
+    listed = found.checkpoints[:MOST_CHECKPOINTS]
+    if listed:
+        out.print()
+        _say(f"{number(len(found.checkpoints), 'checkpoint')} went through it")
+        for path in listed:
+            out.print(Text(path), soft_wrap=True)
+    if len(found.checkpoints) > len(listed):
+        _say(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
+
+
+def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
+    for (run, key, attempt), of_run in groupby(
+        visits, lambda each: (each.run, each.run_key, each.attempt)
+    ):
+        same = list(of_run)
+        yield {
+            "run": run,
+            "key": key[:KEY_DIGITS],
+            "attempt": attempt,
+            "rows": sum(each.rows for each in same),
+            "tokens": sum(each.tokens for each in same),
+            "steps": spans(each.step for each in same),
+        }
+
+
+def _until(read: ReadUntil) -> None:
+    _title(f"{read.run}, all that was read until step {read.step:,}", read.run_key)
+    _say(f"{number(sum(each.tokens for each in read.phases), 'token')} in all phases")
+    out.print()
+    out.print(table(_share_lines(read.phases, ("phase",))))
+    out.print()
+    out.print(table(_share_lines(read.repositories, ("repository", "licence"))))
+
+
+def _share_lines(shares: Iterable[Share], names: Sequence[str]) -> Iterator[Line]:
+    for each in shares:
+        yield {
+            **dict(zip(names, map(one_line, each.names), strict=True)),
+            "steps": each.steps,
+            "rows": each.rows,
+            "documents": each.documents,
+            "commits": each.commits,
+            "tokens": each.tokens,
+        }
+
+
+def spans(steps: Iterable[int]) -> str:
+    """Numbers with their neighbours drawn together.
+
+    >>> spans([1, 2, 3, 7, 9, 10])
+    '1–3, 7, 9–10'
+    """
+    drawn: list[list[int]] = []
+    for step in sorted(set(steps)):
+        if drawn and step == drawn[-1][1] + 1:
+            drawn[-1][1] = step
+        else:
+            drawn.append([step, step])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in drawn)
+
+
+def _title(text: str, key: str = "", attempt: int = 1) -> None:
+    more = f"   {key[:KEY_DIGITS]}" if key else ""
+    again = f", attempt {attempt}" if attempt > 1 else ""
+    out.print(Text.assemble((text, "bold"), (f"{more}{again}", MUTED)), soft_wrap=True)
+
+
+def _say(*sentences: str) -> None:
+    for each in sentences:
+        out.print(Text(each, MUTED), soft_wrap=True)

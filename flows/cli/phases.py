@@ -1,0 +1,370 @@
+"""`curriculum build`, `mix`, `train` and `run`: a plan carried out, and the tables that they end with."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.corpus.sources import Sources, looked_up
+from curriculum.inspection.document_tables import (
+    comment_lines,
+    context_lines,
+    context_warnings,
+    conversation_lines,
+    conversation_warnings,
+    document_lines,
+    domain_lines,
+    domain_warnings,
+    graph_lines,
+    graph_warnings,
+    index_lines,
+    length_lines,
+)
+from curriculum.inspection.formats import number
+from curriculum.inspection.losses import require_some
+from curriculum.inspection.runs import report_of
+from curriculum.inspection.stage_tables import YIELD_NOTE, branch_lines, run_line, yield_lines
+from curriculum.mixing.demand import unmeasured
+from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.tree import explain_diet, explain_plan
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.config_snapshots import write_command_snapshot
+from curriculum.pipeline.context import Context
+from curriculum.pipeline.current import mark
+from curriculum.pipeline.events import (
+    Event,
+    PhaseBuilt,
+    PhaseMixed,
+    PhaseSampled,
+    PhaseTrained,
+)
+from curriculum.pipeline.execute import Scope, execute, here, selected
+from curriculum.pipeline.explain import reasons
+from curriculum.pipeline.gates import Verdict, verdict
+from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.status_table import record_status
+from curriculum.stages import Built
+from curriculum.stages.coordinator import Coordinator, Workers
+from curriculum.stages.documents import Documents
+from curriculum.stages.repositories import repositories, require_sources
+from curriculum.stages.selection import Kept, KeptDocuments
+from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
+from curriculum.store import Artefact, Store
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.launch.sbatch import asked
+from dashboards.report.write import rewritten, shows
+from flows import settings
+from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
+from flows.cli.merge import shard_lines
+from flows.server.supervisor import api_for
+from flows.settings import prefect_variables, trust
+from flows.settings.contexts import context_of, resources
+from schemas.errors import DietError
+from schemas.families import CHAT_FAMILY
+from schemas.reports import DocumentsReport
+
+
+def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
+    """Build the rows of the phases; `dry` only prints what would be made, and why."""
+    plan = resolve_plan(config, dry=dry)
+    built: dict[str, Built] = {}
+    with _watching(plan) as context:
+        for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
+            if isinstance(event, PhaseBuilt):
+                built[event.phase] = event.built
+    made = [artefact for each in built.values() for artefact in each.artefacts()]
+    lacking = [] if dry else [each for each in made if each.planned]
+    there = made if dry else [each for each in made if not each.planned]
+    _account(plan.store, there, lacking=bool(lacking))
+    for line in shard_lines(config, lacking) if lacking else ():
+        out.print(line, soft_wrap=True)
+    _warn_unmeasured(plan, built)
+    for name, each in built.items():
+        if not (dry or each.missing):
+            _tell(name, each)
+    if not dry:
+        _show(plan)
+
+
+def _show(plan: RunPlan) -> None:
+    """Write a specialist's report and the workspace's status anew."""
+    rewritten(plan, resources(), warn)
+    record_status(plan.store.root, resources(), warn)
+
+
+def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
+    for line in unmeasured([plan.phase(name) for name in names]):
+        warn(line)
+
+
+def _tell(phase: str, built: Built) -> None:
+    """Print how full the rows of a phase are, how long their context is, and their domains."""
+    out.print()
+    out.print(Text(phase, f"bold {ACCENT}"))
+    for listed in (
+        yield_lines,
+        length_lines,
+        context_lines,
+        graph_lines,
+        index_lines,
+        conversation_lines,
+        domain_lines,
+        comment_lines,
+    ):
+        lines = [*listed(built)]
+        if lines:
+            out.print(table(lines))
+        if listed is yield_lines:
+            out.print(Text(YIELD_NOTE, MUTED))
+    for said in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
+        for line in said(built):
+            warn(f"{phase}: {line}")
+
+
+def sample(config: RunConfig, phase: str | None, number: int) -> None:
+    """Make some documents of each family that the phases serve, and say how to look at them."""
+    if config.shard is not None:
+        raise DietError(
+            "--shard",
+            config.shard,
+            cause="a sample isn't cut into shards",
+            cure="Leave out --sample or --shard",
+        )
+    plan = resolve_plan(config)
+    made: dict[str, Artefact] = {}
+    with _working() as context:
+        for event in execute(
+            plan, here(context), Scope(until="sample", phase=phase, sample=number), context
+        ):
+            if isinstance(event, PhaseSampled):
+                made |= {each.key: each for each in event.documents}
+    require_some(plan.corpus.name, made.values())
+    out.print(table(document_lines([*made.values()])))
+    some = next((each for each in made.values() if each.reported(DocumentsReport).documents), None)
+    if some is not None:
+        place = "" if config.workspace == settings.home() else f" --home {config.workspace}"
+        out.print(
+            f"curriculum inspect{place} {some.key[:KEY_DIGITS]}", style=ACCENT, soft_wrap=True
+        )
+
+
+def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
+    """Build, then lay down which rows are trained on, in which order."""
+    plan = resolve_plan(config, dry=dry)
+    scope = Scope(until="mix", phase=phase)
+    phases = selected(plan, scope)
+    if not dry:
+        _require_sources(plan)
+        write_command_snapshot(plan)
+    with _watching(plan) as context:
+        made = [
+            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+        ]
+    if dry:
+        out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
+    for mixture in made:
+        if mixture.manifest.stage == "mixtures" and not mixture.planned:
+            title = mixture.manifest.labels["phase"]
+            report = mixture_report_of(mixture)
+            shown = explain_plan(report, title=title, key=mixture.key)
+            out.print(table(branch_lines(shown)))
+            for line in report.warnings:
+                warn(f"{title}: {line}")
+    if not dry:
+        _show(plan)
+    _warn_unmeasured(plan, phases)
+    _whence(plan, made)
+    _account(plan.store, made)
+
+
+def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
+    """Print the checkpoint that a plan goes on from, and the rows that its mixtures exclude."""
+    if plan.resume is not None:
+        where = plan.resume.checkpoint.relative_to(plan.store.root)
+        out.print(Text(f"goes on from {where}", MUTED), soft_wrap=True)
+    for mixture in made:
+        if mixture.manifest.stage != "mixtures" or mixture.planned:
+            continue
+        gone = mixture_report_of(mixture).left_out
+        if gone is not None:
+            more = (
+                f" and {gone.rows - len(gone.first):,} more" if gone.rows > len(gone.first) else ""
+            )
+            warn(
+                f"{mixture.manifest.labels['phase']}: {number(gone.rows, 'row')} of "
+                f"{gone.tokens:,} tokens left out: {', '.join(gone.first)}{more}"
+            )
+
+
+def _made(event: Event) -> Sequence[Artefact]:
+    """The artefacts of a step that is done."""
+    match event:
+        case PhaseBuilt():
+            return event.built.artefacts()
+        case PhaseMixed():
+            return [event.mixture]
+        case PhaseTrained():
+            return [event.run]
+    return []
+
+
+def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
+    """Build, mix and train what isn't trained yet, without Prefect; return whether all gates are open."""
+    require_machine()
+    plan = resolve_plan(config, dry=dry)
+    scope = Scope(phase=phase)
+    phases = selected(plan, scope)
+    if not dry:
+        trust.permitted(plan)
+        _require_sources(plan)
+        write_command_snapshot(plan)
+    made: list[Artefact] = []
+    gate: Verdict | None = None
+    with _watching(plan) as context:
+        for event in execute(plan, here(context), scope, context):
+            made += _made(event)
+            if isinstance(event, PhaseTrained) and event.gate is not None:
+                gate = event.gate
+                if not (dry or shows(plan, event.run)):
+                    rewritten(plan, resources(), warn)
+    _warn_unmeasured(plan, phases)
+    _whence(plan, made)
+    _account(plan.store, made)
+    if not dry:
+        _show(plan)
+    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
+    out.print(table(run_line(report_of(run)) for run in runs))
+    return _is_open(gate)
+
+
+def require_machine() -> None:
+    """Raise what settings of the machine are wrong: training reads them, hours later."""
+    settings.gpu_slots()
+    if (options := settings.sbatch_options()) is not None:
+        asked(options)
+
+
+def _watching(plan: RunPlan) -> AbstractContextManager[Context]:
+    """Return the context of a plan; a dry one takes a second and shows no progress."""
+    return _looking(plan) if plan.store.dry else _working()
+
+
+@contextlib.contextmanager
+def _looking(plan: RunPlan) -> Iterator[Context]:
+    with looked_up(plan.store.root) as sources:
+        yield replace(context_of(warn=warn), sources=sources)
+
+
+@contextlib.contextmanager
+def _working() -> Iterator[Context]:
+    with watching() as watch:
+        yield context_of(watch, warn=warn)
+
+
+def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
+    """Print what `run` would make, and why: a phase that is named is trained anew."""
+    plan = resolve_plan(config, dry=True)
+    scope = Scope(phase=phase, onwards=onwards, retrain=True)
+    with _looking(plan) as context:
+        made = [
+            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+        ]
+    _whence(plan, made)
+    _account(plan.store, made)
+
+
+def _is_open(gate: Verdict | None) -> bool:
+    """Return True for the last gate of a walk, or none; else print what to do."""
+    if gate is None or gate.is_open:
+        return True
+    warn(gate.why)
+    return False
+
+
+def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
+    """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
+    distinct: dict[tuple[str, Path], Artefact] = {}
+    for each in made:
+        distinct.setdefault((each.manifest.stage, each.path), each)
+    fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
+    there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
+    for stage in dict.fromkeys(stage for stage, _ in distinct):
+        out.print(
+            Text(f"{stage:<12}", "bold"),
+            Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
+            Text(f"{there[stage]:>4} there", MUTED),
+        )
+    if not (fresh or lacking):
+        out.print("Nothing to do: everything is there.")
+    if store.dry:
+        planned = [each for each in store.steps if each.outcome == "planned"]
+        for reason in reasons(store, planned):
+            note = "  first version" if reason.is_first else ""
+            out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
+            for line in reason.differences:
+                out.print(Text(f"  {line}", MUTED), soft_wrap=True)
+
+
+def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
+    """Run the flow in this process and say what came of it; whether all gates are open."""
+    plan = resolve_plan(config, dry=True)
+    runs = flow(config, phase, onwards=onwards)
+    out.print(table(run_line(report_of(run)) for run in runs))
+    _warn_unmeasured(plan, selected(plan, Scope(phase=phase, onwards=onwards)))
+    gate = verdict(plan, report_of(runs[-1]).phase, runs[-1]) if runs else None
+    return _is_open(gate)
+
+
+def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
+    """The runs that the Prefect flow leaves, run in this process with its progress in the terminal.
+
+    Raises:
+        CurriculumError: for a mistake in the order, before anything is written.
+    """
+    require_machine()
+    plan = resolve_plan(config, dry=True)
+    trust.permitted(plan)
+    _require_sources(plan)
+    with api_for(config.workspace):
+        # Prefect reads its settings when it is imported.
+        with prefect_variables.unset(config.workspace):
+            from flows.cli.in_process import run_flow
+
+        with watching() as watch:
+            runs = run_flow(config, phase, watch, onwards=onwards)
+    if not any(each.made for each in runs):
+        out.print("Nothing to do: everything is there.")
+    return runs
+
+
+def _require_sources(plan: RunPlan) -> None:
+    """Check that all that a course reads is there, before anything of it is written.
+
+    Raises:
+        CorpusError: for the first repository or file of conversations that can't be read.
+    """
+    served = {serving.family for phase in plan.phases for serving in phase.servings}
+    sources = Sources.of(plan.store.root)
+    require_sources(plan.corpus, sources, chat=CHAT_FAMILY in served)
+
+
+def tokenizer(config: RunConfig) -> None:
+    """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
+    plan = resolve_plan(config)
+    listed = repositories(plan.corpus, Sources.of(config.workspace))
+    with plan.store.leased(), watching() as watch:
+        workers = Workers(processes=config.corpus.workers or 1)
+        coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
+        documents = coordinator.make(Documents(), listed)
+        (kept,) = coordinator.make(Kept(corpus=plan.corpus), documents)
+        wanted = Tokenizing(
+            vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
+        )
+        inputs = KeptDocuments(documents=documents, kept=kept)
+        (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
+        mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
+    out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

@@ -1,0 +1,307 @@
+"""`curriculum query` and `shell`: an answer as a table or a file, and DuckDB's own command line."""
+
+import codecs
+import csv
+import io
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+from rich.text import Text
+
+from curriculum import catalog
+from flows.cli.console import MUTED, err, out, plain_table, warn
+from flows.cli.options import Form
+from schemas.errors import CurriculumError
+from schemas.visible import in_json, one_line, visible
+
+MOST_LINES = 40
+"""Lines of an answer that a terminal shows; every other form gives all."""
+MOST_LETTERS = 200
+"""Of a value in a table."""
+STDIN = "-"
+_STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
+
+
+def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = None) -> None:
+    """The answer to a question, on the terminal or in a file that appears when it is whole.
+
+    For one that names the status of the phases it is computed anew.
+    """
+    if _STATUS.search(sql):
+        # It plans every phase, and most questions are about something else.
+        from curriculum.pipeline.status_table import record_status
+        from flows.settings.contexts import resources
+
+        record_status(home, resources(), warn)
+    with catalog.stream(home, sql) as answer:
+        if form is Form.TABLE and file is None:
+            _print(answer)
+        elif file is None:
+            _require_no_terminal(form)
+            target = cast(BinaryIO, _Screen()) if sys.stdout.isatty() else sys.stdout.buffer
+            _WRITERS[form](answer, target)
+            sys.stdout.flush()
+        else:
+            _write(answer, form, file)
+
+
+class _Screen(io.RawIOBase):
+    """A terminal that is sent a visible sign for each control character."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, content: Any) -> int:
+        """Write text, given as its bytes."""
+        sys.stdout.write(visible(self._decoder.decode(bytes(content))))
+        return len(content)
+
+
+def text_of(sql: str | None, file: Path | None) -> str:
+    """The question: a text, a file, or standard input where either is `-`.
+
+    Raises:
+        CurriculumError: for neither or both, and a file that can't be read.
+    """
+    if (sql is None) == (file is None):
+        cause = "a question is a text or a file, one of both"
+        cure = 'Ask curriculum query "FROM runs", or curriculum query -f question.sql'
+        raise CurriculumError("query", cause=cause, cure=cure)
+    if STDIN in (sql, str(file)):
+        return sys.stdin.read()
+    if file is None:
+        return sql or ""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as refused:
+        raise CurriculumError(
+            str(file), refused, cause="the question can't be read", cure="Name a file of SQL"
+        ) from None
+
+
+def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
+    """How to write: as is said, else as the file's name ends, else a table.
+
+    Raises:
+        CurriculumError: for a file whose name tells no form.
+    """
+    if form is not None:
+        return form
+    if file is None:
+        return Form.JSONL if as_json else Form.TABLE
+    ending = file.suffix.removeprefix(".").lower()
+    known = [each.value for each in Form if each is not Form.TABLE]
+    if ending not in known:
+        raise CurriculumError(
+            "--out",
+            file,
+            cause="its name doesn't say in which form to write",
+            cure=f"Let it end in .{', .'.join(known)}, or give --format",
+        )
+    return Form(ending)
+
+
+def _print(answer: catalog.Stream) -> None:
+    """The first lines as a table, and how many more there are."""
+    lines: list[list[Any]] = []
+    number = 0
+    for batch in answer.batches:
+        if len(lines) < MOST_LINES:
+            lines += _lines(batch.slice(0, MOST_LINES - len(lines)))
+        number += len(batch)
+    out.print(_drawn(answer.schema.names, lines))
+    rest = number - len(lines)
+    more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
+    err.print(Text(f"{number:,} lines{more}", MUTED))
+
+
+def _drawn(names: list[str], lines: list[list[Any]]) -> Table:
+    """A line a row; where that is wider than the terminal, a line a value."""
+    shown = [[_shown(value) for value in line] for line in lines]
+    columns: list[tuple[Text, ...]] = list(zip(*shown, strict=True)) or [()] * len(names)
+    widths = [
+        max(len(name), *map(len, cells)) if cells else len(name)
+        for name, cells in zip(names, columns, strict=True)
+    ]
+    if sum(widths) + 2 * len(widths) <= out.width:
+        drawn = plain_table(*map(one_line, names))
+        for column, values in zip(drawn.columns, zip(*lines, strict=True), strict=False):
+            numeric = all(isinstance(value, int | float) or value is None for value in values)
+            column.justify = "right" if numeric else "left"
+        for line in shown:
+            drawn.add_row(*line)
+        return drawn
+    drawn = plain_table("column", "value")
+    for line in shown:
+        for name, value in zip(names, line, strict=True):
+            drawn.add_row(Text(one_line(name), MUTED), value)
+        drawn.add_row("", "")
+    return drawn
+
+
+def _shown(value: object) -> Text:
+    if isinstance(value, float):
+        return Text(f"{value:,.4g}")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Text(f"{value:,}")
+    text = "" if value is None else visible(str(value))
+    return Text(text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…")
+
+
+def _lines(batch: pa.RecordBatch) -> Iterator[list[Any]]:
+    """The lines of a batch as plain values; names that come twice stay two."""
+    columns = [[_plain(value) for value in column.to_pylist()] for column in batch.columns]
+    yield from map(list, zip(*columns, strict=True))
+
+
+def _plain(value: Any) -> Any:
+    """Sums of whole numbers are wider than 64 bits to DuckDB; to a reader they are numbers."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value
+
+
+def _require_no_terminal(form: Form) -> None:
+    if form is Form.PARQUET and sys.stdout.isatty():
+        cause = "a terminal can't show it"
+        raise CurriculumError("--format", form, cause=cause, cure="Add --out answer.parquet")
+
+
+def _write(answer: catalog.Stream, form: Form, file: Path) -> None:
+    """Let a file appear whole."""
+    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}.draft")
+    try:
+        with draft.open("wb") as target:
+            _WRITERS[form](answer, target)
+        draft.replace(file)
+    except FileNotFoundError:
+        cause = "there is no such folder"
+        raise CurriculumError("--out", file, cause=cause, cure="Make it first") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _csv(answer: catalog.Stream, target: BinaryIO) -> None:
+    """A header and a line a row; lists and structures as JSON."""
+    text = io.TextIOWrapper(target, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(answer.schema.names)
+    for batch in answer.batches:
+        writer.writerows([_cell(value) for value in line] for line in _lines(batch))
+    text.detach()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return _json_text(value)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _jsonl(answer: catalog.Stream, target: BinaryIO) -> None:
+    for line in _objects(answer):
+        target.write(f"{line}\n".encode())
+
+
+def _json(answer: catalog.Stream, target: BinaryIO) -> None:
+    before = itertools.chain(["[\n"], itertools.repeat(",\n"))
+    number = 0
+    for start, line in zip(before, _objects(answer), strict=False):
+        target.write(f"{start}{line}".encode())
+        number += 1
+    target.write(b"\n]\n" if number else b"[]\n")
+
+
+def _objects(answer: catalog.Stream) -> Iterator[str]:
+    names = answer.schema.names
+    for batch in answer.batches:
+        for line in _lines(batch):
+            yield _json_text(dict(zip(names, line, strict=True)))
+
+
+def _json_text(value: Any) -> str:
+    return in_json(json.dumps(_finite(value), ensure_ascii=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no number for what isn't one: null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _plain(value)
+
+
+def _parquet(answer: catalog.Stream, target: BinaryIO) -> None:
+    with pq.ParquetWriter(target, answer.schema, compression="zstd") as writer:
+        for batch in answer.batches:
+            writer.write_batch(batch)
+
+
+def _table(answer: catalog.Stream, target: BinaryIO) -> None:
+    """The table that a terminal would show, of all lines."""
+    lines: Iterable[list[Any]] = itertools.chain(*map(_lines, answer.batches))
+    names = [*map(one_line, answer.schema.names)]
+    cells = [names, *([_shown(value).plain for value in line] for line in lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        target.write(f"{'  '.join(padded).rstrip()}\n".encode())
+
+
+_WRITERS: dict[Form, Callable[[catalog.Stream, BinaryIO], None]] = {
+    Form.TABLE: _table,
+    Form.CSV: _csv,
+    Form.JSON: _json,
+    Form.JSONL: _jsonl,
+    Form.PARQUET: _parquet,
+}
+
+
+def shell(home: Path, words: Sequence[str]) -> NoReturn:
+    """Become DuckDB's command line, in the workspace, with its views; `words` go to it as they are.
+
+    Raises:
+        CurriculumError: where there is no workspace, no duckdb, or nothing can be written.
+    """
+    binary = _binary()
+    script = catalog.publish(home)
+    if script is None:
+        there = (home / "workspace.json").is_file()
+        raise CurriculumError(
+            str(home),
+            cause="its catalog.sql can't be written" if there else "there is no workspace",
+            cure='Ask by curriculum query "FROM runs"' if there else "Build one: curriculum demo",
+        )
+    os.chdir(script.parent)
+    sys.stdout.flush()
+    os.execv(binary, [str(binary), "-init", script.name, *words])
+
+
+def _binary() -> Path:
+    """DuckDB's command line: the one installed with this Python, else the one on the path."""
+    beside = Path(sys.executable).with_name("duckdb")
+    found = beside if beside.is_file() else shutil.which("duckdb")
+    if found is None:
+        raise CurriculumError(
+            "duckdb", cause="its command line isn't installed", cure="pip install duckdb-cli"
+        )
+    return Path(found)

@@ -1,0 +1,255 @@
+"""`curriculum supply`: what there is to train on, before anything is built."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.text import Text
+
+from curriculum.corpus.domains import text_of
+from curriculum.corpus.load import corpus_names, corpus_of_repositories, load_corpus
+from curriculum.corpus.sources import Sources
+from curriculum.inspection.formats import Line, count
+from curriculum.mixing.load import Phases, diet_names, load_phases
+from curriculum.mixing.resolve import ResolvedServing, default_base
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.plan import resolve_plan
+from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
+from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.indexes import Index, make_indexes
+from curriculum.stages.repositories import Repository, repositories
+from curriculum.stages.tokens import Tokenizing
+from curriculum.store import Store
+from curriculum.supply import ALL, Estimate, Kind, estimate
+from flows.cli.console import MUTED, out, print_json, table, warn, watching
+from flows.settings.trust import shadow_words, shadows
+from schemas.corpus import CorpusSpec
+from schemas.errors import CorpusError, DietError
+from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
+from schemas.progress import Watch
+from schemas.yaml_text import read_yaml
+
+CONFIGURATION = (".yaml", ".yml")
+DOUBT = 2.0
+"""Standard errors to either side: about 19 estimates of 20 are so near."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What of a corpus is to be counted, and how."""
+
+    home: Path
+    corpus: CorpusSpec
+    kinds: tuple[Kind, ...]
+    tokenizing: Tokenizing
+    share: float
+    workers: int | None = None
+
+
+def supply(
+    home: Path,
+    what: str,
+    *,
+    share: float,
+    phases: str | None,
+    tokenizer: str | None,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Print what a corpus, a diet's corpus or a repository has, by family and row length.
+
+    Raises:
+        CurriculumError: for a mistake in what was named.
+    """
+    for line in shadow_words(home):
+        warn(line)
+    if _is_diet(home, what):
+        config = RunConfig.of(specialist=what, workspace=home, phases=phases, tokenizer=tokenizer)
+        plan = resolve_plan(config, dry=True)
+        servings = [serving for phase in plan.phases for serving in phase.servings]
+        own = {kind_of(each) for each in servings if each.imported is None}
+        if not own:
+            raise DietError(
+                f"diet {plan.diet.specialist}",
+                cause="all that it serves was imported, so its corpus isn't asked",
+                cure=f"Hold it against what there is: curriculum diet check {what}",
+            )
+        corpus, kinds = plan.corpus, tuple(sorted(own))
+        tokenizing = tokenizing_of(plan.diet)
+    else:
+        corpus = _corpus(home, what)
+        kinds = _kinds(load_phases(phases or "phases", home), corpus)
+        given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
+        tokenizing = Tokenizing(file=Path(given) if given else None)
+    wish = Wish(
+        home=home, corpus=corpus, kinds=kinds, tokenizing=tokenizing, share=share, workers=workers
+    )
+    with watching() as watch:
+        found = counted(wish, watch)
+    if as_json:
+        print_json({**_as_json(corpus.name, found), "shadows": [*shadows(home)]})
+    else:
+        _show(found, kinds)
+
+
+def kind_of(serving: ResolvedServing) -> Kind:
+    """What a serving's rows are made of."""
+    return Kind(family=serving.base or serving.family, row_length=serving.row_length)
+
+
+def counted(wish: Wish, watch: Watch) -> Estimate:
+    """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
+    sources = Sources.of(wish.home)
+    indexed = need_index(each.family for each in wish.kinds)
+    return estimate(
+        wish.corpus,
+        wish.kinds,
+        tokenizing=wish.tokenizing,
+        share=wish.share,
+        sources=sources,
+        indexes=_indexes(wish.home, repositories(wish.corpus, sources)) if indexed else (),
+        workers=wish.workers or len(os.sched_getaffinity(0)),
+        watch=watch,
+    )
+
+
+def doubtful(tokens: float, error: float) -> str:
+    """How far an estimate may be off, as a share; empty where it can't be.
+
+    >>> doubtful(1000.0, 50.0), doubtful(1000.0, 0.0)
+    ('± 10%', '')
+    """
+    return f"± {DOUBT * error / tokens:.0%}" if tokens and error else ""
+
+
+def _is_diet(home: Path, what: str) -> bool:
+    """Return True if a name or a file is a diet's, rather than a corpus' or a repository's."""
+    if what in diet_names(home):
+        return True
+    path = Path(what).expanduser()
+    if path.suffix not in CONFIGURATION or not path.is_file():
+        return False
+    try:
+        content = read_yaml(text_of(path), file=str(path), error=CorpusError).content
+    except CorpusError:
+        return False  # The corpus' reader names what is wrong with it.
+    return bool({"specialist", "phases", "extends"} & content.keys())
+
+
+def _corpus(home: Path, what: str) -> CorpusSpec:
+    path = Path(what).expanduser()
+    is_file = path.is_file() and path.suffix not in CONFIGURATION
+    if what not in corpus_names(home) and (path.is_dir() or is_file):
+        return corpus_of_repositories([path])
+    try:
+        return load_corpus(what, home)
+    except CorpusError as unknown:
+        if path.exists() or what in corpus_names(home):
+            raise
+        raise CorpusError(
+            "supply",
+            repr(what),
+            cause="it is no corpus, no diet and no repository",
+            cure=f"{unknown.cure}. Diets: {', '.join(diet_names(home))}. Or give a path",
+        ) from None
+
+
+def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
+    """What the phases are meant for; conversations in the shortest rows."""
+    lengths = [length for spec in specs.values() for length in spec.row_lengths]
+    talks = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
+    wanted = {
+        Kind(
+            family=default_base(length) if family == ENRICHED_FAMILY else family,
+            row_length=length,
+        )
+        for spec in specs.values()
+        for family in spec.families
+        for length in spec.row_lengths
+    }
+    return tuple(sorted(wanted | talks))
+
+
+def _indexes(home: Path, listed: Sequence[Repository]) -> tuple[Index, ...]:
+    return make_indexes(Coordinator(store=Store(home, dry=True)), listed)
+
+
+def _show(found: Estimate, kinds: Sequence[Kind]) -> None:
+    out.print(table(_kind_lines(found, kinds)))
+    out.print()
+    out.print(table(_domain_lines(found, kinds)))
+    out.print()
+    out.print(table(_repository_lines(found, kinds)))
+    out.print()
+    sampled = any(each.read < each.units for each in found.samplings)
+    how = (
+        "estimated from the commits that were read; 19 of 20 figures are as near as ± says"
+        if sampled
+        else "all commits were read"
+    )
+    for line in (how, f"{ENRICHED_FAMILY} has what its base has", *found.notes):
+        out.print(Text(line, MUTED), soft_wrap=True)
+
+
+def _kind_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
+    """A line a family and row length."""
+    for kind in kinds:
+        tokens, error = found.total(kind)
+        own = [each for each in found.lines if each.kind == kind and each.is_total]
+        routed = sum(each.routed for each in own)
+        yield {
+            "family": kind.family,
+            "row length": kind.row_length,
+            "tokens": count(tokens),
+            "about": doubtful(tokens, error),
+            "documents": count(sum(each.documents for each in own)),
+            "too long": count(routed) if routed else "",
+        }
+
+
+def _domain_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
+    """A line a family, in its longest rows: tokens of each domain."""
+    longest = {each.family: each for each in sorted(kinds)}
+    for family, kind in longest.items():
+        yield {
+            "tokens of": family,
+            "row length": kind.row_length,
+            **{name: _with_doubt(found, kind, name) for name in found.domains},
+        }
+
+
+def _with_doubt(found: Estimate, kind: Kind, domain: str, repositories: Sequence[str] = ()) -> str:
+    tokens, error = found.total(kind, domain, repositories)
+    return f"{count(tokens)} {doubtful(tokens, error)}".strip() if tokens else ""
+
+
+def _repository_lines(found: Estimate, kinds: Sequence[Kind]) -> Iterator[Line]:
+    """A line a repository: what was read of it, and its tokens in each family's longest rows."""
+    longest = {each.family: each for each in sorted(kinds)}
+    for each in found.samplings:
+        yield {
+            "read of": each.repository,
+            "commits": f"{each.read:,} of {each.units:,}",
+            "graphs": f"{each.walked:,}" if each.walked else "",
+            "bytes": f"{count(each.num_bytes)}B",
+            **{
+                family: _with_doubt(found, kind, ALL, [each.repository])
+                for family, kind in longest.items()
+            },
+        }
+
+
+def _as_json(corpus: str, found: Estimate) -> dict[str, object]:
+    return {
+        "corpus": corpus,
+        "sampled": [asdict(each) for each in found.samplings],
+        "notes": list(found.notes),
+        "supply": [
+            {
+                name: round(value) if isinstance(value, float) else value
+                for name, value in asdict(each).items()
+            }
+            for each in found.lines
+        ],
+    }

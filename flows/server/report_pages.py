@@ -1,0 +1,272 @@
+"""`python -m flows.server.report_pages WORKSPACE --port N`: reports for the browser of their owner alone.
+
+It hands out WORKSPACE/reports/<name>.html and the pages of rows below it, lists nothing else and listens on
+127.0.0.1 only. The guard of the dashboards comes before it, with the token of `serve`, which is given as
+$CURRICULUM_PAGES_TOKEN: who logged in at one of the servers is known to all.
+
+A report may have come with somebody else's workspace. So no page says what it may do: it is shown without an
+origin, so that it has no cookies and no neighbours, it loads nothing and sends nothing, and of scripts only
+those of our own templates run. Links, pipes and files beyond MOST_BYTES are no reports.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import unquote
+
+from dashboards.guard import Guard, Message, Receive, Scope, Send, answer, secret_of
+from dashboards.html import script_digest, template
+from dashboards.report.index import index
+from flows import settings
+from schemas import regular_files
+
+FOLDER = "rows"
+"""Below the reports: the pages that they lead to."""
+_NAME = re.compile(rf"/((?:{FOLDER}/)?[A-Za-z0-9][A-Za-z0-9._-]*\.html)", re.ASCII)
+_TEMPLATES = ("report.html", "rows.html")
+_INSTRUCTION = re.compile(r"http-equiv", re.IGNORECASE)
+_OURS = re.compile(
+    r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
+)
+MOST_BYTES = 64 << 20
+"""Of a page."""
+MOST_CONNECTIONS = 32
+PATIENCE_S = 10.0
+"""How long a browser may be silent."""
+WHOLE_S = 60.0
+"""How long one request may take from its first byte to the last one of the answer."""
+
+
+class Server(ThreadingHTTPServer):
+    """The reports of a folder on 127.0.0.1, for the owner of a token; port 0 takes any that is free."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, port: int, token: str) -> None:
+        self._folder = folder.absolute()
+        self._since: dict[socket.socket, float] = {}
+        self._changing = threading.Lock()
+        super().__init__((settings.HOST, port), _Handler)
+        self.guard = Guard(
+            pages=self._show,
+            token=token,
+            names=frozenset(f"{host}:{self.server_port}" for host in (settings.HOST, "localhost")),
+            cure=settings.LOGIN,
+            secret=secret_of(token),
+            follows_links=True,
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"http://{settings.HOST}:{self.server_port}"
+
+    async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of the owner."""
+        page = _page(self._folder, scope["path"])
+        text = "There is no such report.\n" if page is None else page
+        headers = {
+            "content-type": f"text/{'plain' if page is None else 'html'}; charset=utf-8",
+            "content-security-policy": policy(text),
+            "x-dns-prefetch-control": "off",
+        }
+        status = HTTPStatus.NOT_FOUND if page is None else HTTPStatus.OK
+        await answer(send, status, headers, text)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take a connection while there aren't too many."""
+        with self._changing:
+            if len(self._since) >= MOST_CONNECTIONS:
+                return False
+            self._since[request] = time.monotonic()
+        return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._changing:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections that take too long: one that sends a byte now and then never falls silent."""
+        before = time.monotonic() - WHOLE_S
+        with self._changing:
+            late = [request for request, since in self._since.items() if since < before]
+        for request in late:
+            with contextlib.suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, *_: object) -> None:
+        """A browser that hangs up is no error of ours."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            raise
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of one page."""
+
+    timeout = PATIENCE_S
+    server_version = "curriculum"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def _answer(self, *, with_body: bool) -> None:
+        """Answer as the guard does, which is the same before every server."""
+        assert isinstance(self.server, Server)
+        asyncio.run(self.server.guard(self._scope(), _receive, self._sending(with_body=with_body)))
+
+    def _scope(self) -> Scope:
+        assert isinstance(self.server, Server)
+        path, _, query = self.path.partition("?")
+        return {
+            "type": "http",
+            "method": self.command,
+            "path": unquote(path),
+            "query_string": query.encode("latin-1"),
+            "headers": [
+                (name.encode("latin-1"), value.encode("latin-1"))
+                for name, value in self.headers.items()
+            ],
+            "client": self.client_address,
+            "server": self.server.server_address,
+        }
+
+    def _sending(self, *, with_body: bool) -> Send:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.send_response(message["status"])
+                for name, value in message["headers"]:
+                    self.send_header(name.decode("latin-1"), value.decode("latin-1"))
+                self.end_headers()
+            elif with_body:
+                self.wfile.write(message["body"])
+
+        return send
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Who reads what is nobody's business."""
+
+
+async def _receive() -> Message:
+    """Nothing: no request that is answered has a body."""
+    return {"type": "http.request", "body": b""}
+
+
+def _page(folder: Path, path: str) -> str | None:
+    """The page at a path: the index, a report or a page below it."""
+    if path == "/":
+        return index(_listed(folder))
+    found = _NAME.fullmatch(path)
+    try:
+        return _read(folder, found[1]) if found else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+@contextlib.contextmanager
+def _opened(folder: Path | str, *, beside: int | None = None) -> Iterator[int]:
+    """A folder that is no link, as a descriptor."""
+    descriptor = regular_files.folder(folder, beside=beside)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _listed(folder: Path) -> list[str]:
+    """The names of the reports; none where there is no folder of them."""
+    try:
+        with _opened(folder) as reports, os.scandir(reports) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if _NAME.fullmatch(f"/{entry.name}") and entry.is_file(follow_symlinks=False)
+            )
+    except OSError:
+        return []
+
+
+def _read(folder: Path, name: str) -> str:
+    """Read a report, or a page below it; an OSError for what is neither."""
+    below, _, file = name.rpartition("/")
+    with contextlib.ExitStack() as held:
+        beside = held.enter_context(_opened(folder))
+        if below:
+            beside = held.enter_context(_opened(below, beside=beside))
+        # Text of another encoding would show a browser other instructions than `policy` sees.
+        return regular_files.read(file, most=MOST_BYTES, beside=beside).decode("utf-8")
+
+
+def policy(page: str) -> str:
+    """The policy of a page, of which nothing is taken from the page itself.
+
+    Scripts run in a page that gives the browser no instruction but a policy, which can only forbid more.
+    In any other none runs, and then no page leads a browser elsewhere by itself either.
+    """
+    is_plain = len(_INSTRUCTION.findall(page)) == len(_OURS.findall(page))
+    return f"{_POLICY_HEAD}; script-src {_scripts()}; sandbox{' allow-scripts' if is_plain else ''}"
+
+
+_POLICY_HEAD = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+@functools.cache
+def _scripts() -> str:
+    return " ".join(script_digest(template(name)) for name in _TEMPLATES)
+
+
+def main() -> None:
+    """Serve until SIGINT or SIGTERM; meanwhile the workspace says where."""
+    arguments = argparse.ArgumentParser(prog="flows.server.report_pages")
+    arguments.add_argument("workspace", type=Path)
+    arguments.add_argument("--port", type=int, default=0)
+    given = arguments.parse_args()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    with contextlib.suppress(KeyboardInterrupt), _server(given.workspace, given.port) as server:
+        place = settings.reports_file(given.workspace)
+        place.write_text(server.address)
+        sys.stdout.write(f"{server.address}\n")
+        sys.stdout.flush()
+        try:
+            server.serve_forever()
+        finally:
+            place.unlink(missing_ok=True)
+
+
+def _server(workspace: Path, port: int) -> Server:
+    """On that port, where links of earlier starts point; on another where it is taken."""
+    folder, token = workspace / "reports", settings.pages_token()
+    try:
+        return Server(folder, port, token)
+    except OSError:
+        return Server(folder, 0, token)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""`curriculum serve`: server, workers, deployments and pages in one command, ended by one Ctrl-C."""
+
+import contextlib
+import functools
+import http.client
+import secrets
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
+
+import filelock
+
+from curriculum.store import Store
+from dashboards.guard import login
+from flows import settings
+from flows.server import dashboard
+from flows.server.children import Child, ServeError, end_all
+from flows.server.deploying import Choices, deploy
+from flows.server.listening import await_health, listening
+from flows.settings import prefect_variables
+
+PARENTS = 10
+"""Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
+RUNS_END_S = 25.0
+"""How long runs in progress may take to end, a checkpoint included."""
+PAUSE_S = 20.0
+"""How long a server may take to hold back what waits for workers that end."""
+LOOK_EVERY_S = 0.5
+
+Tell = Callable[[str], None]
+
+
+def serve(workspace: Path, port: int, tell: Tell) -> None:
+    """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
+
+    Where PREFECT_API_URL names a team's server, workers and deployments join that one.
+
+    Raises:
+        ServeError: where the workspace is served already, the port is taken or a child keeps dying.
+        SettingError: where a variable of the environment is wrong.
+    """
+    Store(workspace).open()
+    team, shared, slots = settings.team_api(), settings.is_shared(), settings.gpu_slots()
+    settings.apply(settings.rooted())
+    with (
+        _only_one(workspace),
+        _signals_as_before(),
+        contextlib.ExitStack() as ending,
+        _stoppable(),
+    ):
+        served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
+        if team is None:
+            ear = ending.enter_context(listening(port))
+            settings.apply(prefect_variables.served(workspace, port, served.token))
+            served.server = served.child("server", _SERVER, str(ear.fileno()))
+            served.server.sockets = (ear,)
+            ending.callback(lambda: end_all([served.server] if served.server else []))
+            tell("starting the server …")
+            served.start_server()
+        else:
+            settings.apply(prefect_variables.joined(workspace, team))
+            tell(f"joining {team} …")
+            await_health(f"{team}/health", None)
+        ending.callback(served.end_workers)
+        served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
+        served.start_pages()
+        ending.callback(settings.dashboard_file(workspace).unlink, missing_ok=True)
+        served.start_dashboards()
+        served.start_teller()
+        served.announce()
+        served.watch()
+
+
+_SERVER = "flows.server.api"
+
+
+@dataclass(kw_only=True, slots=True)
+class _Served:
+    """What runs for a workspace, and what is done when something of it dies or a diet is added."""
+
+    workspace: Path
+    port: int
+    team: str | None
+    shared: bool
+    tell: Tell
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """Of our own servers: Prefect's, unless a team has one, reports and dashboards."""
+    server: Child | None = None
+    suffix: str = ""
+    workers: dict[str, Child] = field(default_factory=dict)
+    """By the kind of their pool."""
+    pages: list[Child] = field(default_factory=list)
+    choices: Choices = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.choices = Choices(workspace=self.workspace)
+
+    def page(self, name: str, module: str, port: int) -> Child:
+        """Start a server of pages on a port of its own; browsers log in to all of ours by one token."""
+        page = self.child(name, module, str(self.workspace), "--port", str(port))
+        page.variables = settings.paged(self.token)
+        self.pages.append(page)
+        page.start()
+        return page
+
+    def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> Child:
+        log = settings.prefect_folder(self.workspace) / f"{name}.log"
+        return Child(name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s)
+
+    @property
+    def address(self) -> str:
+        if self.team is not None:
+            return self.team.removesuffix("/api")
+        return f"http://{settings.HOST}:{self.port}"
+
+    def start_server(self) -> None:
+        assert self.server is not None
+        self.server.start()
+        await_health(f"{self.address}/api/health", self.server)
+
+    def start_workers(self, limits: dict[str, int]) -> None:
+        self.choices.take()
+        self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
+        settings.apply(settings.deployed(self.workspace, self.suffix))
+        for kind, limit in limits.items():
+            worker = self.child(
+                f"worker-{kind}",
+                "prefect",
+                *_worker(f"{kind}{self.suffix}", limit),
+                grace_s=RUNS_END_S,
+            )
+            # It would wait for its runs; they are told by its death, and they must not outlive us.
+            worker.with_us = signal.SIGKILL
+            self.workers[kind] = worker
+            worker.start()
+
+    def end_workers(self) -> None:
+        """No run begins any more; those in progress end, and the server is told, before the workers do."""
+        deadline = time.monotonic() + PAUSE_S
+        for kind in self.workers:
+            self._pause(f"{kind}{self.suffix}", deadline)
+        for worker in self.workers.values():
+            if worker.process is not None:
+                worker.end_own()
+        end_all([*self.workers.values(), *self.pages])
+
+    def _pause(self, pool: str, deadline: float) -> None:
+        """Hold back what waits for a pool until its worker is started again; a team's may have others."""
+        if self.team is not None:
+            return
+        request = urllib.request.Request(
+            f"{self.address}/api/work_pools/{pool}",
+            data=b'{"is_paused": true}',
+            headers={"Content-Type": "application/json", **settings.credentials()},
+            method="PATCH",
+        )
+        # Where the server is gone too, nobody can take a run.
+        while self.server is not None and self.server.died() is None:
+            try:
+                with urllib.request.urlopen(request, timeout=max(deadline - time.monotonic(), 1)):
+                    return
+            except (OSError, http.client.HTTPException) as fault:
+                # A server that is busy answers late, or that its database is locked.
+                if isinstance(fault, urllib.error.HTTPError) and fault.code == HTTPStatus.NOT_FOUND:
+                    return  # Somebody took it away.
+                if time.monotonic() > deadline:
+                    self.tell(f"pool {pool} couldn't be paused: {fault}")
+                    return
+            time.sleep(0.2)
+
+    def start_pages(self) -> None:
+        """Reports are beside the server: links of earlier starts point at the same port."""
+        place = settings.reports_file(self.workspace)
+        place.unlink(missing_ok=True)
+        reports = self.page("reports", "flows.server.report_pages", self.port % 65535 + 1)
+        while not (place.is_file() and place.read_text()):
+            reports.require_alive()
+            time.sleep(0.05)
+
+    def start_dashboards(self) -> None:
+        """Dashboards are beside the reports, where what they are made with is installed."""
+        place = settings.dashboard_file(self.workspace)
+        place.unlink(missing_ok=True)
+        if not dashboard.is_installed():
+            return
+        pages = self.page("dashboards", "flows.server.dashboard", (self.port + 1) % 65535 + 1)
+        while not place.is_file():
+            pages.require_alive()
+            time.sleep(0.05)
+
+    def start_teller(self) -> None:
+        """Where there is somebody to tell, ask for runs that crashed with nobody alive to tell it."""
+        if settings.notify_target() is None:
+            return
+        api = self.team or f"{self.address}/api"
+        pools = [f"{kind}{self.suffix}" for kind in self.workers]
+        teller = self.child(
+            "teller", "flows.server.crash_detection", api, str(self.workspace), *pools
+        )
+        self.pages.append(teller)
+        teller.start()
+
+    def announce(self) -> None:
+        """Print where everything is; the first of our own addresses logs the browser in to all of them."""
+        own = login(self.address, self.token) if self.team is None else self.address
+        dashboard.write_secret(settings.address_file(self.workspace), own)
+        runs, reports = f"{self.address}/v2/runs", f"{settings.reports_at(self.workspace)}/"
+        if self.team is None:
+            runs = login(runs, self.token)
+        else:
+            reports = login(reports, self.token)
+        self.tell(f"workspace   {self.workspace}")
+        self.tell(f"runs        {runs}")
+        self.tell(
+            f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
+        )
+        self.tell(f"reports     {reports}")
+        self.tell(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
+        self.tell(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
+        self.tell(
+            "The address that holds a token logs the browser in to the others; open it first."
+        )
+        self.tell("Ctrl-C ends all of it.")
+
+    def watch(self) -> None:
+        """Until we are stopped, start again what dies and renew the forms when their choices change."""
+        while True:
+            if self.server is not None:
+                self._keep(self.server, self.start_server)
+            for kind, worker in self.workers.items():
+                self._keep(worker, functools.partial(self._start_worker, kind))
+            for page in self.pages:
+                self._keep(page, page.start)
+            if self.choices.settled():
+                self._redeploy()
+            time.sleep(LOOK_EVERY_S)
+
+    def _keep(self, child: Child, start: Callable[[], None]) -> None:
+        code = child.died()
+        if code is None:
+            return
+        if not child.may_start_again():
+            raise child.fault(f"exit code {code}, time and again")
+        child.await_end()
+        try:
+            start()
+        except ServeError:
+            if self.server is None or self.server.died() is None:
+                raise
+            return  # The server died meanwhile: it is started first, at the next look.
+        self.tell(f"{child.name} had ended with exit code {code}, and was started again")
+
+    def _start_worker(self, kind: str) -> None:
+        deploy(self.workspace, shared=self.shared, idle=[kind])
+        self.workers[kind].start()
+
+    def _redeploy(self) -> None:
+        try:
+            deploy(self.workspace, shared=self.shared)
+        except ServeError as fault:
+            self.tell(f"the forms stay as they are: {fault}")
+        else:
+            self.tell("the forms know the diets, phases, corpora and branches as they are now")
+
+
+def _worker(pool: str, limit: int) -> tuple[str, ...]:
+    return ("worker", "start", "--type", "process", "--pool", pool, "--limit", str(limit))
+
+
+@contextlib.contextmanager
+def api_for(workspace: Path) -> Iterator[None]:
+    """A Prefect API while the block lasts: one that is there already, else a short-lived own.
+
+    The own one is out of reach of the terminal's Ctrl-C, so that an interrupted flow can still say so.
+
+    Raises:
+        ServeError: where it doesn't start.
+    """
+    Store(workspace).open()
+    if api := settings.known_api(workspace):
+        settings.apply(prefect_variables.attached(workspace, api))
+        yield
+        return
+    with listening(0) as ear:
+        port = ear.getsockname()[1]
+        settings.apply(prefect_variables.unseen(workspace, port, secrets.token_urlsafe(32)))
+        server = Child(
+            name=f"server-{port}",
+            arguments=("-m", _SERVER, str(ear.fileno())),
+            log=settings.prefect_folder(workspace) / f"server-{port}.log",
+            sockets=(ear,),
+        )
+        try:
+            server.start()
+            await_health(f"http://{settings.HOST}:{port}/api/health", server)
+            yield
+        finally:
+            server.end()
+    server.log.unlink()
+
+
+@contextlib.contextmanager
+def _only_one(workspace: Path) -> Iterator[None]:
+    lock = settings.serve_lock(workspace)
+    try:
+        # Who asks whether it is served holds it for a moment.
+        lock.acquire(timeout=1)
+    except filelock.Timeout:
+        raise ServeError(
+            str(workspace),
+            settings.served_at(workspace),
+            cause="this workspace is served already",
+            cure="Open that address, or end that process first",
+        ) from None
+    try:
+        yield
+    finally:
+        settings.address_file(workspace).unlink(missing_ok=True)
+        lock.release()
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _StoppedError(Exception):
+    """Somebody asked us to end."""
+
+
+@contextlib.contextmanager
+def _signals_as_before() -> Iterator[None]:
+    """What was done about signals before the block is done again after it."""
+    before = {each: signal.getsignal(each) for each in _STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C, SIGTERM or a closed terminal end the block; then, while children end, they change nothing."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        ignore()
+        raise _StoppedError
+
+    def ignore() -> None:
+        for each in _STOPS:
+            signal.signal(each, signal.SIG_IGN)
+
+    for each in _STOPS:
+        if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:  # As under nohup.
+            signal.signal(each, stop)
+    with contextlib.suppress(_StoppedError):
+        try:
+            yield
+        finally:
+            ignore()

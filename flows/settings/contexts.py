@@ -1,0 +1,55 @@
+"""Contexts of steps: the resources that the environment names, and the commands that this user allows."""
+
+import sys
+from collections.abc import Callable
+
+from curriculum.pipeline.context import Context, Resources, ignore
+from curriculum.pipeline.notifiers import Notifier
+from flows import settings
+from flows.settings import trust
+from schemas.progress import Watch, unwatched
+from schemas.visible import visible
+
+
+def warn_on_stderr(text: str) -> None:
+    """Write a warning of a step to stderr."""
+    sys.stderr.write(f"warning: {visible(text)}\n")
+
+
+def context_of(
+    watch: Watch = unwatched,
+    *,
+    log: Callable[[str], None] = ignore,
+    warn: Callable[[str], None] = warn_on_stderr,
+) -> Context:
+    """Return the context of steps that this process carries out; by default its warnings go to stderr.
+
+    Raises:
+        SettingError: for a variable that is wrong.
+    """
+    return Context(
+        resources=resources(),
+        watch=watch,
+        log=log,
+        warn=warn,
+        notifier=Notifier(target=settings.notify_target(), environment=settings.outside()),
+        permit=trust.permitted,
+    )
+
+
+def resources() -> Resources:
+    """Read the resources that the environment names, and prepare it for Ray where a cluster is named.
+
+    Raises:
+        SettingError: for a variable that is wrong.
+    """
+    ray = settings.ray_address()
+    if ray is not None:
+        settings.apply(settings.ray(ray))
+    return Resources(
+        gpu_slots=settings.gpu_slots(),
+        slots_folder=settings.slots_folder(),
+        sbatch=settings.sbatch_options(),
+        gpu_price=settings.gpu_price(),
+        ray=ray,
+    )
