@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model import conv, conv_mixer
+from curriculum.model import conv
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
@@ -99,7 +99,7 @@ def step(model: Decoder, optimizer: torch.optim.AdamW, form: Convolution, mean: 
     ids = torch.randint(VOCAB, (1, 4096), generator=torch.Generator().manual_seed(1))
     boundaries = Boundaries.of(documents(mean))
     began = time.process_time()
-    with mock.patch.object(conv_mixer, "masked_conv", form):
+    with mock.patch.object(conv, "masked_conv", form):
         hidden_BTD = model.hidden(ids, boundaries)
     sums = loss_sums(hidden_BTD, model.head.weight, ids, torch.ones_like(ids))
     (sums.nll / 4096).backward()  # type: ignore[no-untyped-call]

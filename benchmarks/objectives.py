@@ -20,9 +20,9 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents, policy_of
 from curriculum.families.render import render
-from curriculum.families.write import write_documents
+from curriculum.families.write import DocumentWriter
 from curriculum.objectives import lesson_of
-from curriculum.stages.lessons import taught_by
+from curriculum.stages.row_sources import taught_by
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
@@ -45,7 +45,9 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
     """What an objective is given, in memory."""
     texts = [document.text for document in found]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=VOCABULARY).decode())
-    write_documents(found, folder)
+    with DocumentWriter(folder) as writer:
+        for document in found:
+            writer.append(document)
     files = sorted(folder.glob("part-*.parquet"))
     tokenise_documents(files, tokenizer, folder)
     policy = policy_of(found[0].family)

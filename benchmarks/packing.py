@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing import best_fit
-from curriculum.packing.fill import RowFiller, RowLabels
+from curriculum.packing.row_builder import RowFiller, RowLabels
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import BLOCK_TOKENS
 from schemas.packed_row import RowFormat

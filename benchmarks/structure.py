@@ -19,7 +19,6 @@ import tree_sitter_c
 import tree_sitter_cpp
 
 from curriculum.corpus.languages import header_language, language_of
-from curriculum.families.check_structure import check_structure
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph import index, syntax_tree
 from curriculum.graph.structure import code_structure
@@ -40,8 +39,6 @@ def main() -> None:
     documents = [document for path in asked.paths for document in _documents(path)]
     size = sum(document.parts[-1].end for document in documents)
     made = [enrich(document) for document in documents]
-    for document, structure in zip(documents, made, strict=True):
-        check_structure(document, structure)
     runs = sum(len(structure.ends) for structure in made)
     chunks = sum(len(structure.chunks) for structure in made)
     edges = sum(len(structure.call_edges) + len(structure.type_edges) for structure in made)

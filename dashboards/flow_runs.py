@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dashboards import place
+from dashboards import workspace
 from schemas import regular_files
-from schemas.moment import now
-from schemas.parsing import parse_json
+from schemas.json_text import now, parse_json
 
 ORDERS = "orders"
 OWN_HOST = "127.0.0.1"
@@ -52,7 +51,7 @@ class FlowRun:
 
 def flow_runs(home: Path) -> list[FlowRun]:
     """The last flow run of each name that failed or is active; none where no server answers."""
-    server = place.server()
+    server = workspace.server()
     if server is None:
         return []
     address = server.address

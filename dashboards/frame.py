@@ -6,7 +6,7 @@ from html import escape
 from importlib import resources
 from urllib.parse import urlencode
 
-from dashboards import place
+from dashboards import workspace
 from dashboards.palette import family_colours, properties
 from dashboards.questions import Question
 from schemas.visible import visible
@@ -54,11 +54,11 @@ def family(name: str) -> str:
 
 def header(page: str, said: str = "") -> str:
     """The top of a page: the workspace, the pages, and what else there is to say."""
-    home = str(place.home())
+    home = str(workspace.home())
     links = "".join(
         f'<a href="../{each.name}/"{_here(each, page)}>{each.title}</a>' for each in PAGES
     )
-    name = place.home().name
+    name = workspace.home().name
     return (
         f'<header class="top" id="top"><h1>{text(name)}</h1><nav aria-label="Pages">{links}</nav>'
         f'<p title="{text(home)}">{text(said or home)}</p></header>'

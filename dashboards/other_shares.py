@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dashboards import charts, frame, what_if
 from dashboards.charts import amount, share
 from dashboards.frame import text
-from dashboards.servings import Mixed, Serving, about
+from dashboards.mixture_panels import Mixed, Serving, about
 
 
 def supplies(found: Sequence[Serving]) -> list[what_if.Supply]:

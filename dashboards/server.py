@@ -15,7 +15,7 @@ from pathlib import Path
 import marimo
 
 from curriculum.pipeline.context import Resources
-from dashboards import frame, place
+from dashboards import frame, workspace
 from dashboards.guard import (
     ALWAYS,
     Application,
@@ -29,7 +29,7 @@ from dashboards.guard import (
     headers_of,
     with_headers,
 )
-from dashboards.turns import PAGES, Watched
+from dashboards.question_queue import PAGES, Watched
 
 HERE = Path(__file__).parent
 SESSION_TTL_S = 120
@@ -43,7 +43,7 @@ def application(
     home: Path,
     token: str,
     names: Collection[str],
-    served: place.Served,
+    served: workspace.Served,
     cure: str,
     resources: Resources | None = None,
 ) -> Application:
@@ -52,12 +52,12 @@ def application(
     A name is a host and a port: `127.0.0.1:4202`. `served` answers with the Prefect server;
     `cure` is the sentence for a browser that isn't logged in; `resources` are those of this machine.
     """
-    place.show(home, served, resources)
+    workspace.show(home, served, resources)
     pages = marimo.create_asgi_app(
         quiet=True, html_head=frame.HEAD, session_ttl=SESSION_TTL_S, include_code=False
     )
     for page in frame.PAGES:
-        pages = pages.with_app(path=f"/{page.name}", root=str(HERE / f"{page.name}.py"))
+        pages = pages.with_app(path=f"/{page.name}", root=str(HERE / "apps" / f"{page.name}.py"))
     shown = Pages(built=Watched(pages=pages.build(), open_pages=PAGES))
     return Guard(pages=shown, token=token, names=frozenset(names), cure=cure)
 

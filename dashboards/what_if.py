@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.shares import cut_to
+from schemas.mixture import cut_to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

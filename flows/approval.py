@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.pipeline import approvals
-from curriculum.pipeline.events import PhaseTrained
+from curriculum.pipeline.execute import PhaseTrained
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact

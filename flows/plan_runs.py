@@ -5,10 +5,9 @@ from dataclasses import replace
 
 from prefect import runtime
 
-from curriculum.pipeline import config_snapshots
+from curriculum.pipeline import recorded_config
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.events import PhaseTrained
-from curriculum.pipeline.execute import Perform, Scope, execute
+from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
 from dashboards.report.write import shows
@@ -32,9 +31,9 @@ def start(specialist: str, changes: BuildChanges) -> RunPlan:
     for line in trust.shadow_words(config.workspace):
         Log().warning(line)
     parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
-    if parent and config_snapshots.place_of(store, parent).is_file():
-        return config_snapshots.read_plan(store, parent)
-    return config_snapshots.first_plan(config, runtime.flow_run.id)
+    if parent and recorded_config.place_of(store, parent).is_file():
+        return recorded_config.read_plan(store, parent)
+    return recorded_config.first_plan(config, runtime.flow_run.id)
 
 
 def carry_out(

@@ -13,7 +13,7 @@ from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
 from schemas.document import SCHEMA_VERSION
 from schemas.json_text import Sealed
-from schemas.plain_path import PlainPath, PlainPathOrNone
+from schemas.regular_files import PlainPath, PlainPathOrNone
 from schemas.text import Strict
 
 Stopped = Literal["gate", "budget", "failed", "cancelled"]

@@ -1,14 +1,13 @@
-"""JSON files of ours: each becomes a frozen model, or an error that names the file and its first fault.
+"""Moments as files hold them: ISO 8601 in UTC with microseconds; their order is that of their text."""
 
-A versioned file says which schema_version wrote it. Readers take any minor of their own major: fields that
-are missing get their defaults, and unknown ones are left out; another major is refused. A sealed file carries
-a digest of all its fields, those of newer versions included, so that damage is refused too.
-"""
-
+import datetime
 import hashlib
 import json
+import math
+import re
+from collections import Counter
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic_core import PydanticCustomError
@@ -16,8 +15,114 @@ from pydantic_core import PydanticCustomError
 from schemas import regular_files
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
-from schemas.parsing import parse_json
 from schemas.text import Strict
+
+
+def now() -> str:
+    """The present moment.
+
+    >>> len(now()), now()[-6:]
+    (32, '+00:00')
+    """
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+
+
+def seconds_from(moment: str) -> float:
+    """Seconds between a moment and the present, without a sign: clocks may differ, or be set back.
+
+    >>> seconds_from(now()) < 60
+    True
+    """
+    then = datetime.datetime.fromisoformat(moment)
+    return abs((datetime.datetime.now(datetime.UTC) - then).total_seconds())
+
+
+DEEPEST = 64
+"""Nested lists and objects; our deepest file needs a dozen."""
+LONGEST_NUMBER = 100
+"""Digits of a whole number."""
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+"""Candidates for half of a surrogate pair; most texts have none."""
+
+
+def parse_json(text: str | bytes | bytearray) -> Any:
+    """The value that a JSON text holds; bytes are UTF-8.
+
+    >>> parse_json('{"a": [1, 2.5]}')
+    {'a': [1, 2.5]}
+
+    Raises:
+        ValueError: for any other text; its message is one line.
+    """
+    try:
+        written = text if isinstance(text, str) else bytes(text).decode()
+        value: JsonValue = json.loads(
+            written,
+            object_pairs_hook=_distinct,
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+    except ValueError as broken:
+        raise ValueError(f"Invalid JSON: {broken}") from None
+    _require_shallow(value)
+    if _HALF.search(written):
+        _require_whole_characters(value)
+    return value
+
+
+def _distinct(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name {ascii(twice)[:60]} stands twice in an object")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"{digits[:40]} is beyond the largest number")
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > LONGEST_NUMBER:
+        raise ValueError(f"a number has {len(digits):,} digits; {LONGEST_NUMBER} are read")
+    return int(digits)
+
+
+def _require_shallow(value: JsonValue) -> None:
+    level: list[Any] = [value]
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise ValueError(_too_deep())
+
+
+def _too_deep() -> str:
+    return f"more than {DEEPEST} levels are nested"
+
+
+def _require_whole_characters(value: JsonValue) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("Invalid JSON: half a surrogate pair is no text") from None
+
 
 Model = TypeVar("Model", bound=BaseModel)
 DIGEST = "digest"

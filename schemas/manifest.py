@@ -1,14 +1,25 @@
-"""The manifest: what publishes a directory, and says what it was made from and what it is."""
+"""The manifest, which publishes a directory with its files, and the lease of a process on keys in use."""
 
 from pathlib import Path
 
-from pydantic import JsonValue
+from pydantic import AwareDatetime, JsonValue
 
 from schemas.corpus import Name
 from schemas.errors import SchemaError
+from schemas.job import RunState
 from schemas.json_text import Sealed, read_json
-from schemas.plain_path import PlainPath
+from schemas.regular_files import PlainPath
 from schemas.text import Strict
+
+
+class Lease(RunState):
+    """leases/<uuid>.json: its owner, and the keys that the owner found or makes."""
+
+    begun: AwareDatetime
+    heartbeat: AwareDatetime
+    """UTC, by the owner's clock: file times may change when a workspace is copied."""
+    keys: tuple[str, ...]
+
 
 MANIFEST_NAME = "manifest.json"
 

@@ -1,13 +1,34 @@
-"""Regular files that may come from somebody else: none is waited for, and none is read without a bound.
-
-A named pipe or a device in a file's place is refused at once, and so is a symbolic link, unless the caller
-allows links: a path that a user gave may lead over them, one below a workspace may not.
-"""
+"""Paths that a file of a workspace may give: they lead nowhere but down from where they begin."""
 
 import errno
 import os
 import stat
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+
+def is_plain(path: str) -> bool:
+    """Return True for a relative path without `.`, `..`, an empty step or a NUL.
+
+    >>> is_plain("rows/part-00000.parquet"), is_plain("../rows"), is_plain("/rows"), is_plain("a//b")
+    (True, False, False, False)
+    """
+    return "\0" not in path and not {"", ".", ".."} & {*path.split("/")}
+
+
+def _plain(path: str) -> str:
+    if not is_plain(path):
+        raise ValueError(f"{path!r} doesn't lead down from the folder that it is relative to")
+    return path
+
+
+PlainPath = Annotated[str, AfterValidator(_plain)]
+"""A relative path that leads down."""
+PlainPathOrNone = Annotated[str, AfterValidator(lambda path: path and _plain(path))]
+"""A relative path that leads down; empty for none."""
+
 
 MOST_BYTES = 64 << 20
 """The bytes of a file that is read whole: a manifest of 100,000 shards, twice the largest tokenizer.json."""

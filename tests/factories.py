@@ -1,7 +1,13 @@
 """Values that many tests need, with plain defaults: a test names what its claim is about."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.families.write import DocumentWriter
 from schemas.document import Document, Part, Provenance
 from schemas.job import Figure, Report, TokenCounts
 
@@ -80,3 +86,20 @@ def run_report(**changes: Any) -> Report:
         "checkpoint": "",
     }
     return Report(**{**values, **changes})
+
+
+def write_documents(documents: Iterable[Document], folder: Path, rows_per_file: int = 1_000) -> int:
+    """Write documents to a folder that exists, one row group in memory at a time; their number."""
+    with DocumentWriter(folder, rows_per_file=rows_per_file) as writer:
+        for document in documents:
+            writer.append(document)
+    return writer.count
+
+
+def read_documents(
+    folder: Path, columns: Sequence[str] | None = None, *, rows: int = 1_000
+) -> Iterator[pa.RecordBatch]:
+    """The documents of an artefact in order, at most `rows` a batch; all columns, or these."""
+    for file in sorted(folder.glob("part-*.parquet")):
+        wanted = None if columns is None else list(columns)
+        yield from pq.ParquetFile(file).iter_batches(batch_size=rows, columns=wanted)

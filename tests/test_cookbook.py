@@ -21,8 +21,7 @@ import pytest
 from curriculum.catalog import open_catalog
 from curriculum.store import Store, garbage
 from curriculum.train.dataloader import MicroBatches, PlannedRows
-from dashboards.cookbook import cookbook, recipes
-from dashboards.questions import Question
+from dashboards.questions import Question, cookbook, recipes
 from schemas.job import Figure, Job, Report
 from schemas.mixture import MixtureReport
 

@@ -7,8 +7,7 @@ import duckdb
 import pytest
 
 from curriculum.catalog import open_catalog
-from dashboards.cookbook import recipes
-from dashboards.questions import Question
+from dashboards.questions import Question, recipes
 from tests.curriculum.catalog.branched import write_branched
 
 ABOUT_TEMPLATES = [each for each in recipes() if "'templates" in each.sql]

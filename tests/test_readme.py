@@ -14,7 +14,7 @@ import typer.main
 import yaml
 from typer.core import TyperGroup
 
-from dashboards.cookbook import cookbook
+from dashboards.questions import cookbook
 from flows.cli import app
 from schemas.corpus import ConversationsSpec
 from schemas.diet import Diet, Trainer

@@ -8,8 +8,8 @@ import torch
 from benchmarks.on_device.lines import Figure, Line
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
+from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import whole
-from curriculum.leakcheck.examine import ROW_LENGTH
 from curriculum.leakcheck.proof import Scope, prove
 from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name

@@ -33,9 +33,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from schemas import regular_files
-from schemas.json_text import Sealed
-from schemas.moment import now, seconds_from
-from schemas.parsing import parse_json
+from schemas.json_text import Sealed, now, parse_json, seconds_from
 
 FOLDER = "catalog"
 KEPT_SECONDS = 3600

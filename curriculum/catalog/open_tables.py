@@ -16,8 +16,7 @@ from curriculum.mixing.resolve import ANNEAL
 from curriculum.store.inside import Inside
 from schemas import regular_files
 from schemas.errors import CurriculumError, StoreError
-from schemas.gate import ClosedGate
-from schemas.status import STATUS_NAME, STATUS_SCHEMA
+from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 
 FOLDER = "gates"
 

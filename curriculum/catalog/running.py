@@ -17,7 +17,7 @@ from curriculum.store.inside import Inside
 from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Heartbeat, RunState
-from schemas.moment import seconds_from
+from schemas.json_text import seconds_from
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
 SILENT_SECONDS = 600

@@ -19,7 +19,7 @@ from schemas import regular_files
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report
 from schemas.manifest import InputRecord
 from schemas.mixture import Continued, MixtureReport
-from schemas.status import STATUS_SCHEMA
+from schemas.phase_status import STATUS_SCHEMA
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
 

@@ -21,7 +21,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
-from curriculum.corpus.choice import Candidate, Scope, candidates, scope_of
+from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
 from curriculum.corpus.hunks import Differ, diffing, whole
 from curriculum.corpus.log import Log, recorded
 from curriculum.corpus.paths import PathRules, path_rules

@@ -8,7 +8,7 @@ from pathspec import GitIgnoreSpec
 from curriculum.corpus.languages import language_of
 from curriculum.corpus.quality import is_vendored
 from curriculum.corpus.skips import Reason
-from schemas import plain_path
+from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
 
@@ -85,7 +85,7 @@ def is_plain(raw: bytes) -> bool:
         return False
     if max(map(len, raw.split(b"/"))) > LONGEST_NAME:
         return False
-    return plain_path.is_plain(path) and CONTROL.search(path) is None
+    return regular_files.is_plain(path) and CONTROL.search(path) is None
 
 
 def _patterns(spec: RepositorySpec, field_name: str, lines: tuple[str, ...]) -> GitIgnoreSpec:

@@ -1,8 +1,8 @@
 """What of a corpus is kept, on which side of the split: seen as a whole, decided once.
 
 No text is read: ids, lineages, times and provenance are enough. Sides go by lineage (split.py); the same
-text in two repositories is kept in the one that the corpus names first. Domains come after (decide.py), so
-that another rule for them moves nothing here.
+text in two repositories is kept in the one that the corpus names first. Domains come after
+(label_domains.py), so that another rule for them moves nothing here.
 
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.

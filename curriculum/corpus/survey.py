@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum.corpus import git
-from curriculum.corpus.choice import Candidate, candidates
+from curriculum.corpus.change_filter import Candidate, candidates
 from curriculum.corpus.history import Past, mark_of
 from curriculum.corpus.paths import Wanted
 from curriculum.corpus.skips import Skips

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from curriculum.corpus import directory, git
 from curriculum.corpus.blobs import Unread, Version, decode
-from curriculum.corpus.choice import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
+from curriculum.corpus.change_filter import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
+from curriculum.corpus.git_tree import Comparison, TreeEntry, comparing, contents, listed
 from curriculum.corpus.history import Past, Sampled, changes_of, opened
 from curriculum.corpus.languages import language_of
-from curriculum.corpus.listing import Comparison, TreeEntry, comparing, contents, listed
 from curriculum.corpus.log import Commit, commits
 from curriculum.corpus.paths import Wanted, is_plain
 from curriculum.corpus.skips import Reason, Skips

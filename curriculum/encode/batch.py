@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
+from curriculum.encode.cross_split import Placed, Split, placed
 from curriculum.encode.documents import Int32s, Tokenised
-from curriculum.encode.sides import Placed, Split, placed
 from curriculum.encode.structure import ByteStructure, Codes
 from curriculum.tokens import Spans
 from curriculum.tokens.store import TokenStore

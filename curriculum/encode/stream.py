@@ -1,18 +1,48 @@
-"""A documents artefact and its tokens, read side by side, document after document."""
+"""Who fits the documents of a family."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from curriculum.encode.batch import Batch, columns_of
-from curriculum.encode.documents import Fitted, Tokenised
-from curriculum.encode.fitting import Fitting
-from curriculum.encode.sides import Split
+from curriculum.encode.cross_split import Split
+from curriculum.encode.documents import Fitted, Int32s, Tokenised
+from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.structure import with_structure
+from curriculum.encode.turns import TurnFitter
+from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, document_batches
 from schemas.errors import SchemaError
+from schemas.families import CHAT_FAMILY
+
+
+class Fitting(Protocol):
+    """Fits documents to rows of one length with one tokenizer."""
+
+    @property
+    def token_bytes(self) -> Int32s:
+        """By id."""
+        ...
+
+    @property
+    def leading_space(self) -> Int32s:
+        """By id."""
+        ...
+
+    def fit(self, document: Tokenised) -> Fitted:
+        """What becomes of a document."""
+        ...
+
+
+def fitter_of(tokenizer: Tokenizer, *, row_length: int, family: str) -> Fitting:
+    """The fitter of a family; of what has structure it is its base family's."""
+    if family == CHAT_FAMILY:
+        return TurnFitter.of(tokenizer, row_length=row_length)
+    return Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
+
 
 Teach = Callable[[Tokenised, Fitted], Fitted]
 """What an objective makes of a document's encodings, of which there is one at least."""

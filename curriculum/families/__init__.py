@@ -1,13 +1,19 @@
-"""How documents are made of changes.
+"""Render functions of the document families, which schemas/families.py lists.
 
-render.py     the registry: a change and names of families in, documents and counts out
-v2.py         the file before and after a commit
-v3.py         what a commit changed, then the whole file
-changes.py    hunks as removed and added lines
-header.py     facts of a change as plain lines or as a Doxygen block
-chat.py       a conversation, a part a turn
-comments.py   the comment syntax of the languages
-sheet.py      a document in the making
-check.py      what every document keeps
-write.py      documents on disk
+v2.py  v3.py            a file before and after a commit; a commit's change, then the whole file
+v4_context_graph.py  v5_clang_graph.py
+                        functions that a commit touched, among their neighbours in a graph
+v6_enriched.py          the structure of another family's documents
+chat.py                 a conversation, a part a turn
+
+render.py               a change and names of families in, documents and counts out
+document_builder.py     a document in the making
+header.py  changes.py   facts of a change in comments; hunks as removed and added lines
+context_graph.py  context_targets.py  context.py
+                        context documents: their targets, their neighbourhood, their text
+cmake_targets.py        context documents of build targets
+pieces.py  chunk_edges.py  doc_comments.py
+                        pieces of code in a document, edges between chunks, leading comments
+check.py                invariants of documents
+write.py                documents on disk
 """

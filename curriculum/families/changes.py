@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curriculum.families.comments import Mark, unspliced
+from curriculum.families.header import Mark, unspliced
 from schemas.change import Hunk
 
 SIDE_BYTES = 8_192

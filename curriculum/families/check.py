@@ -1,12 +1,175 @@
-"""What every document keeps, checked."""
+"""Check the invariants of documents: parts, spans, sources, and the chunks and edges of context documents."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
 
-from curriculum.families.check_context import wrong_with_context
-from schemas.document import PART_KINDS, SPAN_KINDS, Document
+from curriculum.families.context import BUDGET
+from schemas.document import (
+    CHUNK_FORMS,
+    EDGE_KINDS,
+    EDGE_LABELS,
+    PART_KINDS,
+    SPAN_KINDS,
+    Chunk,
+    Document,
+    Part,
+    Provenance,
+)
 from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY, reads_commits
+
+Wrong = tuple[str, str]
+"""A value, and the rule that it breaks."""
+
+
+def wrong_with_context(document: Document) -> Iterator[Wrong]:
+    """What breaks a rule, in no more than one line each.
+
+    1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
+       order. Of a run, neighbouring chunks of one file, the first begins with the path and no other does;
+       only in the target a chunk may begin with its file, where the one before it ends.
+    2. The target stands last: chunks without an edge to them, whole, which may not be left out. All
+       others may, each with a rank of its own that falls towards the target, and an edge that led there.
+       The path has the rank of the last chunk of its run.
+    3. No line of a file stands in two chunks.
+    4. The text keeps the budget.
+    5. Edges are sorted, each once, between chunks, and of known kinds, labels and confidences.
+    """
+    size = len(document.text.encode())
+    if size > BUDGET:
+        yield f"{size} bytes", f"the budget is {BUDGET}"
+    yield from _wrong_order(document)
+    data = document.text.encode()
+    for run in _runs(document):
+        for number, chunk in enumerate(run):
+            before = run[number - 1] if number else None
+            yield from _wrong_lead(document, data, chunk, before)
+            yield from _wrong_chunk(document, chunk, None if number else run[-1])
+    yield from _wrong_ranks(document)
+    yield from _wrong_lines(document)
+    yield from _wrong_edges(document)
+
+
+def _wrong_order(document: Document) -> Iterator[Wrong]:
+    chunks = document.chunks
+    if not chunks or chunks[-1].hop:
+        yield f"{len(chunks)} chunks", "the target stands last"
+    held = [at for chunk in chunks for at in range(chunk.first_part, chunk.last_part)]
+    others = [at for at, part in enumerate(document.parts) if part.kind != "header"]
+    if held != others:
+        yield (
+            f"{len(held)} parts in chunks",
+            f"they have all {len(others)} but the headers, in order",
+        )
+    hops = [chunk.hop > 0 for chunk in chunks]
+    if hops != sorted(hops, reverse=True):
+        yield "a target before the context", "the target stands last"
+
+
+def _runs(document: Document) -> Iterator[list[Chunk]]:
+    """Neighbouring chunks of one file on one side of the target's opening."""
+    keys = [
+        (chunk.hop > 0, [(each.path, each.blob) for each in _shown(document, chunk)][:1])
+        for chunk in document.chunks
+    ]
+    for _, group in groupby(zip(keys, document.chunks, strict=True), itemgetter(0)):
+        yield [chunk for _, chunk in group]
+
+
+def _parts(document: Document, chunk: Chunk) -> tuple[Part, ...]:
+    return document.parts[chunk.first_part : chunk.last_part]
+
+
+def _shown(document: Document, chunk: Chunk) -> list[Provenance]:
+    """The sources of a chunk's parts."""
+    return [
+        document.provenance[part.source] for part in _parts(document, chunk) if part.source >= 0
+    ]
+
+
+def _wrong_lead(
+    document: Document, data: bytes, chunk: Chunk, before: Chunk | None
+) -> Iterator[Wrong]:
+    named = f"chunk {chunk.name!r} at part {chunk.first_part}"
+    parts, shown = _parts(document, chunk), _shown(document, chunk)
+    if not shown:
+        yield named, "a chunk shows something"
+        return
+    lead = data[parts[0].start : parts[0].end] if parts[0].source < 0 else b""
+    if (b" File: " in lead) != (before is None):
+        yield named, "the first chunk of a run begins with its path, and no other does"
+    elif before is not None and not lead:
+        end = _shown(document, before)[-1].end
+        if chunk.hop or shown[0].start != end:
+            yield named, "only what goes on where a chunk of the target ends has nothing before it"
+
+
+def _wrong_chunk(document: Document, chunk: Chunk, last: Chunk | None) -> Iterator[Wrong]:
+    """The faults of a chunk, where the path that it begins with has the rank of `last`, if it has a path."""
+    named = f"chunk {chunk.name!r} at part {chunk.first_part}"
+    parts = _parts(document, chunk)
+    ranks = [parts[-1].rank] * len(parts)
+    if last is not None:
+        ranks[0] = document.parts[last.last_part - 1].rank
+    kind = "context" if chunk.hop else "target"
+    wanted = [(kind, rank, chunk.hop > 0) for rank in ranks]
+    if [(part.kind, part.rank, part.elidable) for part in parts] != wanted:
+        yield named, f"its parts are {kind}, of one rank, and all may go or none"
+    shown = _shown(document, chunk)
+    if len({(each.path, each.blob) for each in shown}) != 1:
+        yield named, "a chunk shows one file"
+    if any(later.start <= each.end for each, later in pairwise(shown)):
+        yield named, "what it shows is in the order of the file, with gaps"
+    if chunk.form not in CHUNK_FORMS or (chunk.form == "whole" and _is_cut(chunk, len(shown))):
+        yield named, f"{chunk.form} has no gap"
+    if not chunk.hop and chunk.form != "whole":
+        yield named, "a target is whole"
+
+
+def _is_cut(chunk: Chunk, num_ranges: int) -> bool:
+    """A build target is whole in several places."""
+    return num_ranges > 1 and chunk.symbol != "target"
+
+
+def _wrong_ranks(document: Document) -> Iterator[Wrong]:
+    context = [chunk for chunk in document.chunks if chunk.hop]
+    ranks = [document.parts[chunk.last_part - 1].rank for chunk in context]
+    if any(later >= rank for rank, later in pairwise(ranks)):
+        yield f"ranks {ranks[:8]}", "each chunk has its own, which falls towards the target"
+    for at, chunk in enumerate(document.chunks):
+        if (chunk.via < 0) != (chunk.hop == 0) or chunk.via >= len(document.edges):
+            yield f"chunk {chunk.name!r} via {chunk.via}", "an edge led to it, and to no target"
+        elif chunk.hop:
+            edge = document.edges[chunk.via]
+            other = {edge.source: edge.target, edge.target: edge.source}.get(at)
+            if other is None or document.chunks[other].hop != chunk.hop - 1:
+                yield f"chunk {chunk.name!r}", "the edge that led to it comes from one hop nearer"
+
+
+def _wrong_lines(document: Document) -> Iterator[Wrong]:
+    ranges: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for source in document.provenance:
+        ranges[source.path, source.blob].append((source.start, source.end))
+    for (path, _), shown in ranges.items():
+        for (_, end), (start, _) in pairwise(sorted(shown)):
+            if start < end:
+                yield f"byte {start} of {path}", "no line stands in two chunks"
+
+
+def _wrong_edges(document: Document) -> Iterator[Wrong]:
+    keys = [(edge.source, edge.target, edge.kind) for edge in document.edges]
+    if any(later <= key for key, later in pairwise(keys)):
+        yield f"{len(keys)} edges", "they are sorted by source, target and kind, each once"
+    count = len(document.chunks)
+    for edge in document.edges:
+        if not (0 <= edge.source < count and 0 <= edge.target < count):
+            yield f"edge {edge.source} to {edge.target}", f"there are {count} chunks"
+        if edge.kind not in EDGE_KINDS or edge.label not in EDGE_LABELS:
+            yield f"edge {edge.kind!r}, {edge.label!r}", "the schema has no such kind or label"
+        if not 0 < edge.confidence <= 1:
+            yield f"confidence {edge.confidence}", "it is in (0, 1]"
 
 
 def check_document(document: Document) -> None:

@@ -14,7 +14,7 @@ from curriculum.families import context
 from curriculum.families.changes import is_blank_change, lines_of
 from curriculum.families.context import BUDGET, Excerpt
 from curriculum.families.context_graph import marks_of
-from curriculum.families.rendered import Count, Reason, Rendered
+from curriculum.families.render import Count, Reason, Rendered
 from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text

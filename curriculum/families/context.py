@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from curriculum.families.comments import line_mark, one_line, unspliced
-from curriculum.families.header import commit_header, subject_of
-from curriculum.families.sheet import Sheet, in_order
+from curriculum.families.document_builder import Sheet, in_order
+from curriculum.families.header import commit_header, line_mark, one_line, subject_of, unspliced
 from schemas.change import CommitChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import (

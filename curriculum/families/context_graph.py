@@ -7,7 +7,7 @@ from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.context_targets import shared_out, targets_of
 from curriculum.families.doc_comments import comment_above
-from curriculum.families.rendered import Count, Reason, Rendered
+from curriculum.families.render import Count, Reason, Rendered
 from curriculum.graph.facts import NodeId, Range, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
 from curriculum.graph.neighbourhood import Neighbourhood, Order, neighbourhood

@@ -1,12 +1,72 @@
-"""Render one change as documents of the families that read changes."""
+"""Rendering of a change: documents, and counts of what was left out by reason."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from curriculum.families.rendered import Count, Rendered
 from curriculum.graph.syntax_tree import grammar_versions
 from schemas.change import FileChange
 from schemas.document import Document
 from schemas.families import FAMILIES
+
+Reason = Literal[
+    "before_known",
+    "blank_change",
+    "build_target_too_large",
+    "deleted",
+    "divided",
+    "empty",
+    "function_too_large",
+    "hunks_left_out",
+    "lines_left_out",
+    "names_unresolved",
+    "new_file",
+    "no_build_target",
+    "no_function",
+    "repeated_bytes",
+    "repeated_definitions",
+    "unchanged",
+]
+"""Why a family gave no document, or (…_left_out) less than all of one.
+
+before_known    the version before was an `after` of an earlier change
+blank_change    nothing but white space differs
+build_target_too_large
+                a build target's commands are too much for a document of their own
+deleted         there is no version after
+divided         a commit's functions are too much for one document: so many more were made
+empty           the version has no text
+function_too_large
+                a function is too much for a document of its own
+hunks_left_out  hunks past the limit of a document
+lines_left_out  lines past the limit of a hunk
+names_unresolved
+                what a build target links or compiles isn't a literal name, or isn't in the tree
+new_file        there is no version before, so nothing changed
+no_build_target a commit touches CMake files, and no commands of a build target
+no_function     a commit touches no function
+repeated_bytes  bytes of the repeated definitions
+repeated_definitions
+                a definition around a target has the text of a nearer one, or of the target
+unchanged       the text is the same: a pure rename, or other line ends
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Count:
+    """The number of things left out: documents, functions, hunks, lines or bytes, as the reason says."""
+
+    family: str
+    reason: Reason
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendered:
+    """The documents of one change, in the order of the families asked for, or of one commit."""
+
+    documents: tuple[Document, ...]
+    counts: tuple[Count, ...]
 
 
 def tools() -> Mapping[str, str]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from functools import partial
 
+from curriculum.families.document_builder import Sheet
 from curriculum.families.header import Side, Style, header
-from curriculum.families.rendered import Reason
-from curriculum.families.sheet import Sheet
+from curriculum.families.render import Reason
 from curriculum.graph.outline import outline
 from schemas.change import Blob, FileChange
 from schemas.document import Document

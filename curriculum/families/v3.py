@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from curriculum.families.changes import Changes, describe, is_blank_change, lines_of
-from curriculum.families.comments import line_mark
-from curriculum.families.header import Style, header
-from curriculum.families.rendered import Count, Reason
-from curriculum.families.sheet import Sheet
+from curriculum.families.document_builder import Sheet
+from curriculum.families.header import Style, header, line_mark
+from curriculum.families.render import Count, Reason
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
 from schemas.document import Document

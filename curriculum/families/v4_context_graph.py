@@ -5,7 +5,7 @@ The build targets that it touched make documents of their own.
 
 from curriculum.families import cmake_targets
 from curriculum.families.context_graph import graph_documents
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered
 from curriculum.graph.facts import RepositoryGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange

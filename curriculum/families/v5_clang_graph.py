@@ -5,8 +5,8 @@ sure as its label says, and those of functions that the frontend didn't see as t
 """
 
 from curriculum.families.context_graph import graph_documents
-from curriculum.families.rendered import Rendered
-from curriculum.graph.clang_graph import ClangGraph
+from curriculum.families.render import Rendered
+from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
 

@@ -1,6 +1,6 @@
 """Documents on disk: part-00000.parquet, part-00001.parquet, … in the order in which they came."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -152,29 +152,6 @@ _OPTIONS: dict[str, Any] = {
     "use_dictionary": ["family", "language", "licence", "lineage"],
     "write_statistics": False,
 }
-
-
-def write_documents(
-    documents: Iterable[Document], folder: Path, rows_per_file: int = ROWS_PER_FILE
-) -> int:
-    """Write documents to a folder that exists, one row group in memory at a time; their number."""
-    with DocumentWriter(folder, rows_per_file=rows_per_file) as writer:
-        for document in documents:
-            writer.append(document)
-    return writer.count
-
-
-def read_documents(
-    folder: Path, columns: Sequence[str] | None = None, *, rows: int = 1_000
-) -> Iterator[pa.RecordBatch]:
-    """The documents of an artefact in order, at most `rows` a batch; all columns, or these.
-
-    Raises:
-        SchemaError: if there is no documents file.
-    """
-    for file in _files(folder):
-        wanted = None if columns is None else list(columns)
-        yield from file.iter_batches(batch_size=rows, columns=wanted)
 
 
 def documents_in(folder: Path) -> Iterator[Document]:

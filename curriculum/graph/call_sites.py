@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import tree_sitter
 
+from curriculum.graph.extract_symbols import Swept
 from curriculum.graph.facts import Call, CallForm, Member
 from curriculum.graph.spelling import declared, name_of, type_of
-from curriculum.graph.sweep import Swept
 from curriculum.graph.syntax_tree import Kinds, Nodes
 
 Node = tree_sitter.Node

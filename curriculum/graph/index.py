@@ -14,11 +14,11 @@ from typing import Any
 
 from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.call_sites import calls_of
+from curriculum.graph.extract_symbols import Draft, Swept, sweep
 from curriculum.graph.facts import Call, FileFacts, Member, Range, Symbol
 from curriculum.graph.fragments import Extents
 from curriculum.graph.line_ranges import is_in, letters, unlettered
 from curriculum.graph.spelling import Parameters, using_of
-from curriculum.graph.sweep import Draft, Swept, sweep
 from curriculum.graph.syntax_tree import Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
 

@@ -142,11 +142,6 @@ def outline(text: str, language: Language) -> Outline:
     )
 
 
-def top_level_items(text: str, language: Language) -> tuple[Item, ...]:
-    """The items alone."""
-    return outline(text, language).items
-
-
 def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
     """Those of ranges, nested or disjoint, that hold none of the others; sorted.
 

@@ -1,6 +1,6 @@
 """What names, types and parameter lists say, as they are written; each text is read once and remembered.
 
-The syntax tree tells where such a text stands. Texts are the file's letters (letters.py).
+The syntax tree tells where such a text stands. Texts are the file's letters, a byte each (line_ranges.py).
 """
 
 import functools

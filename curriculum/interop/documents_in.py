@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.interop.complete import FILLS, Completion, RowFacts
+from curriculum.interop.derive_columns import FILLS, Completion, RowFacts
 from curriculum.interop.publish import Imported, Shard
 from curriculum.interop.token_files import TokenFiles
 from curriculum.packing import best_fit

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.interop.complete import CURE, FILLS, LABELS, RowFacts
+from curriculum.interop.derive_columns import CURE, FILLS, LABELS, RowFacts
 from curriculum.packing.columns import KNOWN
 from schemas.corpus import is_name
 from schemas.errors import SchemaError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from curriculum import parquet
 from curriculum.interop.card import CARD_NAME, Config, card, licences
-from curriculum.interop.order import TABLE_TOKENS, Ordered
+from curriculum.interop.row_order import TABLE_TOKENS, Ordered
 from curriculum.packing.write import SHARD_TOKENS, ShardWriter
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer

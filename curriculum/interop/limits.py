@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from curriculum.interop.stage import WIDE
+from curriculum.interop.decoded_rows import WIDE
 from schemas.errors import SchemaError
 
 LEAST_ROOM = 4 << 30

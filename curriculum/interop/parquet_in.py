@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.interop.complete import Completion, RowFacts, format_of, require
+from curriculum.interop.derive_columns import Completion, RowFacts, format_of, require
 from curriculum.interop.foreign_parquet import (
     PACK_ID,
     as_known,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import JsonValue
 
-from curriculum.interop.complete import Completion, raise_first
+from curriculum.interop.derive_columns import Completion, raise_first
 from curriculum.packing.check import check
 from curriculum.packing.columns import Columns
 from curriculum.packing.violations import Faults, Place

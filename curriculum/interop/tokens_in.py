@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curriculum.interop.complete import Completion, RowFacts, format_of
+from curriculum.interop.derive_columns import Completion, RowFacts, format_of
 from curriculum.interop.documents_in import packed_rows, token_lists
 from curriculum.interop.foreign_parquet import (
     as_known,

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.interop import megatron
-from curriculum.interop.order import Ordered
+from curriculum.interop.row_order import Ordered
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore

@@ -8,9 +8,9 @@ witnesses is changed – other ids, embeddings × 50 – and what belongs to the
 bit. And the proof is proven itself: leaks are planted, and each must turn exactly its claims red.
 """
 
+from curriculum.leakcheck.claims import leakcheck
 from curriculum.leakcheck.decoders import check_decoder
-from curriculum.leakcheck.examine import leakcheck
-from curriculum.leakcheck.layouts import doc_ids_of, layouts
+from curriculum.leakcheck.job_sizes import doc_ids_of, layouts
 from curriculum.leakcheck.subject import Build, Cut
 
 __all__ = ["Build", "Cut", "check_decoder", "doc_ids_of", "layouts", "leakcheck"]

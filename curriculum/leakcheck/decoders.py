@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.examine import ROW_LENGTH, examine, subject_of
-from curriculum.leakcheck.layouts import BLOCK
+from curriculum.leakcheck.claims import ROW_LENGTH, examine, subject_of
 from curriculum.leakcheck.operators import operator_findings
 from curriculum.leakcheck.subject import Subject, by_boundaries, one_thread
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import BLOCK, Boundaries
 from curriculum.model.structure import Structure
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport

@@ -7,8 +7,8 @@ from curriculum.leakcheck.prove_job import prove_job
 from curriculum.store import Store
 from curriculum.train.device import prepare
 from curriculum.train.metrics import say
-from curriculum.train.require import require_fitting
 from curriculum.train.run_directory import read_job, write_text
+from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
 from schemas.leak import LeakReport, ProvenJob
 from schemas.progress import Progress, Watch

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.layouts import doc_ids_of
-from curriculum.leakcheck.packed import TOLERANCE
+from curriculum.leakcheck.claims import TOLERANCE
+from curriculum.leakcheck.job_sizes import doc_ids_of
 from curriculum.leakcheck.subject import Subject, numbers
 from curriculum.model import conv, engram, hyper_connections, mamba
 from curriculum.model.backends import attention

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import (
     NAMES,
     Case,
@@ -14,12 +15,11 @@ from curriculum.leakcheck.decoders import (
     findings,
     subject,
 )
-from curriculum.leakcheck.examine import ROW_LENGTH
-from curriculum.leakcheck.layouts import BLOCK
+from curriculum.leakcheck.injected import LEAKS, PlantedLeak, try_leak
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
-from curriculum.leakcheck.planted import LEAKS, PlantedLeak, try_leak
 from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name, one_thread
+from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec

@@ -13,7 +13,7 @@ from curriculum.leakcheck.proof import environment
 from curriculum.leakcheck.prove_step import drawn_rows, subject_of_step
 from curriculum.leakcheck.rows import Document, Rows
 from curriculum.leakcheck.step import Setting
-from curriculum.leakcheck.two_claims import step_findings
+from curriculum.leakcheck.step_claims import step_findings
 from schemas.job import Job
 from schemas.leak import Finding, LeakReport
 from schemas.progress import Progress, Watch, unwatched

@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
-from curriculum.leakcheck.job_sizes import Sizes, muted_layouts, step_layouts
-from curriculum.leakcheck.layouts import Layout
+from curriculum.leakcheck.job_sizes import Layout, Sizes, muted_layouts, step_layouts
+from curriculum.leakcheck.observe import FEW_SCORED, SCORED, thinned
 from curriculum.leakcheck.rows import Rows, random_rows
 from curriculum.leakcheck.step import STEPS, Setting, StepSeen, run_steps
+from curriculum.leakcheck.step_claims import StepSubject, step_findings
 from curriculum.leakcheck.subject import one_thread
-from curriculum.leakcheck.thin import FEW_SCORED, SCORED, thinned
-from curriculum.leakcheck.two_claims import StepSubject, step_findings
 from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding
 from schemas.progress import Watch, unwatched

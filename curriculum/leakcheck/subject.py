@@ -8,7 +8,7 @@ import torch
 import torch.utils.deterministic
 from torch import Tensor, nn
 
-from curriculum.leakcheck.layouts import Layout, doc_ids_of, layouts
+from curriculum.leakcheck.job_sizes import Layout, doc_ids_of, layouts
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
 from schemas.leak import Finding

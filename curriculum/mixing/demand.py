@@ -10,7 +10,7 @@ import numpy.typing as npt
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.supply import Supply
 from schemas.errors import DietError, MixtureError
-from schemas.shares import cut_to
+from schemas.mixture import cut_to
 from schemas.text import nearest
 
 Taken = Mapping[tuple[str, str], int]

@@ -10,7 +10,7 @@ from schemas.corpus import is_name
 from schemas.diet import Diet, DietPhase, Serving
 from schemas.errors import DietError
 from schemas.families import FAMILIES
-from schemas.plain_path import PlainPath
+from schemas.regular_files import PlainPath
 from schemas.reports import RowsReport
 from schemas.text import nearest
 

@@ -7,10 +7,12 @@ nothing. Every element goes through the same operations in the same order wherev
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from curriculum.model.inputs import LayerInputs
 from curriculum.model.masks import Boundaries
+from schemas.job import ModelSpec
 
 
 def masked_conv(x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries) -> Tensor:
@@ -105,3 +107,26 @@ def _tails(edges_S: Tensor, reach: int) -> Tensor:
     """Where fewer than `reach` may follow: edges [0 3 5], reach 2 -> [2 1 4 3]."""
     offsets = torch.arange(1, reach + 1, device=edges_S.device)
     return (edges_S[1:, None] - offsets).flatten().clamp(min=0)
+
+
+class ConvMixer(nn.Module):
+    """x_BTD -> x_BTD: a value is gated, convolved within its document, and gated again."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.input = nn.Linear(spec.width, 3 * spec.width, bias=False)
+        self.taps_DK = nn.Parameter(torch.zeros(spec.width, spec.conv_kernel))
+        self.output = nn.Linear(spec.width, spec.width, bias=False)
+
+    def start(self, generator: torch.Generator) -> None:
+        """Taps that keep the variance of what they mix."""
+        deviation = self.taps_DK.shape[1] ** -0.5
+        taps_DK = torch.empty(self.taps_DK.shape).normal_(0, deviation, generator=generator)
+        self.taps_DK.copy_(taps_DK)
+
+    def forward(self, x_BTD: Tensor, inputs: LayerInputs) -> Tensor:
+        """output(after ⊙ conv(before ⊙ value)), all three projections of x."""
+        before_BTD, after_BTD, value_BTD = self.input(x_BTD).chunk(3, dim=-1)
+        mixed_BTD = masked_conv(before_BTD * value_BTD, self.taps_DK, inputs.boundaries)
+        out_BTD: Tensor = self.output(after_BTD * mixed_BTD)
+        return out_BTD

@@ -1,24 +1,44 @@
-"""The decoder: embedding, blocks that each read the same boundaries, and a head.
-
-Shapes: ids_BT, x_BTD, logits_BTV with V ids of the vocabulary.
-"""
+"""The families of layers, by their letters in a pattern."""
 
 import math
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from curriculum.model.attention import rotation_of
+from curriculum.model.attention import Attention, rotation_of
 from curriculum.model.backends import attention
 from curriculum.model.chunks import Chunks
-from curriculum.model.families import FAMILIES, OwnStart
+from curriculum.model.conv import ConvMixer
+from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
 from curriculum.model.inputs import LayerInputs
+from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries
+from curriculum.model.mlp import MLP
 from curriculum.model.relations import RelationBias
 from curriculum.model.structure import Structure, StructureEmbedding
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
+
+FAMILIES: dict[str, Callable[[ModelSpec], nn.Module]] = {
+    "A": Attention,
+    "C": ConvMixer,
+    "E": Engram,
+    "F": MLP,
+    "M": Mamba,
+}
+"""Each takes a normalised x_BTD and LayerInputs, and returns what is added to the stream."""
+
+
+@runtime_checkable
+class OwnStart(Protocol):
+    """A module whose fresh weights aren't the usual normal ones."""
+
+    def start(self, generator: torch.Generator) -> None:
+        """Set its own parameters, not those of its parts, from `generator` alone."""
+
 
 DEFAULT_ROPE_BASE = 500_000.0
 

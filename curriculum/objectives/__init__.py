@@ -1,16 +1,17 @@
-"""What is learnt from an encoding: one file an objective, each an entry of schemas.objectives.
+"""Objectives: tokens and targets of an encoding, one file an entry of schemas/objectives.py.
 
-lesson.py      what goes in and what comes out
-rearrange.py   an encoding in another order
-causal.py      every next token
-chat.py        what the assistant says
-fim.py         the middle after what stands before and after it
+objective.py      the protocol: what goes in and what comes out
+causal.py         every next token
+fim.py            the middle after what is before and after it
 documentation.py  a body after its comment, a comment after its code
-    documented.py     which comments are about what
-    given_away.py     what a comment says verbatim of code
+chat.py           the assistant's turns
+
+rearrange.py      an encoding in another order
+documented.py     comments and the code that they are about
+copied_spans.py   text of a comment that is copied from code
 """
 
-from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Lesson, Taught
 from curriculum.tokens.codec import Tokenizer
 from schemas.objectives import OBJECTIVES
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Lesson, Taught
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.causal import overlaps
-from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Lesson, Taught
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import TurnMarks, turn_marks

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from curriculum.objectives import causal
+from curriculum.objectives.copied_spans import given_away
 from curriculum.objectives.documented import (
     BODY,
     CODE,
@@ -24,8 +25,7 @@ from curriculum.objectives.documented import (
     Lines,
     documented,
 )
-from curriculum.objectives.given_away import given_away
-from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Lesson, Taught
 from curriculum.objectives.rearrange import Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.objectives.lesson import Document
+from curriculum.objectives.objective import Document
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import PartKind

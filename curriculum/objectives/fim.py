@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
+from curriculum.objectives.copied_spans import given_away
 from curriculum.objectives.documented import CODE, END, LAST, START, Lines, documented
-from curriculum.objectives.given_away import given_away
-from curriculum.objectives.lesson import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Lesson, Taught
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer

@@ -1,7 +1,7 @@
 """Does a data set keep the contract of the packed row? One streaming pass over all columns.
 
     columns.py    what a file must store          structure.py   rule 5
-    rules.py      rules 1 to 4, and 6             coverage.py    rule 7
+    rules.py      rules 1 to 4, and 6             document_rules.py    rule 7
     repeats.py    rule 8
 
 Rows that others wrote are checked too: columns that may be inferred are, and the report names each such

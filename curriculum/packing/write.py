@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curriculum.packing.fill import RowFiller
-from curriculum.packing.fill import RowLabels as RowLabels
 from curriculum.packing.layout import Int64s
+from curriculum.packing.row_builder import RowFiller
+from curriculum.packing.row_builder import RowLabels as RowLabels
 from curriculum.packing.spool import SpooledDocuments
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
 from schemas.structure import STRUCTURE_TOKENS

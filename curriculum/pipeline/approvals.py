@@ -10,8 +10,8 @@ from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import write_text
 from schemas.errors import StoreError
-from schemas.gate import Approval
 from schemas.json_text import read_json
+from schemas.phase_status import Approval
 
 FOLDER = "approvals"
 

@@ -1,23 +1,37 @@
-"""Attempts at runs: their names, their order, and the state of one that isn't finished.
+"""Current artefacts: the names in current/ by which gc keeps them, and the catalog that lists them."""
 
-Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from curriculum.inspection.formats import count
-from curriculum.pipeline.current import marked
-from curriculum.store import Artefact, Store, inside
-from curriculum.store.owner import is_alive, this_process
+from curriculum.store import Artefact, Store, inside, read_mark
+from curriculum.store.leases import is_alive, this_process
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, JOB, REPORT, STATE, read_job
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState
+from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
-from schemas.moment import seconds_from
+
+
+def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
+    """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then."""
+    # `status` loads this and asks nothing of DuckDB.
+    from curriculum import catalog
+
+    store.mark(name, artefacts)
+    catalog.publish(store.root)
+
+
+def marked(store: Store, stage: str) -> list[Artefact]:
+    """The artefacts of a stage that are marked as current, in the order in which they were published."""
+    files = (store.root / "current").glob(f"{stage}-*.txt")
+    lines = {line for file in files for line in read_mark(file)}
+    there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
+    return sorted(map(store.load, there), key=lambda each: (each.manifest.created, each.path))
+
 
 STEP = "step="
 """First characters of a checkpoint's directory."""

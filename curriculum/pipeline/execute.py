@@ -1,8 +1,4 @@
-"""The one loop over phases: build, mix and train each, as far as the gates between them are open.
-
-`perform` is called with each step and returns its result: `here` runs the step in this process; Prefect wraps
-it in a task, and trains on another machine; the steps of a dry plan make nothing.
-"""
+"""Events of a plan that is carried out, one for each step that is done."""
 
 import contextlib
 import itertools
@@ -15,18 +11,49 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.events import (
-    Event,
-    PhaseBuilt,
-    PhaseMixed,
-    PhaseSampled,
-    PhaseTrained,
-)
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.errors import DietError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseSampled:
+    """Some documents of each family of a phase, to look at."""
+
+    phase: str
+    documents: tuple[Artefact, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseBuilt:
+    """The rows of a phase, with all that they are made of."""
+
+    phase: str
+    built: Built
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseMixed:
+    """The plan of a phase's rows."""
+
+    phase: str
+    mixture: Artefact
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseTrained:
+    """A run of a phase."""
+
+    phase: str
+    run: Artefact
+    gate: Verdict | None
+    """The gate behind it; None of a run that is only planned."""
+
+
+Event = PhaseSampled | PhaseBuilt | PhaseMixed | PhaseTrained
+
 
 Verb = Literal["sample", "build", "mix", "train"]
 Result = TypeVar("Result")

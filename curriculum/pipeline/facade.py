@@ -17,8 +17,7 @@ if TYPE_CHECKING:
         TrainConfig,
     )
     from curriculum.pipeline.context import Context
-    from curriculum.pipeline.events import Event
-    from curriculum.pipeline.execute import Verb
+    from curriculum.pipeline.execute import Event, Verb
     from curriculum.stages import Built
     from curriculum.store import Artefact
 
@@ -51,7 +50,7 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
         """
-        from curriculum.pipeline.events import PhaseBuilt
+        from curriculum.pipeline.execute import PhaseBuilt
 
         return {
             event.phase: event.built
@@ -67,7 +66,7 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config.
         """
-        from curriculum.pipeline.events import PhaseMixed
+        from curriculum.pipeline.execute import PhaseMixed
 
         return {
             event.phase: event.mixture
@@ -83,7 +82,7 @@ class Pipeline:
         Raises:
             CurriculumError: for a mistake in the diet, the corpus or the config, and where training fails.
         """
-        from curriculum.pipeline.events import PhaseTrained
+        from curriculum.pipeline.execute import PhaseTrained
 
         return tuple(
             event.run

@@ -14,8 +14,8 @@ from curriculum.train.gate import gate_bits
 from curriculum.train.run_directory import write_text
 from schemas.diet import AdvanceWhen
 from schemas.errors import JobError
-from schemas.gate import ClosedGate
 from schemas.job import Report
+from schemas.phase_status import ClosedGate
 
 APPROVAL = "approval"
 FOLDER = "gates"

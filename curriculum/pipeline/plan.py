@@ -12,8 +12,8 @@ from curriculum.mixing.imported import ImportedRows, imported_rows
 from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.model.presets import preset
+from curriculum.pipeline.attempts import mark
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.current import mark
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
 from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out

@@ -1,19 +1,137 @@
-"""Configs of earlier runs, from the overrides that their jobs recorded."""
+"""Configs of earlier runs: snapshots that a flow run or a command left, and overrides that jobs recorded."""
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import Field
+
+from curriculum.corpus.domains import is_path
+from curriculum.mixing.imported import ImportedRows
 from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
 from curriculum.pipeline.config import ResumeConfig, RunConfig
-from curriculum.pipeline.config_snapshots import last_snapshot, read_plan
-from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint
-from curriculum.pipeline.row_exclusions import leaving_out
+from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
 from curriculum.store import Store
-from schemas.errors import DietError
+from curriculum.train.run_directory import write_text
+from schemas.corpus import CorpusSpec
+from schemas.diet import Diet
+from schemas.errors import DietError, StoreError
+from schemas.json_text import Sealed, now, read_json
+from schemas.phase import PhaseSpec
+from schemas.regular_files import PlainPath
+
+FOLDER, DOMAINS = "orders", ".domains.yaml"
+
+
+class ConfigSnapshot(Sealed):
+    """A RunConfig with all that its names were resolved to."""
+
+    begun: str
+    """The moment at which it was laid down, in UTC."""
+    config: RunConfig
+    diet: Diet
+    phases: dict[str, PhaseSpec]
+    """In the order of the curriculum."""
+    corpus: CorpusSpec
+    checkpoint: PlainPath | None
+    """The checkpoint to go on from, relative to the workspace."""
+    without: RowExclusions
+    imported: dict[str, ImportedRows] = Field(default_factory=dict)
+    """The imported rows that it serves."""
+
+
+def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
+    """Return the plan of a config as its flow run first resolved it; the first call writes the snapshot.
+
+    Raises:
+        CurriculumError: for a name that can't be resolved, or a snapshot that was changed by hand.
+    """
+    store = Store(config.workspace)
+    file = place_of(store, flow_run)
+    if not file.is_file():
+        write_snapshot(resolve_plan(config), flow_run)
+    return read_plan(store, flow_run)
+
+
+def place_of(store: Store, flow_run: str) -> Path:
+    """Return the file of a flow run's snapshot."""
+    return store.root / FOLDER / f"{flow_run}.json"
+
+
+def write_snapshot(plan: RunPlan, flow_run: str) -> None:
+    """Write the snapshot of a flow run's plan."""
+    file = place_of(plan.store, flow_run)
+    plan.store.open()
+    file.parent.mkdir(exist_ok=True)
+    if is_path(plan.corpus.domains):
+        shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
+    middle = plan.resume.checkpoint.relative_to(plan.store.root) if plan.resume else None
+    said = ConfigSnapshot(
+        begun=now(),
+        config=plan.config,
+        diet=plan.diet,
+        phases=dict(plan.specs),
+        corpus=plan.corpus,
+        checkpoint=middle.as_posix() if middle else None,
+        without=plan.without,
+        imported=dict(plan.imported),
+    )
+    write_text(file, said.model_dump_json(indent=1))
+
+
+def write_command_snapshot(plan: RunPlan) -> None:
+    """Write the snapshot of a command that mixes, named after its specialist and branch."""
+    write_snapshot(plan, "-".join(filter(None, (plan.diet.specialist, plan.diet.branch))))
+
+
+def read_plan(store: Store, flow_run: str) -> RunPlan:
+    """Return the plan of a flow run's snapshot; the workspace may have moved since.
+
+    Raises:
+        StoreError: for a file that isn't an order of this version.
+    """
+    file = place_of(store, flow_run)
+    said = _read(file)
+    resume = ResumePoint.at(store.root / said.checkpoint) if said.checkpoint else None
+    domains = file.with_suffix(DOMAINS)
+    own = {"domains": str(domains)} if domains.is_file() else {}
+    return plan_of(
+        said.config.model_copy(update={"workspace": store.root}),
+        store,
+        diet=said.diet,
+        specs=said.phases,
+        corpus=said.corpus.model_copy(update=own),
+        resume=resume,
+        without=said.without,
+        imported=said.imported,
+    )
+
+
+def last_snapshot(store: Store, way: tuple[str, str | None]) -> str | None:
+    """The name of the last order of a specialist and branch that was laid down; None where none was."""
+    mine = [
+        (said.begun, file.stem)
+        for file in (store.root / FOLDER).glob("*.json")
+        for said in [_read(file)]
+        if (said.diet.specialist, said.diet.branch) == way
+    ]
+    return max(mine, default=("", None))[1]
+
+
+def _read(file: Path) -> ConfigSnapshot:
+    return read_json(
+        ConfigSnapshot,
+        file,
+        error=StoreError,
+        cause="it is no order of this version",
+        cure="Start the run anew",
+    )
+
 
 _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 

@@ -10,12 +10,18 @@ from curriculum.corpus.sources import Sources
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
-from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, way_of
+from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, marked, way_of
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context, Resources
-from curriculum.pipeline.current import marked
-from curriculum.pipeline.events import PhaseMixed
-from curriculum.pipeline.execute import BuildStep, Perform, Scope, Step, execute, selected
+from curriculum.pipeline.execute import (
+    BuildStep,
+    Perform,
+    PhaseMixed,
+    Scope,
+    Step,
+    execute,
+    selected,
+)
 from curriculum.pipeline.explain import why
 from curriculum.pipeline.gates import verdict
 from curriculum.pipeline.plan import RunPlan

@@ -16,7 +16,7 @@ from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.run_directory import replace_whole
 from schemas import regular_files
 from schemas.errors import CurriculumError
-from schemas.status import DIGEST, STATUS_NAME, STATUS_SCHEMA
+from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
 
 FOLDER = "current"
 

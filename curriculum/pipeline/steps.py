@@ -18,9 +18,9 @@ from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
+from curriculum.pipeline.attempts import mark
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.current import mark
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION

@@ -13,9 +13,8 @@
     selection.py       what is kept, on which side of the split, in which domain
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
-    lessons.py         what an objective makes of a document
     rows.py            documents fitted, scored, packed, checked and published as rows
-    sides.py           proof that no row holds context from the other side of the split
+    cross_split.py     proof that no row holds context from the other side of the split
     imported.py        rows that others made, in place of built ones
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
@@ -38,9 +37,8 @@ from curriculum.stages.documents import Documents
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.imported import imported_of
 from curriculum.stages.indexes import make_indexes
-from curriculum.stages.lessons import check_lessons
 from curriculum.stages.repositories import Repository, repositories, require_sources
-from curriculum.stages.row_sources import RowSources, Wanted
+from curriculum.stages.row_sources import RowSources, Wanted, check_lessons
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.structure import Structure

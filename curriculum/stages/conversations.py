@@ -21,7 +21,7 @@ from curriculum.corpus.select_conversations import (
     select_conversations,
 )
 from curriculum.families import chat
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered
 from curriculum.families.write import DocumentWriter
 from curriculum.store import Draft
 from schemas.document import Document

@@ -7,10 +7,9 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
-from curriculum.families.render import tools
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered, tools
 from curriculum.graph.call_graph import CallGraph
-from curriculum.graph.clang_graph import ClangGraph
+from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.indexes import Index, snapshot_of

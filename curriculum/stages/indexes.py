@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from curriculum.corpus import directory, git
-from curriculum.corpus.choice import FILE_MODES
-from curriculum.corpus.listing import listed
+from curriculum.corpus.change_filter import FILE_MODES
+from curriculum.corpus.git_tree import listed
 from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree
 from curriculum.graph import clang

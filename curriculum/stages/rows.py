@@ -18,8 +18,7 @@ from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.lessons import taught_by
-from curriculum.stages.row_sources import RowSources, Wanted
+from curriculum.stages.row_sources import RowSources, Wanted, taught_by
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
 from curriculum.stages.stage import Stage
 from curriculum.stages.tokens import load_tokenizer

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum import parquet
-from curriculum.corpus import decide, domains
+from curriculum.corpus import domains, label_domains
 from curriculum.corpus.select import (
     KEPT_NAME,
     REVISION,
@@ -107,7 +107,7 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
         recipe = Recipe(
             stage="selections",
             labels=_labels(self.corpus, task.documents, of_graphs=task.of_graphs),
-            revision=decide.REVISION,
+            revision=label_domains.REVISION,
             config=domains.ingredients(self.rules),
             inputs=(
                 task.kept.as_input("kept"),
@@ -119,7 +119,9 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
     def run(self, task: KeptDocuments, drafts: Sequence[Draft]) -> None:
         """Decide the domain of each kept document by the rules."""
         (draft,) = drafts
-        decided = decide.decide(folders(task.documents), task.kept.path, self.rules, draft.path)
+        decided = label_domains.decide(
+            folders(task.documents), task.kept.path, self.rules, draft.path
+        )
         draft.record(task.kept.reported(SelectionReport))
         draft.record(decided.report())
 

@@ -26,8 +26,7 @@ from schemas import regular_files
 from schemas.corpus import is_name
 from schemas.errors import StoreError
 from schemas.json_text import Model
-from schemas.plain_path import is_plain
-from schemas.regular_files import IrregularFileError
+from schemas.regular_files import IrregularFileError, is_plain
 from schemas.stages import STAGES
 
 WORKSPACE_NAME = "workspace.json"

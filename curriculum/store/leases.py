@@ -1,17 +1,4 @@
-"""Leases: the keys that running processes use, which gc keeps.
-
-    leases/<uuid>.json   a process, the keys that it found or makes, and when it last was alive
-    .locks/gc.guard      held shared while a key is written and looked up, alone while gc decides
-
-A build never loses what it uses: it writes a key into its lease and looks the artefact up while it holds the
-guard shared; gc reads leases, decides and renames to .trash while it holds the guard alone. Either the build
-comes first, and gc reads the key; or gc comes first, and the build finds nothing and makes the artefact anew.
-No clock decides between processes of one machine. Pins need no guard: a build writes them before it removes
-its lease, and gc reads leases before pins, so that it finds the key in one of the two.
-
-Workers of a build, in other processes or on other machines, use what the lease of their coordinator names:
-it holds the keys of all tasks before it hands them out.
-"""
+"""The identity of a process, and whether the owner that a record names still runs."""
 
 import contextlib
 import datetime
@@ -19,6 +6,7 @@ import fcntl
 import functools
 import os
 import re
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -27,10 +15,43 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from curriculum.store import inside
-from curriculum.store.owner import is_alive, this_process
 from schemas.errors import StoreError
-from schemas.json_text import read_json
-from schemas.lease import Lease
+from schemas.job import RunState
+from schemas.json_text import now, read_json
+from schemas.manifest import Lease
+
+
+def this_process() -> RunState:
+    """The identity of this process, which a later one with its pid doesn't share."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return RunState(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        process_started=process_started(os.getpid()) or 0.0,
+        boot_id=boot.read_text().strip() if boot.is_file() else "",
+        at=now(),
+    )
+
+
+def process_started(pid: int) -> float | None:
+    """Seconds from boot to the start of a process, or None where there is none that still runs."""
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        # The name of a program stands in brackets and may hold spaces; field 22 is counted after it.
+        fields = stat.read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if fields[0] in "ZX":
+        return None  # It has ended, and whoever started it hasn't noticed.
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(state: RunState) -> bool:
+    """Return True where the owner in a record of this machine still runs."""
+    here = this_process()
+    same_machine = (state.host, state.boot_id) == (here.host, here.boot_id)
+    return same_machine and process_started(state.pid) == state.process_started
+
 
 FOLDER = "leases"
 ENTRY = re.compile(r"[0-9a-f]{32}\.json|\.[0-9a-f]{32}\.json\.draft")

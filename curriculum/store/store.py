@@ -34,8 +34,8 @@ from curriculum.store.artefact import (
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
 from curriculum.store.inside import Inside
+from curriculum.store.os_errors import refusal
 from curriculum.store.recipe import Recipe
-from curriculum.store.room import refusal
 from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json

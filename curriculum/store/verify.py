@@ -10,7 +10,7 @@ import pyarrow as pa
 from curriculum import parquet
 from schemas.errors import StoreError
 from schemas.manifest import FileRecord
-from schemas.plain_path import is_plain
+from schemas.regular_files import is_plain
 
 _MAGIC, _TAIL_BYTES = b"PAR1", 8
 """A Parquet file ends with the length of its footer and four letters."""

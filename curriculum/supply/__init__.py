@@ -1,15 +1,13 @@
-"""What there is to train on, before it is built: tokens by family, row length, repository and domain.
+"""Supply of tokens before anything is built: by family, row length, repository and domain.
 
-A sample of each repository's commits goes the way that a build would take, in a throw-away store; what
-their documents give is scaled by what the log says of all commits.
+A sample of each repository's commits goes the way that a build would take, in a throw-away store; its counts
+are scaled by what the log says of all commits.
 
-    sample.py     documents of some commits
-    talks.py      documents of some conversations
-    touched.py    which of their functions they touched
-    taken.py      the sample of all repositories, selected and tokenised
-    measure.py    the tokens of each commit's documents
-    scale.py      from a sample to the whole
-    estimate.py   all of it together
+    sample.py           documents of some commits; conversations.py of some conversations
+    touched.py          functions that they touched
+    sampled_corpus.py   the sample of all repositories, selected and tokenised
+    measure.py          tokens of each commit's documents, and the ratio estimates of totals
+    estimate.py         the estimate of a whole corpus
 """
 
 from curriculum.supply.estimate import ALL, Estimate, Line, Sampling, estimate

@@ -19,7 +19,7 @@ from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply.measure import Floats, Kind, by_ratio, measure
-from curriculum.supply.taken import Plan, Taken, take
+from curriculum.supply.sampled_corpus import Plan, Taken, take
 from schemas.corpus import CorpusSpec
 from schemas.families import FAMILIES
 from schemas.progress import Progress, Watch, unwatched

@@ -9,8 +9,7 @@ import polars as pl
 
 from curriculum import encode, frames
 from curriculum.objectives import lesson_of
-from curriculum.stages.lessons import taught_by
-from curriculum.stages.row_sources import RowSource
+from curriculum.stages.row_sources import RowSource, taught_by
 from curriculum.stages.selection import decisions, val_lineages
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer

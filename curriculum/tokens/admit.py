@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curriculum.tokens.patterns import PatternError, require_bounded
 from schemas.errors import TokenizerError
-from schemas.parsing import parse_json
+from schemas.json_text import parse_json
 from schemas.text import Whole
 
 LARGEST_VOCABULARY = 1 << 21

@@ -13,8 +13,8 @@ from pathlib import Path
 from curriculum.store import Store
 from curriculum.train.exit_codes import CANCELLED, failure_of, kind_of
 from curriculum.train.processes import dying_with_parent
-from curriculum.train.require import require_fitting
 from curriculum.train.run_directory import claimed, read_job
+from curriculum.train.validate import require_fitting
 from schemas.diet import JOB_FIELD
 from schemas.errors import CurriculumError, JobError
 from schemas.job import Failure, Job, Report, Stopped

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.store import Artefact, Input, Recipe, Store, read_mark
-from curriculum.store.trash import discarded
+from curriculum.store.gc import discarded
 from schemas.job import Job
 from schemas.manifest import MANIFEST_NAME
 

@@ -12,8 +12,8 @@ from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
 from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, METRICS, REPORT, write_text
 from schemas.job import Failure, Figure, Heartbeat, Job, MaskingCost, Report, Stopped
-from schemas.moment import now
-from schemas.moment import now as present
+from schemas.json_text import now
+from schemas.json_text import now as present
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

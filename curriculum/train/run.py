@@ -9,8 +9,8 @@ from curriculum.train.recipe import attempts, finished, last_number, number_of, 
 from curriculum.train.run_directory import JOB, launching, read_job, read_report, write_text
 from schemas.errors import JobError
 from schemas.job import Job, Report
+from schemas.json_text import now
 from schemas.manifest import MANIFEST_NAME
-from schemas.moment import now
 
 AT_ONCE = Launch()
 """Without waiting for a slot, and nobody hears of it."""

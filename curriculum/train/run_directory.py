@@ -9,7 +9,7 @@ from pathlib import Path
 import filelock
 
 from curriculum.store import Store, inside
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from curriculum.train.recipe import run_recipe
 from schemas.errors import JobError
 from schemas.job import Job, Report, RunState

@@ -20,17 +20,16 @@ from curriculum.train.distributed import ALONE, Place, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
 from curriculum.train.exit_codes import failure_of
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
-from curriculum.train.gate import gate_bits, opens
+from curriculum.train.gate import gate_bits, opens, proven
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
 from curriculum.train.metrics import Learnt, Metrics, StepCounts, StepMetrics, counts_of_step, say
 from curriculum.train.optimizer import learning_rate, new_learner
-from curriculum.train.proof import proven
 from curriculum.train.report import Heart, Outcome, report_of, write_end
-from curriculum.train.require import require_fitting
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.saver import Saver
 from curriculum.train.step import cut_for, optimizer_step
+from curriculum.train.validate import require_fitting
 from schemas.errors import CurriculumError
 from schemas.job import Job, Report
 

@@ -2,7 +2,7 @@
 
 pool.py      processes of this machine
 ray.py       workers of a Ray cluster
-outcome.py   outcomes of tasks and the rule after a failure, shared by both
+map.py       outcomes of tasks and the rule after a failure, shared by both
 spawn.py     start of a process while interrupts are held
 """
 

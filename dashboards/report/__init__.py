@@ -1,10 +1,9 @@
 """The report of a specialist: reports/<specialist>[-branch].html, written anew after each phase.
 
-facts.py   what the workspace knows of the specialist, from manifests and reports
-words.py   times, figures and rules in words; marks.py bars, rings and dots; colours.py
-way.py     the phases on their way; curves.py val_bpb over all steps; kept.py what was forgotten
-sheets.py  a phase's mixture and rows; build.py what the documents lost; when.py and spent.py time and cost
-page.py    all of it as one page; write.py puts it into the workspace
-rows/      the pages of packed rows that it leads to
-server.py  hands pages out, to this machine only
+facts.py         the workspace's facts about the specialist, from manifests and reports
+phases.py        the phases in order; curves.py val_bpb over all steps; retention.py what was forgotten
+phase_sheets.py  a phase's mixture and rows; sources.py what the documents were made of
+timeline.py      attempts on one axis of time; costs.py time, machines and money
+marks.py         bars, rings and dots; colours.py classes of families and phases
+page.py          the whole page; write.py puts it into the workspace; index.py lists the reports
 """

@@ -23,9 +23,9 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas import regular_files
-from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
+from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 TOKENIZERS = "tokenizers"

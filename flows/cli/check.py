@@ -12,8 +12,8 @@ from curriculum.inspection.formats import count
 from curriculum.inspection.origins import inputs
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
+from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
-from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store, collect, garbage, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole

@@ -20,8 +20,8 @@ from curriculum.inspection.comparison import (
 from curriculum.inspection.formats import Line, count, percent
 from curriculum.inspection.runs import change
 from curriculum.pipeline.attempts import Begun, SlotQueue, Succession, attempt, begun_in, spelled
+from curriculum.pipeline.forecast import money
 from curriculum.pipeline.references import named, run_of, store_of
-from curriculum.pipeline.speed import money
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.launcher import read_heartbeat

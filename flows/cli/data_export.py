@@ -10,7 +10,7 @@ from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
-from curriculum.interop.order import Ordered
+from curriculum.interop.row_order import Ordered
 from curriculum.pipeline.references import artefacts_of, store_of
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, get_args
 from rich.text import Text
 
 from curriculum.interop.card import write_card
-from curriculum.interop.complete import RowFacts
+from curriculum.interop.derive_columns import RowFacts
 from curriculum.interop.foreign_parquet import check_facts
 from curriculum.interop.limits import bounded_memory
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
-from curriculum.pipeline.current import mark
+from curriculum.pipeline.attempts import mark
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS

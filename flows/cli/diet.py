@@ -22,10 +22,9 @@ from curriculum.mixing.load import load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve
 from curriculum.mixing.supply import Supply, read_supply
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.events import PhaseBuilt
-from curriculum.pipeline.execute import Scope, execute, here
+from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here
+from curriculum.pipeline.forecast import Speed, expected, last_speed
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.speed import Speed, expected, last_speed
 from curriculum.pipeline.steps import tokenizing_of, tokens_per_step, wanted_of
 from curriculum.stages import Built, RowSet
 from curriculum.store import Artefact, Store

@@ -9,9 +9,8 @@ from curriculum.corpus.sources import looked_up
 from curriculum.inspection.formats import Line, count
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope
-from curriculum.pipeline.forecast import Forecast, Until, forecast
+from curriculum.pipeline.forecast import Forecast, Until, duration, expected, forecast, money
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.speed import duration, expected, money
 from flows.cli.console import MUTED, out, table, warn
 from flows.settings.contexts import context_of
 

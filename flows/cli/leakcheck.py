@@ -9,6 +9,7 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
+from curriculum.leakcheck.external_models import prove_stranger, stranger
 from curriculum.leakcheck.gate import proven_file
 from curriculum.leakcheck.proof import (
     DTYPES,
@@ -21,7 +22,6 @@ from curriculum.leakcheck.proof import (
     model_of_steps,
     prove,
 )
-from curriculum.leakcheck.strangers import prove_stranger, stranger
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB

@@ -31,21 +31,24 @@ from curriculum.inspection.stage_tables import YIELD_NOTE, branch_lines, run_lin
 from curriculum.mixing.demand import unmeasured
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.tree import explain_diet, explain_plan
+from curriculum.pipeline.attempts import mark
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.config_snapshots import write_command_snapshot
 from curriculum.pipeline.context import Context
-from curriculum.pipeline.current import mark
-from curriculum.pipeline.events import (
+from curriculum.pipeline.execute import (
     Event,
     PhaseBuilt,
     PhaseMixed,
     PhaseSampled,
     PhaseTrained,
+    Scope,
+    execute,
+    here,
+    selected,
 )
-from curriculum.pipeline.execute import Scope, execute, here, selected
 from curriculum.pipeline.explain import reasons
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.recorded_config import write_command_snapshot
 from curriculum.pipeline.status_table import record_status
 from curriculum.stages import Built
 from curriculum.stages.coordinator import Coordinator, Workers

@@ -10,7 +10,7 @@ from rich.text import Text
 from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
 from curriculum.pipeline.attempts import spelled
-from curriculum.pipeline.speed import money
+from curriculum.pipeline.forecast import money
 from curriculum.pipeline.status import Standing, Survey, earlier
 from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from dashboards import turns
+from dashboards import question_queue
 from dashboards.guard import login
 from flows import settings
 from flows.settings.contexts import resources
@@ -112,7 +112,7 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
         settings.apply(settings.shown(workspace, Path(folder)))
-        turns.share(settings.state_folder() / "questions")
+        question_queue.share(settings.state_folder() / "questions")
         with contextlib.chdir(folder):
             import uvicorn
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import filelock
 
 from dashboards.guard import authorization, secret_of, split_login
-from dashboards.place import Server
+from dashboards.workspace import Server
 from schemas.errors import CurriculumError
 from schemas.event import is_url
 

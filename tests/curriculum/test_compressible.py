@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum import frames, parquet
-from curriculum.families.write import read_documents, write_documents
 from curriculum.mixing.plan import ROW_GROUP
 from curriculum.mixing.plan import _writer as plan_writer
 from schemas.document import SELECTION_SCHEMA, Document, Part
@@ -17,6 +16,7 @@ from schemas.mixture import PLAN_SCHEMA
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.structure import ENRICHED_SCHEMA, STRUCTURE_COLUMNS
 from tests import factories
+from tests.factories import read_documents, write_documents
 
 ROWS_SCHEMA = pa.schema([*PACKED_ROW_SCHEMA, *STRUCTURE_COLUMNS])
 

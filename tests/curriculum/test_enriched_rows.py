@@ -20,14 +20,14 @@ from curriculum.encode import Counts, Fitted, Fitter, encode_documents, policy_o
 from curriculum.families import v4_context_graph
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
-from curriculum.families.write import EnrichedWriter, write_documents
+from curriculum.families.write import EnrichedWriter
 from curriculum.graph.call_graph import CallGraph
 from curriculum.objectives import fim, lesson_of
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.stages.lessons import taught_by
+from curriculum.stages.row_sources import taught_by
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
@@ -37,6 +37,7 @@ from schemas.document import Document, Part
 from schemas.families import CONTEXT_FAMILY
 from schemas.packed_row import PACKED_ROW_SCHEMA, TEXT_PIECE, RowFormat
 from schemas.structure import STRUCTURE_TOKENS
+from tests.factories import write_documents
 
 OUTCOMES = {
     "v2_simple": {"whole", "divided"},

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from curriculum.families.sheet import Sheet
+from curriculum.families.document_builder import Sheet
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.config import CorpusConfig
 from curriculum.stages import Wanted

@@ -21,8 +21,8 @@ from curriculum.pipeline.status import Standing, State, Survey
 from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Draft, Recipe, Store
 from flows import settings
-from schemas.gate import ClosedGate
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
+from schemas.phase_status import ClosedGate
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 

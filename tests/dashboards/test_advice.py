@@ -15,11 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from curriculum.mixing.load import load_diet
-from curriculum.store.owner import this_process
-from dashboards import mixtures, overview, place, runs, standing
+from curriculum.store.leases import this_process
+from dashboards import overview_panels, workspace
+from dashboards.apps import mixtures, overview, runs
 from dashboards.questions import Snapshot
 from flows import cli, settings
-from tests.flows.larder import Larder, job, run
+from tests.flows.tiny_workspace import Larder, job, run
 
 CALM = "Nothing needs a hand."
 TRAINABLE = 2_000_000
@@ -29,10 +30,10 @@ TRAINABLE = 2_000_000
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[Path]:
     """A workspace that the pages show."""
-    before = place.home()
-    place.show(tmp_path / "new")
+    before = workspace.home()
+    workspace.show(tmp_path / "new")
     yield tmp_path / "new"
-    place.show(before)
+    workspace.show(before)
 
 
 def said(app: marimo.App) -> str:
@@ -66,7 +67,7 @@ def test_what_empty_pages_advise_passes_the_check_of_its_diet(shown: Path) -> No
 
 def listed(home: Path) -> str:
     """What the panel says, without the question behind it."""
-    return standing.attention(Snapshot(home)).partition("<details")[0]
+    return overview_panels.attention(Snapshot(home)).partition("<details")[0]
 
 
 # Beside a run that goes on
@@ -147,7 +148,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         settings.address_file(home).write_text(f"http://{settings.HOST}:{server.server_port}")
-        place.show(home, lambda: settings.server_of(home))
+        workspace.show(home, lambda: settings.server_of(home))
         yield told
         server.shutdown()
         thread.join()

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import CatalogError
-from curriculum.catalog.confined import Reply
-from dashboards import asking
+from curriculum.catalog.sandbox import Reply
+from dashboards import sql_panels
 
 EVIL = '<script>alert("1")</script>'
 
@@ -30,7 +30,7 @@ def _reply(
 
 
 def test_numbers_stand_right_and_in_thousands_and_null_is_told_apart_from_text() -> None:
-    shown = asking.answer(
+    shown = sql_panels.answer(
         _reply({"n": [1234567, None], "of": ["null", None]}, "UBIGINT", "VARCHAR")
     )
     assert '<th scope="col" class="n">n<small>ubigint</small></th>' in shown
@@ -40,20 +40,20 @@ def test_numbers_stand_right_and_in_thousands_and_null_is_told_apart_from_text()
 
 
 def test_text_of_repositories_and_names_of_columns_are_never_markup() -> None:
-    shown = asking.answer(_reply({EVIL: [EVIL], "long": [EVIL * 9]}, EVIL, "VARCHAR[]"))
+    shown = sql_panels.answer(_reply({EVIL: [EVIL], "long": [EVIL * 9]}, EVIL, "VARCHAR[]"))
     assert "<script" not in shown
     assert shown.count("&lt;script&gt;") >= 4
     refused = CatalogError(EVIL, f"{EVIL}\nLINE 1: {EVIL}", cause=EVIL, cure=EVIL)
-    assert "<script" not in asking.refusal(refused)
+    assert "<script" not in sql_panels.refusal(refused)
 
 
 def test_what_was_left_out_is_told() -> None:
     many = {"n": list(range(600))}
-    whole = asking.answer(_reply(many, "BIGINT"))
+    whole = sql_panels.answer(_reply(many, "BIGINT"))
     assert "600 rows in 0.25 s; the first 500 are shown." in whole
     assert whole.count("<tr>") == 501
-    assert "ends after 10,000 rows" in asking.answer(_reply(many, "BIGINT", cut="rows"))
-    assert "ends after 32 MiB" in asking.answer(_reply(many, "BIGINT", cut="bytes"))
+    assert "ends after 10,000 rows" in sql_panels.answer(_reply(many, "BIGINT", cut="rows"))
+    assert "ends after 32 MiB" in sql_panels.answer(_reply(many, "BIGINT", cut="bytes"))
 
 
 def test_a_refusal_shows_where_and_what_to_do() -> None:
@@ -63,7 +63,7 @@ def test_a_refusal_shows_where_and_what_to_do() -> None:
         cause="no",
         cure="Write FROM",
     )
-    shown = asking.refusal(refused)
+    shown = sql_panels.refusal(refused)
     assert "<p>No. Parser Error: near</p><pre>LINE 2: FORM x\n        ^</pre>" in shown
     assert "<p>Write FROM</p>" in shown
 
@@ -77,10 +77,10 @@ def test_downloads_hold_what_was_answered(text: str) -> None:
 
 
 def test_values_are_drawn_whole_or_say_how_long_they_are() -> None:
-    assert asking._shown("x" * asking.MOST_LINE) == "x" * asking.MOST_LINE
-    assert '<div title="1,000 characters">' in asking._shown("x" * 1000)
+    assert sql_panels._shown("x" * sql_panels.MOST_LINE) == "x" * sql_panels.MOST_LINE
+    assert '<div title="1,000 characters">' in sql_panels._shown("x" * 1000)
 
 
 def test_examples_hold() -> None:
-    done = doctest.testmod(asking)
+    done = doctest.testmod(sql_panels)
     assert (done.failed, done.attempted > 0) == (0, True)

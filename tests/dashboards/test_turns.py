@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from curriculum.catalog import CatalogError, cell
-from curriculum.catalog.confined import Limits, ask
-from dashboards import asking, turns
-from dashboards.turns import OpenPages, Turns, Watched, session_of
+from curriculum.catalog import CatalogError, sandbox_process
+from curriculum.catalog.sandbox import Limits, ask
+from dashboards import question_queue, sql_panels
+from dashboards.question_queue import OpenPages, Turns, Watched, session_of
 
 ENDLESS = "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
 
@@ -98,7 +98,7 @@ def test_servers_of_a_user_take_their_turns_together(tmp_path: Path) -> None:
 def test_a_server_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time\n"
-        "from dashboards.turns import Turns\n"
+        "from dashboards.question_queue import Turns\n"
         "with Turns(most=1, slots=pathlib.Path(sys.argv[1])).turn(print, lambda: False):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"
@@ -120,11 +120,11 @@ def test_a_server_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
 def test_dashboard_servers_share_the_folder_of_their_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns.TURNS, "slots", None)
-    turns.share(tmp_path / "questions")
-    assert turns.TURNS.slots == tmp_path / "questions"
+    monkeypatch.setattr(question_queue.TURNS, "slots", None)
+    question_queue.share(tmp_path / "questions")
+    assert question_queue.TURNS.slots == tmp_path / "questions"
     assert (tmp_path / "questions").stat().st_mode & 0o777 == 0o700
-    with turns.TURNS.turn(print, _never):
+    with question_queue.TURNS.turn(print, _never):
         assert [each.name for each in (tmp_path / "questions").iterdir()] == ["0.lock"]
 
 
@@ -140,7 +140,7 @@ def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(ev
     assert not pages.given_up("s")()
 
 
-@pytest.mark.skipif(not cell.landlock(), reason="needs Landlock")
+@pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
 def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None:
     pages = OpenPages()
     pages.opened("s")
@@ -151,14 +151,14 @@ def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None
     assert time.monotonic() - begin < 30
 
 
-@pytest.mark.skipif(not cell.landlock(), reason="needs Landlock")
+@pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
 def test_the_page_shows_the_place_in_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = Turns(most=1)
-    monkeypatch.setattr(asking, "TURNS", line)
+    monkeypatch.setattr(sql_panels, "TURNS", line)
     shown: list[str] = []
     with ThreadPoolExecutor(1) as pool:
         with line.turn(print, _never):
-            asked = pool.submit(asking.outcome, tmp_path, "SELECT 42 AS it", show=shown.append)
+            asked = pool.submit(sql_panels.outcome, tmp_path, "SELECT 42 AS it", show=shown.append)
             time.sleep(0.5)
         came = asked.result()
     assert "1 question before this one" in shown[0]
@@ -211,5 +211,5 @@ def test_marimos_pages_are_watched_by_their_sessions() -> None:
 
 
 def test_examples_hold() -> None:
-    assert turns.MOST == 2
-    assert doctest.testmod(asking).failed == 0
+    assert question_queue.MOST == 2
+    assert doctest.testmod(sql_panels).failed == 0

@@ -8,17 +8,18 @@ import marimo
 import pytest
 
 from curriculum.store import Store
-from dashboards import mixtures, overview, place, runs
+from dashboards import workspace
+from dashboards.apps import mixtures, overview, runs
 from tests.dashboards.conftest import EVIL
 
 
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[Path]:
     """An empty workspace that the pages show."""
-    before = place.home()
-    place.show(tmp_path / "new")
+    before = workspace.home()
+    workspace.show(tmp_path / "new")
     yield tmp_path / "new"
-    place.show(before)
+    workspace.show(before)
 
 
 def said(app: marimo.App) -> str:
@@ -68,9 +69,9 @@ def test_an_artefact_that_cant_be_read_is_named_first_and_the_rest_is_shown(
 
 
 def test_names_of_repositories_are_shown_and_never_obeyed(home: Path) -> None:
-    before = place.home()
-    place.show(home)
+    before = workspace.home()
+    workspace.show(home)
     text = said(mixtures.app)
-    place.show(before)
+    workspace.show(before)
     assert EVIL not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text

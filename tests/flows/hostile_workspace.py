@@ -20,7 +20,7 @@ from curriculum.catalog import open_catalog
 from curriculum.catalog.cache import FOLDER, KeptIdentities
 from curriculum.store.inside import FILES, FOLDERS
 from schemas.manifest import MANIFEST_NAME
-from tests.flows.larder import Larder, figure, job, run
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 LINKABLE = sorted(FILES | FOLDERS)
 """All that a workspace has at its root."""

@@ -7,7 +7,7 @@ import pytest
 
 from curriculum.catalog import query
 from curriculum.pipeline.context import Resources
-from dashboards import standing
+from dashboards import overview_panels
 from dashboards.questions import question
 from tests.flows.cli_runner import curriculum
 from tests.flows.test_status_agrees import CORPUS, DIET
@@ -74,10 +74,10 @@ def test_one_spelling_is_shown(home: Path) -> None:
     assert SHOWN in curriculum("status", home=home).stdout
     assert f"{SHOWN}/syntax" in curriculum("inspect", "tiny", home=home).stdout
     assert SHOWN in curriculum("compare", "tiny/ux", "tiny.ux", home=home).stdout
-    snapshot, _ = standing.snapshot(home, Resources())
-    assert SHOWN in standing.specialists(snapshot)
-    (line,) = snapshot.ask(question("panels/standing"), standing.Standing)[:1]
-    assert standing.title(line.specialist, line.branch) == SHOWN
+    snapshot, _ = overview_panels.snapshot(home, Resources())
+    assert SHOWN in overview_panels.specialists(snapshot)
+    (line,) = snapshot.ask(question("panels/standing"), overview_panels.Standing)[:1]
+    assert overview_panels.title(line.specialist, line.branch) == SHOWN
     wrong = curriculum("lineage", "no such", "--step", "1", home=home)
     assert f"{SHOWN}/syntax" in wrong.stderr
     assert (

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.config_snapshots import first_plan
 from curriculum.pipeline.context import Context
+from curriculum.pipeline.recorded_config import first_plan
 from curriculum.store import Store
-from dashboards import standing
+from dashboards import overview_panels
 from dashboards.questions import Snapshot
 from flows import cli
 
@@ -117,7 +117,7 @@ def _commands(home: Path) -> Iterator[str]:
     for each in phases(home):
         yield from COMMAND.findall(each["why"])
     shown = re.sub(
-        r"<details.*?</details>", "", standing.attention(Snapshot(home)), flags=re.DOTALL
+        r"<details.*?</details>", "", overview_panels.attention(Snapshot(home)), flags=re.DOTALL
     )
     yield from re.findall(r"<code>(curriculum [^<]*)</code>", shown)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.cli_runner import PROGRAM, curriculum
-from tests.flows.larder import Larder
+from tests.flows.tiny_workspace import Larder
 
 NAME = "CURRICULUM_HOME"
 

@@ -11,7 +11,7 @@ from curriculum.inspection.comparison import OTHER_ROWS, TOUCH, measured, settin
 from flows.cli import compare
 from flows.cli.compare import sides
 from schemas.errors import JobError
-from tests.flows.larder import Larder, figure, job, mixture, run, starting
+from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from curriculum.store import Store
 from flows.cli import diff
 from flows.cli.diff import tokens_of
 from schemas.errors import StoreError
-from tests.flows.larder import IDS, Larder
+from tests.flows.tiny_workspace import IDS, Larder
 
 AMOUNTS = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 1000))
 

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 from curriculum.catalog import query
 from curriculum.pipeline.references import checkpoint_of, run_of
 from curriculum.store import Store
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
 from flows import cli
 from schemas.job import CheckpointRef, Job, Report, RunState
-from tests.flows.larder import Larder, figure, job, run
+from tests.flows.tiny_workspace import Larder, figure, job, run
 from tests.sealing import edit
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from curriculum.pipeline.forecast import Ahead, Forecast
-from curriculum.pipeline.speed import Speed, duration, expected, money
+from curriculum.pipeline.forecast import Ahead, Forecast, Speed, duration, expected, money
 from flows import settings
 from flows.cli import forecast_table
 

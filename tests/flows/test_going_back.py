@@ -21,7 +21,7 @@ from curriculum.store import Artefact, Store
 from flows.cli import app
 from schemas.errors import DietError, JobError, MixtureError
 from schemas.job import Job
-from schemas.moment import now
+from schemas.json_text import now
 from tests.sealing import sealed
 
 DEMO = ("templates", "demo")

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from curriculum.inspection.stage_tables import figure_lines
-from dashboards import compared
+from dashboards import run_panels
 from flows import cli
 from schemas.job import Figure
-from tests.flows.larder import Larder, figure, job, run
 from tests.flows.stand_ins import report
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 TOO_FEW = "too few documents to tell"
 
@@ -58,9 +58,9 @@ def test_no_command_prints_an_interval_without_a_width(home: Path, words: tuple[
 
 
 def test_the_page_of_runs_compared_says_so_too() -> None:
-    gain: dict[str, Any] = dict.fromkeys(compared.Gain.__dataclass_fields__)
+    gain: dict[str, Any] = dict.fromkeys(run_panels.Gain.__dataclass_fields__)
     gain |= {"specialist": "fmt", "phase": "syntax", "before": 3.43, "after": 2.43, "tokens": 9}
     gain |= {"low": 2.43, "high": 2.43}
-    page = compared.heatmap([compared.Gain(**gain)], "fmt")
+    page = run_panels.heatmap([run_panels.Gain(**gain)], "fmt")
     assert "2.430 to 2.430" not in page
     assert TOO_FEW in page

@@ -23,7 +23,7 @@ from curriculum.train.launch.machine import Machine
 from flows.cli import app
 from flows.cli.lineage import read_by, readers_or_read, spans
 from schemas.job import Heartbeat, Job
-from schemas.moment import now
+from schemas.json_text import now
 
 SYNTAX = "templates/demo/syntax"
 

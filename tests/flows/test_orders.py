@@ -10,8 +10,8 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.mixing.load import DIETS, diet_names
 from curriculum.pipeline.config import RunConfig
-from curriculum.pipeline.config_snapshots import first_plan, place_of, read_plan, write_snapshot
 from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.recorded_config import first_plan, place_of, read_plan, write_snapshot
 from curriculum.pipeline.row_exclusions import RowExclusions
 from curriculum.store import Store
 from schemas.errors import DietError, StoreError

@@ -21,15 +21,15 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.status import Standing, _machine, standings
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report
 from flows.cli import phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job
+from schemas.json_text import now
 from schemas.manifest import MANIFEST_NAME
-from schemas.moment import now
 
 DIET = "templates.demo"
 PHASES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")

@@ -10,7 +10,7 @@ import pytest
 
 from curriculum.corpus.sample import SAMPLES
 from curriculum.pipeline.context import Resources
-from dashboards import standing
+from dashboards import overview_panels
 from dashboards.questions import question
 from tests.flows.cli_runner import curriculum
 
@@ -116,9 +116,9 @@ def of_report(home: Path) -> Answer:
 
 
 def of_overview(home: Path) -> Answer:
-    snapshot, old = standing.snapshot(home, Resources())
+    snapshot, old = overview_panels.snapshot(home, Resources())
     assert old == ""
-    found = snapshot.ask(question("panels/standing"), standing.Standing)
+    found = snapshot.ask(question("panels/standing"), overview_panels.Standing)
     return {each.phase: each.state for each in found}
 
 

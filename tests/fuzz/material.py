@@ -9,17 +9,17 @@ import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
 from curriculum.interop.folder import whole_folder
-from curriculum.interop.order import Ordered
+from curriculum.interop.row_order import Ordered
 from curriculum.mixing.load import DIETS, PACKAGE
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.starter import HERE as STARTER
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
-from schemas.gate import Approval, ClosedGate
 from schemas.job import METRICS_SCHEMA, Heartbeat
-from schemas.lease import Lease
+from schemas.manifest import Lease
+from schemas.phase_status import Approval, ClosedGate
 from tests.curriculum.interop.conftest import rows_of
-from tests.flows.larder import Larder, figure, job, run
+from tests.flows.tiny_workspace import Larder, figure, job, run
 
 READY = "ready"
 ROWS = 6

@@ -24,7 +24,7 @@ from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from curriculum.graph.clang.database import read_database
-from curriculum.interop.complete import RowFacts
+from curriculum.interop.derive_columns import RowFacts
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, publish
 from curriculum.interop.tokens_in import token_rows
@@ -38,11 +38,10 @@ from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CurriculumError, StoreError
 from schemas.exchange import ExportRecord
-from schemas.gate import Approval, ClosedGate
 from schemas.job import Heartbeat, Job, Report
 from schemas.json_text import DIGEST, digest, read_json
-from schemas.lease import Lease
-from schemas.manifest import Manifest
+from schemas.manifest import Lease, Manifest
+from schemas.phase_status import Approval, ClosedGate
 from tests.fuzz.material import table_of
 from tests.fuzz.mutate import (
     Dice,

@@ -8,8 +8,7 @@ import pytest
 
 from schemas import regular_files
 from schemas.errors import StoreError
-from schemas.json_text import Sealed, read_json
-from schemas.parsing import DEEPEST, parse_json
+from schemas.json_text import DEEPEST, Sealed, parse_json, read_json
 from schemas.text import Strict
 
 

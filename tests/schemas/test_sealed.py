@@ -12,7 +12,7 @@ from curriculum.store import Draft, Recipe, Store
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
 from schemas.job import RunState
-from schemas.moment import now
+from schemas.json_text import now
 
 NEWER = f"{SCHEMA_VERSION.partition('.')[0]}.99"
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from schemas.shares import cut_to
+from schemas.mixture import cut_to
 
 PARTS = st.lists(st.tuples(st.integers(1, 100), st.floats(0.01, 2.0)), min_size=1, max_size=8)
 

@@ -27,7 +27,7 @@ from curriculum.graph.clang.flags import (
 from curriculum.graph.clang.snapshot import DatabaseCount
 from schemas import regular_files
 from schemas.errors import CorpusError
-from schemas.parsing import parse_json
+from schemas.json_text import parse_json
 
 ROOT, ORIGINAL, BUILD = "@ROOT@", "@ORIGINAL@", "@BUILD@"
 _PLACEHOLDER = "/@ROOT@"

@@ -20,7 +20,7 @@ from schemas import regular_files
 from schemas.arrow import list_of, required
 from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel
 from schemas.errors import CorpusError
-from schemas.parsing import parse_json
+from schemas.json_text import parse_json
 
 FunctionKind = Literal["function", "method", "constructor", "destructor", "conversion"]
 ClassKind = Literal["class", "enum", "alias"]

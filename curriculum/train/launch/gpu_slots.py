@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import inside
-from curriculum.store.owner import is_alive, this_process
+from curriculum.store.leases import is_alive, this_process
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import write_text
 from schemas.job import SlotState

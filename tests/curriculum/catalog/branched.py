@@ -10,7 +10,7 @@ from pathlib import Path
 
 from curriculum.store import Artefact
 from schemas.job import CheckpointRef
-from tests.flows.larder import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
 
 Taken = list[tuple[Artefact, int, int, int]]
 

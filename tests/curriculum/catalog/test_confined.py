@@ -17,15 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.catalog import CatalogError, cell, confined
-from curriculum.catalog.confined import Limits, ask
+from curriculum.catalog import CatalogError, sandbox, sandbox_process
+from curriculum.catalog.sandbox import Limits, ask
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import script
 from curriculum.store import Draft, Recipe, Store
 from schemas.document import DOCUMENT_SCHEMA
 
 pytestmark = pytest.mark.skipif(
-    not cell.landlock(),
+    not sandbox_process.landlock(),
     reason="needs Landlock: Linux 5.13 or newer with it in /sys/kernel/security/lsm",
 )
 
@@ -88,7 +88,7 @@ def test_a_question_is_answered_with_names_types_values_and_how_it_was_confined(
     assert (reply.columns, reply.types) == (("repository", "bytes"), ("VARCHAR", "HUGEINT"))
     assert reply.rows == [("fmt", 3)]
     assert reply.truncated == ""
-    assert reply.landlock == cell.landlock() > 0
+    assert reply.landlock == sandbox_process.landlock() > 0
     assert 0 < reply.seconds < 60
 
 
@@ -155,8 +155,8 @@ def test_order_is_kept_through_the_wrapping(home: Path) -> None:
     ],
 )
 def test_only_one_select_passes_the_gate(sql: str, what: str) -> None:
-    with pytest.raises(cell.RefusedError) as refused:
-        cell.gated(GATE, sql)
+    with pytest.raises(sandbox_process.RefusedError) as refused:
+        sandbox_process.gated(GATE, sql)
     assert refused.value.kind == "gate"
     assert what in str(refused.value)
 
@@ -169,8 +169,8 @@ def test_only_one_select_passes_the_gate(sql: str, what: str) -> None:
 def test_the_gate_cuts_no_more_than_the_end(parts: list[str]) -> None:
     sql = f"SELECT 1 AS a {''.join(parts)}"
     try:
-        kept = cell.gated(GATE, sql)
-    except (cell.RefusedError, duckdb.Error):
+        kept = sandbox_process.gated(GATE, sql)
+    except (sandbox_process.RefusedError, duckdb.Error):
         return
     assert sql.startswith(kept)
     whole = GATE.execute(sql).fetchall()
@@ -284,7 +284,7 @@ def test_what_is_written_is_a_prefix_and_whole_unless_told_otherwise(
     texts = ["x" * width for width in widths]
     batches = pa.table({"a": pa.array(texts, pa.string())}).to_batches(max_chunksize=batch)
     reader = pa.RecordBatchReader.from_batches(pa.schema([("a", pa.string())]), batches)
-    body, truncated = cell.written(reader, rows, most)
+    body, truncated = sandbox_process.written(reader, rows, most)
     kept = pa.ipc.open_stream(body).read_all()["a"].to_pylist()
     assert kept == texts[: len(kept)]
     assert len(kept) <= rows
@@ -348,7 +348,7 @@ def test_the_kernel_stops_what_duckdb_would_let_through(
         "ATTACH 'x.duckdb'; CREATE TABLE x.t AS SELECT 1; CHECKPOINT x",
     ):
         monkeypatch.setattr(
-            confined, "script", lambda *a, more=more, **k: f"{script(*a, **k)};\n{more}"
+            sandbox, "script", lambda *a, more=more, **k: f"{script(*a, **k)};\n{more}"
         )
         refused = _refusal(home, "SELECT 1")
         assert "Permission denied" in str(refused), more
@@ -360,10 +360,10 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import cell
 there, version = Path(sys.argv[2]), int(sys.argv[3])
-cell.landlock = lambda: version
+sandbox_process.landlock = lambda: version
 held = (there / "held").open("wb", buffering=0)
-assert cell.read_only([str(there / "allowed")]) == version
-cell.limit(1 << 30, 1, 1)
+assert sandbox_process.read_only([str(there / "allowed")]) == version
+sandbox_process.limit(1 << 30, 1, 1)
 tries = {
     "write": lambda: (there / "new").write_text("x"),
     "append": lambda: (there / "allowed").open("a"),
@@ -404,11 +404,11 @@ print((there / "allowed").read_text())
 def test_a_confined_process_can_read_what_it_may_and_do_nothing_else(
     tmp_path: Path, version: int
 ) -> None:
-    if version > cell.landlock():
-        pytest.skip(f"this kernel has Landlock {cell.landlock()}")
+    if version > sandbox_process.landlock():
+        pytest.skip(f"this kernel has Landlock {sandbox_process.landlock()}")
     for name in ("allowed", "other"):
         (tmp_path / name).write_text("as it was")
-    source = Path(cell.__file__).parent
+    source = Path(sandbox_process.__file__).parent
     done = subprocess.run(
         [sys.executable, "-I", "-c", ESCAPES, str(source), str(tmp_path), str(version)],
         capture_output=True,
@@ -423,9 +423,11 @@ def test_a_confined_process_can_read_what_it_may_and_do_nothing_else(
 def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without = tmp_path / "cell.py"
-    without.write_text(Path(cell.__file__).read_text().replace('!= "Linux"', '!= "Plan 9"'))
-    monkeypatch.setattr(confined, "CELL", without)
+    without = tmp_path / "sandbox_process.py"
+    without.write_text(
+        Path(sandbox_process.__file__).read_text().replace('!= "Linux"', '!= "Plan 9"')
+    )
+    monkeypatch.setattr(sandbox, "CELL", without)
     refused = _refusal(home, "SELECT 1")
     assert refused.name == "Landlock"
     assert "curriculum query" in refused.cure
@@ -434,8 +436,8 @@ def test_without_landlock_nothing_is_asked_and_the_cure_is_named(
 def test_a_process_that_dies_is_told_as_a_sentence(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dying = tmp_path / "cell.py"
-    monkeypatch.setattr(confined, "CELL", dying)
+    dying = tmp_path / "sandbox_process.py"
+    monkeypatch.setattr(sandbox, "CELL", dying)
     dying.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     assert _refusal(home, "SELECT 1").cause == "its process ended by SIGSEGV"
     dying.write_text("raise SystemExit(3)\n")
@@ -451,5 +453,5 @@ def test_a_module_that_lies_in_the_workspace_is_never_run(home: Path, tmp_path: 
 
 
 def test_examples_hold() -> None:
-    done = doctest.testmod(cell)
+    done = doctest.testmod(sandbox_process)
     assert (done.failed, done.attempted > 0) == (0, True)

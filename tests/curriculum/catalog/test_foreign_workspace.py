@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import cell, publish, query
+from curriculum.catalog import publish, query, sandbox_process
 from curriculum.catalog.cache import Cache, Last
-from curriculum.catalog.confined import ask
+from curriculum.catalog.sandbox import ask
 from curriculum.catalog.snapshot import KEPT, take
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.errors import StoreError
@@ -23,7 +23,7 @@ from schemas.mixture import PLAN_SCHEMA
 
 OLD = 1_000_000_000
 SECRET = "the secret of another user"
-confined = pytest.mark.skipif(not cell.landlock(), reason="needs Landlock")
+confined = pytest.mark.skipif(not sandbox_process.landlock(), reason="needs Landlock")
 
 
 def _plan(number: int, serving: str = "rows") -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from curriculum.catalog import macros, open_catalog
 from curriculum.catalog.views import Statement, statements
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.larder import IDS
+from tests.flows.tiny_workspace import IDS
 
 RESERVED = "__"
 """What each name begins with that a macro gives to something inside it."""

@@ -10,9 +10,9 @@ import pytest
 
 from curriculum.catalog import CatalogError, open_catalog, query
 from curriculum.catalog.condition import matching
-from curriculum.catalog.confined import ask
+from curriculum.catalog.sandbox import ask
 from tests.curriculum.catalog.branched import write_branched
-from tests.flows.larder import Larder
+from tests.flows.tiny_workspace import Larder
 
 CLIENT = Path(sys.executable).with_name("duckdb")
 PATTERNS = [

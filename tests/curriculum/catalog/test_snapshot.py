@@ -25,9 +25,9 @@ from schemas.job import (
     RunState,
     TokenizerRef,
 )
+from schemas.json_text import now
 from schemas.manifest import read_manifest
 from schemas.mixture import LEFT_OUT_SCHEMA, PLAN_SCHEMA, MixtureReport
-from schemas.moment import now
 
 
 def _lines(schema: pa.Schema, number: int) -> pa.Table:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.decide import NO_RULE, Decided, decide
+from curriculum.corpus.label_domains import NO_RULE, Decided, decide
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from schemas.document import (
     DOCUMENT_SCHEMA,

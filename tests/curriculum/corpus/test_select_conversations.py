@@ -11,9 +11,9 @@ from curriculum.corpus.select import DocumentsOf, Summary
 from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import place
 from curriculum.families import chat
-from curriculum.families.write import write_documents
 from schemas.conversation import Conversation, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
+from tests.factories import write_documents
 
 Said = Mapping[str, Sequence[tuple[str, str]]]
 """(id, answer) of each conversation, by source."""

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Counts, Fitted, Fitter, encode_documents, sides
-from curriculum.families.write import write_documents
+from curriculum.encode import Counts, Fitted, Fitter, cross_split, encode_documents
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Chunk, Document, Part, Provenance
 from schemas.packed_row import TEXT_PIECE
 from tests import factories
+from tests.factories import write_documents
 
 LINE = "int variable_{} = compute({});\n"
 ELISION = "// …\n"
@@ -131,7 +131,7 @@ def chunk_texts(document: Document) -> list[str]:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(sides)
+    done = doctest.testmod(cross_split)
     assert done.attempted
     assert not done.failed
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.encode import Fitted, Fitter, Teach, Tokenised, encode_documents, structure
-from curriculum.families.write import EnrichedWriter, write_documents
+from curriculum.families.write import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
@@ -24,6 +24,7 @@ from schemas.document import Document, Part
 from schemas.packed_row import TEXT_PIECE
 from schemas.structure import RUN_COLUMNS, Structure, StructureChunk, StructureEdge
 from tests import factories
+from tests.factories import write_documents
 
 SPACE = b" \t\n\r\v\f"
 

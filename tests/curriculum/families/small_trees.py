@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from curriculum.families.check import check_document
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from curriculum.families.check_structure import check_structure
 from curriculum.families.v6_enriched import enrich
 from schemas.document import Part
 from schemas.errors import SchemaError
 from schemas.structure import LABEL_CODES, STRUCTURE_CODES, Structure, StructureEdge
 from tests import factories
+from tests.curriculum.families.check_structure import check_structure
 
 CODE = "int leaf() { return 1; }\nint top() { return leaf(); }\nstruct A { int a; };\n"
 DOCUMENT = factories.document(

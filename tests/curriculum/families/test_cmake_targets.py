@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from curriculum.families.check import check_document
 from curriculum.families.cmake_targets import documents
 from curriculum.families.context import BUDGET
-from curriculum.families.rendered import Rendered
+from curriculum.families.render import Rendered
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.document import Document

@@ -11,7 +11,6 @@ from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.encode import Tokenised, elided_parts
-from curriculum.families.check_structure import check_structure
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph.call_graph import CallGraph
@@ -21,6 +20,7 @@ from curriculum.tokens import Spans
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
 from schemas.families import CONTEXT_FAMILY
+from tests.curriculum.families.check_structure import check_structure
 from tests.curriculum.families.small_trees import MakeChange, rendered
 
 HELD = """#include "held.h"

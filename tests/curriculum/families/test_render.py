@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.check import check_document
-from curriculum.families.render import render, tools
-from curriculum.families.rendered import Count
+from curriculum.families.render import Count, render, tools
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 from schemas.document import Document

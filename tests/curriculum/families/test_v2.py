@@ -1,7 +1,6 @@
 from collections.abc import Callable
 
-from curriculum.families.render import render
-from curriculum.families.rendered import Reason
+from curriculum.families.render import Reason, render
 from schemas.change import FileChange
 
 MakeChange = Callable[..., FileChange]

@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.families import v6_enriched
-from curriculum.families.check_structure import check_structure
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
-from curriculum.families.write import EnrichedWriter, documents_in, read_documents, write_documents
+from curriculum.families.write import EnrichedWriter, documents_in
 from schemas.change import FileChange
 from schemas.document import (
     Chunk,
@@ -26,6 +25,8 @@ from schemas.document import (
 from schemas.families import families_of
 from schemas.structure import ENRICHED_SCHEMA, LABEL_CODES, RUN_COLUMNS, STRUCTURE_CODES, Structure
 from tests import factories
+from tests.curriculum.families.check_structure import check_structure
+from tests.factories import read_documents, write_documents
 
 MakeChange = Callable[..., FileChange]
 NAMES = {code: name for name, code in STRUCTURE_CODES.items()}

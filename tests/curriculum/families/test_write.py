@@ -6,16 +6,12 @@ import pyarrow as pa
 import pytest
 
 from curriculum.families.render import render
-from curriculum.families.write import (
-    BYTES_PER_GROUP,
-    DocumentWriter,
-    read_documents,
-    write_documents,
-)
+from curriculum.families.write import BYTES_PER_GROUP, DocumentWriter
 from schemas.change import FileChange
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError
 from schemas.families import families_of
+from tests.factories import read_documents, write_documents
 
 MakeChange = Callable[..., FileChange]
 

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from curriculum.graph.clang.graph import ClangGraph, Coverage
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -20,7 +21,6 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     digest_of,
 )
-from curriculum.graph.clang_graph import ClangGraph, Coverage
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol, symbol
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.document import EdgeKind, EdgeLabel

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from curriculum.families.v4_context_graph import ORDER
 from curriculum.graph import scopes
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -21,7 +22,6 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     digest_of,
 )
-from curriculum.graph.clang_graph import ClangGraph
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
 from curriculum.graph.definitions import Found, Function, functions_of
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile

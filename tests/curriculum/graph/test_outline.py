@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import curriculum.graph.outline
 from curriculum.graph import syntax_tree
-from curriculum.graph.outline import LARGEST_CLASS, Outline, outline, top_level_items
+from curriculum.graph.outline import LARGEST_CLASS, Outline, outline
 from schemas.corpus import LANGUAGES, Language
 
 HEADER = """\
@@ -47,8 +47,7 @@ class Counter {
 def kinds(text: str, language: Language = "cpp") -> list[tuple[str, str]]:
     data = text.encode()
     return [
-        (item.kind, data[item.start : item.end].decode())
-        for item in top_level_items(text, language)
+        (item.kind, data[item.start : item.end].decode()) for item in outline(text, language).items
     ]
 
 
@@ -249,7 +248,7 @@ def test_items_tile_any_text_at_line_starts(text: str, language: Language) -> No
     ids=lambda text: repr(text[:9]),
 )
 def test_nesting_without_end_ends(text: str) -> None:
-    items = top_level_items(text, "cpp")
+    items = outline(text, "cpp").items
     assert (items[0].start, items[-1].end) == (0, len(text))
 
 
@@ -271,4 +270,4 @@ def test_past_the_size_allowed_a_file_is_grouped_by_lines(monkeypatch: pytest.Mo
 
 
 def test_an_empty_file_has_no_items() -> None:
-    assert top_level_items("", "cpp") == ()
+    assert outline("", "cpp").items == ()

@@ -12,7 +12,7 @@ import yaml
 from curriculum.interop.card import MADE_HERE, card, configs, licences, write_card
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
-from curriculum.interop.order import PLAN_NAME, Ordered
+from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.store import Artefact, Draft, Recipe, Store
 from schemas.document import DOCUMENT_SCHEMA
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.complete import FILLS, Completion
+from curriculum.interop.derive_columns import FILLS, Completion
 from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import publish
 from curriculum.mixing.supply import read_supply

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.stage import Staged, stage, taken
+from curriculum.interop.decoded_rows import Staged, stage, taken
 
 SCHEMA = pa.schema(
     [

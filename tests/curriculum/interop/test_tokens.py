@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.interop.order import PLAN_NAME
+from curriculum.interop.row_order import PLAN_NAME
 from curriculum.interop.token_files import open_tokens
 from curriculum.interop.tokens_out import LOAD
 from curriculum.store import Artefact

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck import Build, check_decoder, claims, doc_ids_of, layouts, leakcheck
-from curriculum.leakcheck.examine import subject_of
+from curriculum.leakcheck import Build, check_decoder, claims, doc_ids_of, leakcheck
+from curriculum.leakcheck.claims import subject_of
+from curriculum.leakcheck.job_sizes import layouts
 from curriculum.leakcheck.operators import attention_mass
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import Boundaries

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from curriculum.leakcheck import claims, proof
-from curriculum.leakcheck.planted import (
+from curriculum.leakcheck.injected import (
     KINDS,
     LEAKS,
     Needs,

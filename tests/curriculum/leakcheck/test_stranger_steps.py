@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.strangers import UNCOVERED, prove_stranger, stranger
+from curriculum.leakcheck.external_models import UNCOVERED, prove_stranger, stranger
 from schemas.leak import LeakReport
 
 MODELS = '''

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.strangers import WITHHELD, prove_stranger, stranger
+from curriculum.leakcheck.external_models import WITHHELD, prove_stranger, stranger
 from schemas.errors import JobError
 from schemas.leak import LeakReport
 

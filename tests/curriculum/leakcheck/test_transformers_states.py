@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.strangers import prove_stranger, stranger
+from curriculum.leakcheck.external_models import prove_stranger, stranger
 from curriculum.model.masks import Boundaries
 
 transformers = pytest.importorskip("transformers", reason="transformers isn't installed")

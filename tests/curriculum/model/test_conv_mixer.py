@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from curriculum.model import conv
-from curriculum.model.conv_mixer import ConvMixer
+from curriculum.model.conv import ConvMixer
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.inputs import LayerInputs
 from curriculum.model.masks import Boundaries

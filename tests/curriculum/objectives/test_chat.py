@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curriculum.encode import Fitted, Tokenised, fitter_of, turns
 from curriculum.families import chat
 from curriculum.objectives import lesson_of
-from curriculum.stages.lessons import taught_by
+from curriculum.stages.row_sources import taught_by
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import Roles

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from curriculum.packing import best_fit
-from curriculum.packing.fill import RowLabels
+from curriculum.packing.row_builder import RowLabels
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowWriter
 from curriculum.tokens import EncodedStructure, Encoding

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.packing.check import check
-from curriculum.packing.fill import RowLabels
 from curriculum.packing.layout import Layout, attention_pairs, context_histogram, doc_ids
+from curriculum.packing.row_builder import RowLabels
 from curriculum.packing.spool import SpooledDocuments
 from curriculum.packing.write import RowWriter
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, RowFormat

@@ -11,19 +11,19 @@ import pytest
 
 from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
-from curriculum.families.check_structure import check_structure
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.packing.check import check
 from curriculum.stages import Built, Tokenizing, Wanted, Workers, build, family_writers, sample
+from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
-from curriculum.stages.sides import check_sides
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import CorpusError, PackError
 from schemas.structure import STRUCTURE_COLUMNS
+from tests.curriculum.families.check_structure import check_structure
 
 V4, V5, V6 = "v4_context_graph", "v5_clang_graph", "v6_enriched"
 WANTED = (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage, leases
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from schemas.errors import StoreError
-from schemas.lease import Lease
+from schemas.manifest import Lease
 
 PATIENCE_S = 60.0
 NOW = datetime.datetime.now(datetime.UTC)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from curriculum.train.require import require_fitting
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import JOB, read_job
+from curriculum.train.validate import require_fitting
 from schemas.errors import CurriculumError
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from curriculum.store.owner import is_alive, process_started, this_process
+from curriculum.store.leases import is_alive, process_started, this_process
 from curriculum.train import run_directory as directory_module
 from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.metrics import read_metrics

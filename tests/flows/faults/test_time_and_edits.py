@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from curriculum.train.launch.gpu_slots import Slots
 from schemas.job import RunState, SlotState
 

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from curriculum.families.write import EnrichedWriter, as_table, write_documents
+from curriculum.families.write import EnrichedWriter, as_table
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import tokenise_documents
@@ -23,6 +23,7 @@ from schemas.structure import (
     StructureEdge,
 )
 from tests import factories
+from tests.factories import write_documents
 
 SUBJECT = "Grow </script><script>alert(1)</script> by <img src=x onerror=alert(2)>"
 HEADER = f"""// Subject: {SUBJECT}

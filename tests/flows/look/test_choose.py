@@ -18,7 +18,7 @@ from curriculum.store import Artefact, Store
 from flows.cli import inspect
 from flows.cli.inspect import command
 from schemas.errors import StoreError
-from tests.flows.larder import IDS, Larder
+from tests.flows.tiny_workspace import IDS, Larder
 
 
 @pytest.fixture(scope="module")

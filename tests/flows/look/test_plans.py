@@ -8,7 +8,7 @@ import pytest
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from flows.cli.inspect.mixtures import _require_planned
 from schemas.errors import StoreError
-from tests.flows.larder import Larder
+from tests.flows.tiny_workspace import Larder
 
 
 @pytest.mark.parametrize(("column", "value"), [("slot", None), ("stratum", None), ("stratum", 99)])

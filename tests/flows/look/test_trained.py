@@ -14,7 +14,7 @@ from flows.cli import inspect
 from flows.cli.inspect import command
 from flows.cli.inspect.tables import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
-from tests.flows.larder import Larder, figure, job, mixture, run
+from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
 
 
 @pytest.fixture(scope="module")

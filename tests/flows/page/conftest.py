@@ -10,10 +10,10 @@ from curriculum.pipeline.status import Standing, State
 from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.gate import Approval
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
+from schemas.json_text import now
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
-from schemas.moment import now
+from schemas.phase_status import Approval
 from tests import factories
 
 NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")

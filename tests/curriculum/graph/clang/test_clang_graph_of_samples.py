@@ -21,7 +21,7 @@ from curriculum.families.check import check_document
 from curriculum.families.v5_clang_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang import Snapshot, index_tree
-from curriculum.graph.clang_graph import ClangGraph
+from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.facts import NodeId, symbol
 from schemas.change import CommitChange
 from schemas.corpus import CorpusSpec, RepositorySpec

@@ -19,7 +19,7 @@ from curriculum.train.launch.launcher import (
 )
 from curriculum.train.report import Heart
 from schemas.job import Heartbeat
-from schemas.moment import now
+from schemas.json_text import now
 from schemas.progress import Progress
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.store.owner import this_process
+from curriculum.store.leases import this_process
 from curriculum.train.launch import gpu_slots as module
 from curriculum.train.launch.gpu_slots import Slots, share_of
 from curriculum.train.processes import MARK, processes_of

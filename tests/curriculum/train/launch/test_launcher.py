@@ -22,7 +22,7 @@ from curriculum.train.processes import MARK, end_all, processes_of
 from curriculum.train.run import train
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Heartbeat
-from schemas.moment import now
+from schemas.json_text import now
 from schemas.progress import Progress
 from tests import factories
 

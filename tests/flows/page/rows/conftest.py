@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.families.write import write_documents
 from curriculum.inspection.packed_rows import Shown, shown, spread
 from curriculum.store import Artefact, Draft, Input, Recipe, Store
 from curriculum.tokens.codec import Tokenizer
@@ -17,6 +16,7 @@ from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from tests import factories
+from tests.factories import write_documents
 
 LENGTH = 256
 TEXTS = (

@@ -1,0 +1,286 @@
+"""Questions of people whom a page lets in: each answered in a process of its own that can write nothing.
+
+DuckDB's own settings don't keep a SELECT from writing. What does is the kernel: the process of a question
+may read the data files of the snapshot, and nothing else is left to it (see sandbox_process.py). It ends with
+its answer, with its time or with its memory, whatever is asked.
+"""
+
+import contextlib
+import csv
+import decimal
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curriculum.catalog import sandbox_process
+from curriculum.catalog.snapshot import Snapshot, take
+from curriculum.catalog.sql_text import CatalogError, pattern, quoted
+from curriculum.catalog.views import script
+
+CELL = Path(sandbox_process.__file__)
+ASKED = "the question"
+ELSEWHERE = "`curriculum query` in a terminal asks without these limits"
+_NAMES = ("Catalog Error", "Binder Error")
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+_POLL_S = 0.2
+OVERHEAD = 1 << 30
+"""Bytes that a process needs beside DuckDB's own: libraries, stacks, and the answer on its way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one question may cost."""
+
+    rows: int = 10_000
+    bytes: int = 32 << 20
+    """Of the answer."""
+    seconds: float = 20.0
+    memory: int = 1 << 30
+    threads: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """The answer to a question, as much of it as its limits let through."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    """DuckDB's."""
+    table: pa.Table
+    truncated: Literal["", "rows", "bytes"]
+    """The limit that cut it; empty where it is whole."""
+    seconds: float
+    landlock: int
+    """The version of Landlock that kept the question from writing."""
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Plain Python values; what Python has no value for, such as the year 20000, is text."""
+        return list(zip(*map(_values, self.table.columns), strict=True))
+
+    def csv(self) -> bytes:
+        """Comma-separated, in UTF-8, with a line of names; lists and structures are JSON, null is empty."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_in_csv(value) for value in row] for row in self.rows)
+        return text.getvalue().encode()
+
+    def parquet(self) -> bytes:
+        """A Parquet file with the types that the answer has."""
+        sink = io.BytesIO()
+        pq.write_table(self.table, sink)
+        return sink.getvalue()
+
+
+def ask(
+    home: Path, sql: str, limits: Limits | None = None, given_up: Callable[[], bool] = bool
+) -> Reply:
+    """The answer to one SELECT over the views of a workspace, asked by somebody whom nobody trusts.
+
+    Its process ends soon after `given_up` returns True, which is asked several times a second.
+
+    Raises:
+        CatalogError: for anything else than one SELECT, one that DuckDB refuses, one that is beyond its
+            limits, one that is given up, and where the kernel can't confine it.
+    """
+    given = limits or Limits()
+    snapshot = take(home)
+    text = sql.encode(errors="replace").decode()
+    head, body = _answered(snapshot, text, given, given_up, asked=text)
+    if str(head.get("words")).startswith(_NAMES):
+        # A name that the question doesn't spell out, or a wrong one: all of the catalog tells.
+        head, body = _answered(snapshot, text, given, given_up, asked=None)
+    if "refused" in head:
+        raise _refused(head["refused"], head["words"], given)
+    table = pa.ipc.open_stream(body).read_all()
+    return Reply(
+        columns=tuple(table.column_names),
+        types=tuple(head["types"]),
+        table=table,
+        truncated=head["truncated"],
+        seconds=head["seconds"],
+        landlock=head["landlock"],
+    )
+
+
+def _answered(
+    snapshot: Snapshot,
+    sql: str,
+    limits: Limits,
+    given_up: Callable[[], bool],
+    *,
+    asked: str | None,
+) -> tuple[dict[str, Any], bytes]:
+    """What a cell says, with the Arrow stream after it.
+
+    Raises:
+        CatalogError: where it ended without a word.
+    """
+    wish = _wish(snapshot, sql, limits, asked)
+    line, body, code = _exchanged(snapshot.home, wish, limits, given_up)
+    if given_up():
+        raise CatalogError(ASKED, cause="its page is closed, or asks another one", cure="Ask again")
+    if not line:
+        raise _ended(code, limits)
+    return json.loads(line), body
+
+
+def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
+    """What a cell is told: the question, the views it needs, their files; then tables in memory."""
+    names = {name: f"{name} of now" for name in snapshot.tables}
+    memory = {name: f'"{passing}"' for name, passing in names.items()}
+    setup = script(snapshot, root="", memory=memory, asked=asked)
+    # A view reads all files of a kind.
+    kinds = [
+        files for files in snapshot.files.values() if files and quoted(pattern(files[0])) in setup
+    ]
+    wish = {
+        "sql": sql,
+        "setup": setup,
+        "kept": [file for file in snapshot.kept.values() if quoted(pattern(file)) in setup],
+        "data": [file for files in kinds for file in files],
+        "tables": list(names.values()),
+        "rows": limits.rows,
+        "bytes": limits.bytes,
+        "seconds": limits.seconds,
+        "threads": limits.threads,
+        "process_memory": limits.memory + limits.bytes + OVERHEAD,
+        "config": {"memory_limit": f"{limits.memory}B", "threads": limits.threads},
+    }
+    sink = io.BytesIO()
+    for table in snapshot.tables.values():
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+    return json.dumps(wish).encode() + b"\n" + sink.getvalue()
+
+
+def _exchanged(
+    home: Path, wish: bytes, limits: Limits, given_up: Callable[[], bool]
+) -> tuple[bytes, bytes, int]:
+    """The line that a cell says and what follows, both empty where it says nothing; and how it ended.
+
+    It ends itself in time. Of our environment it learns nothing but where its libraries are.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-s", "-B", str(CELL)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=home if home.is_dir() else "/",
+        env={**_ENVIRONMENT, "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )
+    with process, _ended_when(given_up, process):
+        assert process.stdin
+        assert process.stdout
+        try:
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(wish)
+            line = process.stdout.readline(limits.bytes)
+            # Twice, for what a line of an Arrow stream takes isn't only its data.
+            body = process.stdout.read(2 * limits.bytes + (1 << 20))
+        finally:
+            # It has ended, or says more than it may.
+            process.kill()
+    return line, body, process.returncode
+
+
+@contextlib.contextmanager
+def _ended_when(given_up: Callable[[], bool], process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Kill a process once its question is given up, as long as the block lasts."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_POLL_S):
+            if given_up():
+                process.kill()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _refused(kind: sandbox_process.Kind, words: str, limits: Limits) -> CatalogError:
+    message, _, rest = words.partition("\n\n")
+    if kind == "kernel":
+        return CatalogError(
+            "Landlock",
+            words,
+            cause="nothing else keeps a question from writing",
+            cure="Ask with `curriculum query`, or show the pages on Linux 5.13 or newer with landlock "
+            "among its security modules (/sys/kernel/security/lsm)",
+        )
+    if kind == "gate":
+        return CatalogError(
+            ASKED,
+            words,
+            cause="it must be exactly one SELECT (or SHOW TABLES, DESCRIBE rows)",
+            cure="Ask one thing at a time; a PIVOT needs its columns named by IN (…)",
+        )
+    if kind == "memory":
+        return _too_much(limits)
+    hint = next((line.strip() for line in words.splitlines() if "Did you mean" in line), "")
+    shown = rest.partition("\n\n")[0] if rest.startswith("LINE") else ""
+    return CatalogError(
+        ASKED,
+        f"{message.replace(hint, '').strip()}\n{shown}".strip(),
+        cause="DuckDB refuses it",
+        cure=hint or "SHOW TABLES lists the views, DESCRIBE one of them its columns",
+    )
+
+
+def _too_much(limits: Limits) -> CatalogError:
+    return CatalogError(
+        ASKED,
+        cause=f"it needs more than {limits.memory / (1 << 30):.3g} GiB of memory",
+        cure=f"Keep fewer rows or columns before you sort or group; {ELSEWHERE}",
+    )
+
+
+def _ended(code: int, limits: Limits) -> CatalogError:
+    """Why a cell ended without a word."""
+    if -code in (signal.SIGALRM, signal.SIGXCPU):
+        return CatalogError(
+            ASKED,
+            cause=f"it took longer than {limits.seconds:g} s",
+            cure=f"Filter earlier, and leave token lists alone: counts stand beside them; {ELSEWHERE}",
+        )
+    if -code == signal.SIGABRT:
+        return _too_much(limits)
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return CatalogError(ASKED, cause=f"its process ended by {name}", cure="Ask it in another way")
+
+
+def _values(column: "pa.ChunkedArray[Any]") -> list[Any]:
+    try:
+        return [_plain(value) for value in column.to_pylist()]
+    except (ValueError, OverflowError, pa.ArrowException):
+        return list(column.cast(pa.string()).to_pylist())
+
+
+def _in_csv(value: Any) -> Any:
+    if isinstance(value, list | dict | tuple):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _plain(value: Any) -> Any:
+    """A sum of whole numbers as one."""
+    if isinstance(value, decimal.Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
+    return value

@@ -1,0 +1,233 @@
+"""A repository's graph whose edges a compiler frontend resolved, wherever they still hold.
+
+A snapshot knows one commit. In the tree of another one it speaks for
+
+    calls, constructs, uses of a function      whose bytes, from its name to its last brace, are the same
+    inherits, uses, member of a class          whose bytes are the same
+    overrides, member of a method              whose class's bytes are the same
+
+under the same name and scope; everything else is as the syntax tree has it, and labelled so. Where the
+snapshot speaks for a definition, edges of the syntax tree stay only where the frontend says nothing: its
+target isn't in this tree, units with errors hold the definition, or it is a template's call of a name
+that the frontend leaves open. So no edge is certain beyond its label.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from curriculum.graph.clang.matching import Matching
+from curriculum.graph.clang.snapshot import (
+    IndexedClass,
+    IndexedEdge,
+    IndexedFunction,
+    Snapshot,
+)
+from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile, symbol
+from schemas.change import TreeDelta
+from schemas.document import EDGE_LABELS, EdgeKind
+
+_OF_FUNCTIONS: frozenset[EdgeKind] = frozenset(("calls", "constructs", "uses"))
+_OF_CLASSES: frozenset[EdgeKind] = frozenset(("inherits", "uses", "member"))
+_OF_METHODS: frozenset[EdgeKind] = frozenset(("overrides", "member"))
+"""What the class says of a method."""
+
+
+class MovingGraph(RepositoryGraph, Protocol):
+    """A graph that goes from commit to commit."""
+
+    def apply(self, delta: TreeDelta) -> None:
+        """Take what differs from the tree before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coverage:
+    """For how many of a tree's functions a snapshot speaks."""
+
+    functions: int
+    """Definitions with a body."""
+    matched: int
+    """The snapshot has them too, whatever their bodies are."""
+    covered: int
+    """Matched, and the same byte by byte: their edges are the frontend's."""
+    partial: int
+    """Covered, but only units with errors hold them: edges may lack."""
+    fallback: int
+    """Not covered: their edges are the syntax tree's."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Known:
+    """What the snapshot says of one definition's outward edges."""
+
+    kinds: set[EdgeKind]
+    """Those for which it speaks."""
+    edges: dict[tuple[EdgeKind, NodeId], Neighbour]
+    named: set[tuple[EdgeKind, str]]
+    """Kinds and names of the targets that the tree has."""
+    lost: set[tuple[EdgeKind, str]]
+    """Of those that it hasn't, or not any more as they were."""
+    open: set[EdgeKind]
+    """Kinds of which the frontend may have missed some."""
+
+    def leaves(self, edge: Neighbour, name: str) -> bool:
+        """Return True if an outward edge of the syntax tree, to a target of that name, stands beside."""
+        kind = edge.kind
+        if kind not in self.kinds:
+            return True
+        if (kind, edge.node) in self.edges:
+            return False
+        return (kind, name) in self.lost or (kind in self.open and (kind, name) not in self.named)
+
+
+class ClangGraph:
+    """The repository graph of a snapshot over that of syntax trees.
+
+    A commit costs its changed files, and a question the definitions around it. It needs no frontend.
+    """
+
+    def __init__(self, graph: MovingGraph, snapshot: Snapshot) -> None:
+        self._graph = graph
+        self._matching = Matching(snapshot)
+        self._outward: dict[int, list[IndexedEdge]] = defaultdict(list)
+        self._inward: dict[int, list[IndexedEdge]] = defaultdict(list)
+        self._classes: dict[int, int] = {}
+        """By method the class that holds it."""
+        for edge in snapshot.edges:
+            self._outward[edge.source].append(edge)
+            self._inward[edge.target].append(edge)
+            if edge.kind == "member":
+                self._classes[edge.source] = edge.target
+        self._said: dict[NodeId, _Known | None] = {}
+        self._answers: dict[NodeId, tuple[Neighbour, ...]] = {}
+        self._matching.update(graph, (), graph.paths())
+
+    def apply(self, delta: TreeDelta) -> None:
+        """Apply a commit's delta, to the graph of syntax trees too: it must not have it yet."""
+        self._graph.apply(delta)
+        self._matching.update(self._graph, delta.removed, (file.path for file in delta.files))
+        self._said.clear()
+        self._answers.clear()
+
+    def paths(self) -> Iterable[str]:
+        """The files of the tree, sorted."""
+        return self._graph.paths()
+
+    def source(self, path: str) -> SourceFile:
+        """A file of the tree; a KeyError for a path that it hasn't."""
+        return self._graph.source(path)
+
+    def neighbours(self, node: NodeId) -> Sequence[Neighbour]:
+        """The edges of a node in both directions, sorted by (kind, outward first, node), each once."""
+        if node not in self._answers:
+            written = self._graph.neighbours(node)
+            found = [
+                *self._outgoing(node, (each for each in written if each.outward)),
+                *self._incoming(node, (each for each in written if not each.outward)),
+            ]
+            found.sort(key=lambda each: (each.kind, not each.outward, each.node))
+            self._answers[node] = tuple(found)
+        return self._answers[node]
+
+    def coverage(self) -> Coverage:
+        """The coverage of the tree as it is now; costs a look at every function."""
+        nodes = list(self._functions())
+        covered = [items for items in map(self._same, nodes) if items]
+        return Coverage(
+            functions=len(nodes),
+            matched=sum(1 for node in nodes if self._matching.items_of(node)),
+            covered=len(covered),
+            partial=sum(1 for items in covered if all(item.is_partial for item in items)),
+            fallback=len(nodes) - len(covered),
+        )
+
+    def _functions(self) -> Iterator[NodeId]:
+        for path in self.paths():
+            for number, each in enumerate(self.source(path).facts.symbols):
+                if each.kind == "function" and each.body is not None:
+                    yield NodeId(path, number)
+
+    def _same(self, node: NodeId) -> list[IndexedFunction | IndexedClass]:
+        """What a definition is in the snapshot, byte by byte."""
+        indices = self._matching.items_of(node)
+        return [self._matching.items[each] for each in indices if self._matching.is_same(each)]
+
+    def _outgoing(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
+        known = self._known(node)
+        if known is not None:
+            yield from known.edges.values()
+        for each in written:
+            if known is None or known.leaves(each, symbol(self._graph, each.node).name):
+                yield each
+
+    def _incoming(self, node: NodeId, written: Iterable[Neighbour]) -> Iterator[Neighbour]:
+        """The same edges as their targets see them."""
+        name = symbol(self._graph, node).name
+        for each in written:
+            known = self._known(each.node)
+            if known is None or known.leaves(each._replace(node=node), name):
+                yield each
+        for source, kind in self._sources(node):
+            known = self._known(source)
+            edge = known.edges.get((kind, node)) if known else None
+            if edge is not None:
+                yield edge._replace(node=source, outward=False)
+
+    def _sources(self, node: NodeId) -> set[tuple[NodeId, EdgeKind]]:
+        """Who may have an edge to a node, as the snapshot has it."""
+        found: set[tuple[NodeId, EdgeKind]] = set()
+        for index in self._matching.items_of(node):
+            for edge in self._inward[index]:
+                source = self._matching.node(edge.source)
+                if source is not None:
+                    found.add((source, edge.kind))
+        return found
+
+    def _known(self, node: NodeId) -> _Known | None:
+        if node not in self._said:
+            self._said[node] = self._say(node)
+        return self._said[node]
+
+    def _say(self, node: NodeId) -> _Known | None:
+        known = _Known(kinds=set(), edges={}, named=set(), lost=set(), open=set())
+        for index in self._matching.items_of(node):
+            kinds = self._kinds(index)
+            known.kinds |= kinds
+            known.open |= self._open(index) & kinds
+            for edge in self._outward[index]:
+                if edge.kind in kinds:
+                    self._add(known, edge)
+        return known if known.kinds else None
+
+    def _kinds(self, index: int) -> set[EdgeKind]:
+        """The kinds of edges for which the snapshot speaks."""
+        kinds: set[EdgeKind] = set()
+        is_function = isinstance(self._matching.items[index], IndexedFunction)
+        if self._matching.is_same(index):
+            kinds |= _OF_FUNCTIONS if is_function else _OF_CLASSES
+        if is_function and index in self._classes and self._matching.is_same(self._classes[index]):
+            kinds |= _OF_METHODS
+        return kinds
+
+    def _open(self, index: int) -> set[EdgeKind]:
+        item = self._matching.items[index]
+        if item.is_partial:
+            return set(_OF_FUNCTIONS | _OF_CLASSES | _OF_METHODS)
+        return {"calls"} if item.is_template else set()
+
+    def _add(self, known: _Known, edge: IndexedEdge) -> None:
+        target = self._matching.node(edge.target)
+        name = self._matching.items[edge.target].name
+        if target is None:
+            known.lost.add((edge.kind, name))
+            return
+        known.named.add((edge.kind, name))
+        confidence = 1.0 if edge.label == "resolved" else 1.0 / edge.candidates
+        found = Neighbour(target, edge.kind, True, edge.label, confidence)
+        key = (edge.kind, target)
+        known.edges[key] = min(known.edges.get(key, found), found, key=_weakness)
+
+
+def _weakness(edge: Neighbour) -> tuple[int, float]:
+    return EDGE_LABELS.index(edge.label), -edge.confidence

@@ -1,0 +1,229 @@
+"""Rows of others become rows of the contract: what isn't stored is derived or filled in, and named.
+
+Required columns fail closed, and what is stored is kept: the check before publishing finds what is wrong
+with it.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curriculum.packing import rules
+from curriculum.packing.columns import REQUIRED, Columns
+from curriculum.packing.document_rules import NAMES
+from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
+from curriculum.packing.row_builder import histogram_lists
+from curriculum.packing.violations import Faults, Place
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.tokens.codec import Tokenizer
+from schemas.errors import SchemaError
+from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat
+from schemas.structure import STRUCTURE_COLUMNS
+
+LABELS = ("family", "objective", "variant", "domain", "split")
+CURE = "Mend the file where it was made"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowFacts:
+    """What is said of rows that don't say it themselves; None where nothing is said."""
+
+    family: str | None
+    objective: str | None
+    variant: int | None
+    domain: str | None
+    split: str | None
+
+
+FILLS = RowFacts(family=None, objective="causal", variant=0, domain="general", split="train")
+"""Of what neither rows nor people say; a family must be said."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """How the rows of one import are completed."""
+
+    row_format: RowFormat
+    facts: RowFacts
+    """Of every label that rows don't store."""
+    stored: tuple[str, ...]
+    """The columns that rows store."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns without a fill: readers derive target_ids, and structure must agree with pieces."""
+        unfilled = ("target_ids", "pieces") if self.structured else ("target_ids",)
+        return tuple(name for name in unfilled if name not in self.stored)
+
+    @property
+    def structured(self) -> bool:
+        """Return True if rows store structure."""
+        return NAMES[0] in self.stored
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The contract's columns but for those left out."""
+        fields = [field for field in PACKED_ROW_SCHEMA if field.name not in self.left_out]
+        fields += STRUCTURE_COLUMNS if self.structured else ()
+        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
+        return pa.schema(fields, metadata=metadata)
+
+    def fallbacks(self) -> list[str]:
+        """The columns that aren't stored, each with what stands in for it."""
+        starts = "doc_ids" if "doc_ids" in self.stored else "a BOS"
+        instead: Mapping[str, str] = {
+            "target_ids": "readers derive it from input_ids and loss_mask",
+            "doc_ids": "derived from doc_starts"
+            if "doc_starts" in self.stored
+            else "from each BOS",
+            "doc_starts": f"where {starts} says that a document begins",
+            "valid_token_count": "up to the last token that isn't padding",
+            **{name: str(value) for name, value in asdict(self.facts).items()},
+            "document_ids": "digests of family and token ids",
+            "pieces": "left out"
+            if self.structured
+            else "one of kind 1 a document: which bytes it encodes isn't known",
+        }
+        names = [field.name for field in PACKED_ROW_SCHEMA if field.name != "pack_id"]
+        return [
+            f"{name} is not stored: {instead.get(name, 'counted')}"
+            for name in names
+            if name not in self.stored
+        ]
+
+    def complete(self, columns: Columns, place: Place, *, key: str, first_row: int) -> pa.Table:
+        """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
+
+        Raises:
+            SchemaError: for rows whose boundaries aren't sound.
+        """
+        layout = _layout(columns, place)
+        filled = {name: columns.array(name) for name in columns.table.column_names}
+        for name, array in self._fills(columns, layout):
+            filled.setdefault(name, array)
+        rows = range(first_row, first_row + len(columns))
+        filled["pack_id"] = pa.array([f"{key[:KEY_DIGITS]}-{row:010d}" for row in rows])
+        schema = self.schema
+        return pa.table([filled[name] for name in schema.names], schema=schema)
+
+    def _fills(self, columns: Columns, layout: Layout) -> Iterator[tuple[str, Any]]:
+        lacking = {*self.schema.names} - {*columns.table.column_names}
+        if "doc_ids" in lacking:
+            each = np.full(len(columns), columns.row_format.row_length)
+            yield "doc_ids", lists(pa.array(doc_ids(layout)), each, pa.int32())
+        starts = pa.array(layout.start.astype(np.int32))
+        yield "doc_starts", lists(starts, layout.num_docs, pa.int32())
+        mask = columns.tokens("loss_mask")
+        counts = {
+            "valid_token_count": layout.valid,
+            "num_docs": layout.num_docs,
+            "loss_token_count": mask.sum(axis=1, dtype=np.int64),
+        }
+        for name, values in counts.items():
+            yield name, pa.array(values.astype(np.int32))
+        yield "attention_pairs", pa.array(attention_pairs(layout))
+        if "context_histogram" in lacking:
+            yield "context_histogram", histogram_lists(layout, mask.reshape(-1))
+        for name, value in asdict(self.facts).items():
+            if name in lacking:
+                kind = PACKED_ROW_SCHEMA.field(name).type
+                yield name, pa.repeat(pa.scalar(value, type=kind), len(columns))
+        if "document_ids" in lacking:
+            yield "document_ids", self._digests(columns, layout)
+        if "pieces" in lacking:
+            yield "pieces", _generated(layout)
+
+    def _digests(self, columns: Columns, layout: Layout) -> Any:
+        """Alike for documents of the same ids in one family, as ids of texts are."""
+        flat = columns.values("input_ids").astype("<i4", copy=False)
+        begin = f"{self.facts.family}\0".encode()
+        ends = layout.flat_start + layout.lengths
+        digests = [
+            hashlib.sha256(begin + flat[start:end].tobytes()).hexdigest()[:32]
+            for start, end in zip(layout.flat_start.tolist(), ends.tolist(), strict=True)
+        ]
+        return lists(pa.array(digests, type=pa.string()), layout.num_docs, pa.string())
+
+
+def format_of(tokenizer: Tokenizer, row_length: int) -> RowFormat:
+    """The format of rows of a tokenizer's ids."""
+    return RowFormat(
+        row_length=row_length,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+
+
+def require(stored: Sequence[str], row_format: RowFormat, *, name: str) -> None:
+    """Fail for columns that must be stored.
+
+    Raises:
+        SchemaError: naming the file and the column.
+    """
+    for column in REQUIRED:
+        if column not in stored:
+            raise _lacking(name, column, "it is required, and nothing may stand in for it")
+    if not {"doc_starts", "doc_ids"} & {*stored} and not row_format.bos_marks_documents:
+        why = "the tokenizer has no BOS, or pads with it, so nothing says where documents begin"
+        raise _lacking(name, "doc_starts or doc_ids", why)
+    if "valid_token_count" not in stored and row_format.pad_id == row_format.eos_id:
+        why = "the tokenizer pads with its EOS, so padding can't be told from a document's end"
+        raise _lacking(name, "valid_token_count", why)
+    structure = {*NAMES} & {*stored}
+    if structure and (missing := sorted({*NAMES} - structure)):
+        why = "structure columns are all stored, or none is"
+        raise _lacking(name, ", ".join(missing), why)
+
+
+def _lacking(name: str, column: str, why: str) -> SchemaError:
+    return SchemaError(name, f"no column {column}", cause=why, cure="Store it in the rows")
+
+
+def _layout(columns: Columns, place: Place) -> Layout:
+    sound = rules.whole(columns, place)
+    if sound.all():
+        sound = rules.shape(columns, place)
+    layout = None
+    if sound.all():
+        sound, layout = rules.boundaries(columns, place)
+    raise_first(place.faults, {})
+    assert layout is not None, "rows with sound boundaries"
+    return layout
+
+
+def raise_first(faults: Faults, names: Mapping[str, str]) -> None:
+    """Raise the first fault, in the words of a file that came from elsewhere; `names` are theirs by ours.
+
+    Raises:
+        SchemaError: if there is one.
+    """
+    if not faults.kept:
+        return
+    fault = faults.kept[0]
+    shard = names.get(fault.shard, fault.shard)
+    name = shard if fault.row is None else f"row {fault.row} of {shard}"
+    raise SchemaError(name, fault.found, cause=fault.cause, cure=CURE)
+
+
+def _generated(layout: Layout) -> Any:
+    """A piece a document: tokens of which only their number is known."""
+    start = layout.start.astype(np.int32)
+    fields = {
+        "doc": layout.slot.astype(np.int32),
+        "kind": np.full(len(start), GENERATED_PIECE, dtype=np.int32),
+        "token_start": start,
+        "token_end": start + layout.lengths.astype(np.int32),
+        "byte_start": np.zeros(len(start), dtype=np.int32),
+        "byte_end": np.zeros(len(start), dtype=np.int32),
+    }
+    names = [field.name for field in PIECE_TYPE]
+    items = pa.StructArray.from_arrays(
+        [pa.array(fields[name]) for name in names], fields=list(PIECE_TYPE)
+    )
+    return lists(items, layout.num_docs, PIECE_TYPE)

@@ -1,0 +1,187 @@
+"""Rows of artefacts, table by table: as they lie, or in the order in which a plan trains on them.
+
+A plan jumps from row to row, and Parquet decodes a whole row group for each. So the rows of a plan are
+decoded once into Arrow files in a scratch folder, which are mapped, and taken from there: memory is flat,
+the scratch takes some 11 bytes a token of the rows there are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curriculum import parquet
+from curriculum.interop.decoded_rows import Staged, stage, taken
+from curriculum.packing.read import load_format, read_rows
+from curriculum.store import Artefact, Store
+from schemas.errors import StoreError
+from schemas.manifest import Manifest
+from schemas.mixture import MixtureReport
+from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
+from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
+
+PLAN_NAME = "plan.parquet"
+PLAN_COLUMNS = ("rows_key", "shard", "row")
+TABLE_TOKENS = 1 << 20
+"""Row positions of a table, about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rows:
+    """The rows of one artefact."""
+
+    key: str
+    files: tuple[Path, ...]
+    row_format: RowFormat
+    columns: tuple[str, ...]
+
+    @staticmethod
+    def of(artefact: Artefact) -> "Rows":
+        """Those that were published."""
+        files = tuple(artefact.files())
+        if not files:
+            raise StoreError(
+                str(artefact.path),
+                cause="there isn't a row in it",
+                cure="Choose rows of another split, or build from more",
+            )
+        return Rows(
+            key=artefact.key,
+            files=files,
+            row_format=load_format(files[0]),
+            columns=tuple(parquet.read_schema(files[0]).names),
+        )
+
+    @property
+    def structured(self) -> bool:
+        """Return True if they have structure columns."""
+        return STRUCTURE_TOKENS[0] in self.columns
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ordered:
+    """Rows in an order: those of one artefact as they lie, or those of a mixture in training order."""
+
+    artefact: Artefact
+    sources: tuple[Rows, ...]
+    plan: Path | None = None
+    slots: int = 0
+    """Of the plan: those of the whole steps within its budget."""
+    steps: int | None = None
+
+    @staticmethod
+    def of(store: Store, artefact: Artefact) -> "Ordered":
+        """What a rows artefact or a mixture holds.
+
+        Raises:
+            StoreError: for a mixture whose rows aren't there.
+        """
+        if artefact.manifest.stage == "rows":
+            return Ordered(artefact=artefact, sources=(Rows.of(artefact),))
+        report = artefact.reported(MixtureReport)
+        return Ordered(
+            artefact=artefact,
+            sources=tuple(map(Rows.of, _rows_of(store, artefact.manifest))),
+            plan=artefact.path / PLAN_NAME,
+            slots=report.steps * (report.tokens_per_step // report.slot_length),
+            steps=report.steps,
+        )
+
+    @property
+    def structured(self) -> bool:
+        """Return True if any of the rows has structure; the others have codes of 0 beside them then."""
+        return any(each.structured for each in self.sources)
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Of the first rows; rows of one mixture share tokenizer and padding, not always T."""
+        return self.sources[0].row_format
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        """Every T, ascending."""
+        return tuple(sorted({each.row_format.row_length for each in self.sources}))
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """What its tables have of these columns: those that all rows store, and structure."""
+        stored = set.intersection(*(set(each.columns) for each in self.sources))
+        fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
+        fields += STRUCTURE_COLUMNS if self.structured else ()
+        metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
+        if len(self.row_lengths) > 1:
+            del metadata["row_length"]
+        return pa.schema([each for each in fields if each.name in columns], metadata=metadata)
+
+    def tables(self, columns: Sequence[str], scratch: Path) -> Iterator[pa.Table]:
+        """The rows, about a million positions at a time; `scratch` is an empty folder for a plan's."""
+        schema = self.schema(columns)
+        if self.plan is None:
+            (source,) = self.sources
+            yield from _tables(source, source.files, schema)
+            return
+        staged = {each.key: _stage(each, schema, scratch) for each in self.sources}
+        longest = self.row_lengths[-1]
+        rows = max(1, TABLE_TOKENS // longest)
+        yield from _planned(self.plan, self.slots, staged, rows, schema)
+
+
+def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[Staged]:
+    return [
+        stage(_tables(source, [file], schema), schema, scratch / f"{source.key}-{number}")
+        for number, file in enumerate(source.files)
+    ]
+
+
+def _planned(
+    plan: Path, slots: int, staged: Mapping[str, Sequence[Staged]], rows: int, schema: pa.Schema
+) -> Iterator[pa.Table]:
+    shards = [shard for each in staged.values() for shard in each]
+    ends = np.cumsum([len(each) for each in staged.values()])
+    first = dict(zip(staged, [0, *ends.tolist()], strict=False))
+    for batch in parquet.File(plan).iter_batches(rows, columns=["slot", *PLAN_COLUMNS]):
+        trained = batch.filter(pa.array(batch["slot"].to_numpy() < slots))
+        if len(trained):
+            keys = map(str, trained["rows_key"].to_pylist())
+            source = np.array([first[key] for key in keys], dtype=np.int64)
+            numbers = source + trained["shard"].to_numpy()
+            yield taken(shards, numbers, trained["row"].to_numpy().astype(np.int64), schema)
+
+
+def _tables(source: Rows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    stored = [name for name in schema.names if name in source.columns]
+    for batch in read_rows(files, stored, row_format=source.row_format):
+        yield _uniform(batch.table, source.row_format.row_length, schema)
+
+
+def _uniform(table: pa.Table, row_length: int, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema; structure that isn't there is codes of 0 and no chunk."""
+    columns: dict[str, Any] = {name: table[name] for name in table.column_names}
+    for field in schema:
+        if field.name not in columns:
+            width = row_length if field.name in STRUCTURE_TOKENS else 0
+            columns[field.name] = _blank(len(table), width, field.type)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _blank(rows: int, width: int, kind: Any) -> Any:
+    """Lists of so many zeros, or of nothing."""
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width, type=pa.int32())
+    codes = pa.array(np.zeros(rows * width, dtype=np.uint8))
+    items = codes if width else pa.array([], type=kind.value_type)
+    return pa.ListArray.from_arrays(offsets, items, type=kind)
+
+
+def _rows_of(store: Store, mixture: Manifest) -> list[Artefact]:
+    wanted = {each.key for each in mixture.inputs}
+    found = {each.key: each for each in store.artefacts("rows") if each.key in wanted}
+    if lacking := wanted - found.keys():
+        raise StoreError(
+            f"mixture {mixture.key[:12]}",
+            ", ".join(sorted(key[:12] for key in lacking)),
+            cause="rows that it is made of aren't there",
+            cure="Build them again, or merge the workspace that holds them",
+        )
+    return list(found.values())

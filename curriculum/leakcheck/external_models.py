@@ -1,0 +1,306 @@
+"""Anyone's model: built by a function that is named, and fed by what its forward asks for."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from curriculum.leakcheck.claims import OUTPUTS, PERTURBED, ROW_LENGTH, examine_any, subject_of
+from curriculum.leakcheck.external_steps import stranger_steps
+from curriculum.leakcheck.proof import CPU, environment
+from curriculum.leakcheck.step_claims import step_findings
+from curriculum.leakcheck.subject import (
+    Feed,
+    Subject,
+    by_boundaries,
+    dtype_name,
+    one_thread,
+)
+from curriculum.model.masks import BLOCK, Boundaries
+from schemas.errors import JobError
+from schemas.leak import Finding, LeakReport, Planted
+from schemas.packed_row import ROW_MULTIPLE
+from schemas.progress import Progress, Watch, unwatched
+
+DOCUMENTS = ("doc_ids", "document_ids", "segment_ids", "seq_idx")
+POSITIONS = ("position_ids", "positions")
+EDGES = ("cu_seqlens", "cu_seq_lens")
+LONGEST = ("max_seqlen", "max_length")
+WITHHELD = "boundaries are withheld"
+UNCOVERED = (
+    "the loader, loss and optimizer that the model trains with: steps had ours",
+    "recomputation and mixed precision of its own trainer",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stranger:
+    """A model that isn't ours, and how it is fed."""
+
+    name: str
+    model: nn.Module
+    feed: Feed
+    way: str
+    """What it is fed, in words."""
+    multiple: int = 1
+
+
+@one_thread()
+def prove_stranger(
+    stranger: Stranger,
+    *,
+    dtypes: tuple[torch.dtype, ...] = (torch.float32,),
+    row_lengths: tuple[int, ...] = (ROW_LENGTH,),
+    mutations: bool = True,
+    device: torch.device = CPU,
+    watch: Watch = unwatched,
+) -> LeakReport:
+    """Examine a model, then withhold its boundaries from it, which must turn what held before red.
+
+    Raises:
+        JobError: for a model without an nn.Embedding, or one whose forward fails.
+    """
+    found: list[Finding] = []
+    planted: list[Planted] = []
+    uncovered = dict.fromkeys(UNCOVERED)
+    tasks = [(dtype, length) for dtype in dtypes for length in row_lengths]
+    for done, (dtype, row_length) in enumerate(tasks):
+        watch(_progress(done, len(tasks), f"{dtype_name(dtype)} T={row_length}"))
+        subject = _subject(stranger, dtype, row_length, device)
+        round_ = tuple(examine_any(subject))
+        if row_length % ROW_MULTIPLE == 0:
+            round_ += step_findings(stranger_steps(subject), watch)
+        else:
+            uncovered[f"steps: their rows have multiples of {ROW_MULTIPLE} tokens"] = None
+        found.extend(round_)
+        if mutations and not {each.claim for each in round_ if not each.passed} & PERTURBED:
+            planted.append(_withheld(subject))
+    watch(_progress(len(tasks), len(tasks), ""))
+    return LeakReport(
+        findings=tuple(found),
+        planted=tuple(planted),
+        uncovered=tuple(uncovered),
+        environment=(*environment(device), *_versions(stranger)),
+    )
+
+
+def _subject(
+    stranger: Stranger, dtype: torch.dtype, row_length: int, device: torch.device
+) -> Subject:
+    subject = subject_of(
+        stranger.model,
+        name=stranger.name,
+        vocab_size=1,
+        dtype=dtype,
+        device=device,
+        backend=stranger.way,
+        feed=stranger.feed,
+        multiple=stranger.multiple,
+        row_length=row_length,
+        positions=False,
+    )
+    return replace(subject, vocab_size=subject.embedding.num_embeddings)
+
+
+def _withheld(subject: Subject) -> Planted:
+    """Each row is told to be one document: a model that goes by its boundaries must leak now.
+
+    Its outputs must show it; gradients may be blind, where layers are linear or documents enter as ids.
+    """
+
+    def joined(doc_ids_BT: Tensor) -> Boundaries:
+        return Boundaries.of(torch.zeros_like(doc_ids_BT))
+
+    red = {each.claim for each in examine_any(replace(subject, cut=joined)) if not each.passed}
+    return Planted(
+        leak=WITHHELD,
+        subject=subject.name,
+        backend=subject.backend,
+        dtype=dtype_name(subject.dtype),
+        expected=tuple(sorted(red & PERTURBED | {OUTPUTS})),
+        red=tuple(sorted(red & PERTURBED)),
+    )
+
+
+def stranger(where: str) -> Stranger:
+    """The model that `package.module:builder` names: a function or class without arguments, or a module.
+
+    Raises:
+        JobError: where it can't be imported, called or fed.
+    """
+    model = _built(where)
+    way, feed = _feeding(where, model)
+    multiple = BLOCK if "flex" in way else 1
+    return Stranger(name=where, model=model, feed=feed, way=way, multiple=multiple)
+
+
+def _built(where: str) -> nn.Module:
+    module_name, _, name = where.partition(":")
+    if not module_name or not name or module_name.endswith(".py"):
+        raise JobError(
+            "leakcheck",
+            where,
+            cause="a model is named by its module and a function that builds it",
+            cure="Write package.module:builder",
+        )
+    builder: Any = _imported(where, module_name)
+    for part in name.split("."):
+        if not hasattr(builder, part):
+            raise JobError(
+                where,
+                cause=f"{module_name} has nothing of the name {name}",
+                cure=f"Name one of {', '.join(_callables(builder)) or 'what it holds'}",
+            )
+        builder = getattr(builder, part)
+    model = builder if isinstance(builder, nn.Module) else _called(where, builder)
+    if not isinstance(model, nn.Module):
+        raise JobError(
+            where,
+            f"a {type(model).__name__}",
+            cause="what it builds is no torch.nn.Module",
+            cure="Return the module",
+        )
+    return model
+
+
+def _imported(where: str, name: str) -> Any:
+    """A module of the current folder first, as `python -m` finds it."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except Exception as failed:
+        raise JobError(
+            where,
+            f"{type(failed).__name__}: {failed}",
+            cause=f"{name} can't be imported",
+            cure=f"Try `python -c 'import {name}'` in this folder, {here}",
+        ) from failed
+
+
+def _callables(module: Any) -> list[str]:
+    """What a module itself defines and can be called."""
+    own = getattr(module, "__name__", "")
+    found = vars(module).items() if inspect.ismodule(module) else ()
+    return [name for name, each in found if getattr(each, "__module__", None) == own][:8]
+
+
+def _called(where: str, builder: Callable[[], Any]) -> Any:
+    torch.manual_seed(0)
+    try:
+        return builder()
+    except Exception as failed:
+        raise JobError(
+            where,
+            f"{type(failed).__name__}: {failed}",
+            cause="the builder fails when it is called without arguments",
+            cure="Give one that takes none and returns a module",
+        ) from failed
+
+
+def _feeding(where: str, model: nn.Module) -> tuple[str, Feed]:
+    """How a model is fed, in words and as a function."""
+    if is_hugging_face(model):
+        implementation = str(getattr(model.config, "_attn_implementation", ""))
+        return f"hf {implementation}".strip(), _guarded(where, _by_hugging_face)
+    names = list(inspect.signature(model.forward).parameters)
+    if "boundaries" in names[1:]:
+        return "boundaries", _guarded(where, by_boundaries)
+    asked = [name for name in names[1:] if name in (*DOCUMENTS, *POSITIONS, *EDGES, *LONGEST)]
+    if not set(asked) - set(LONGEST):
+        raise JobError(
+            where,
+            f"forward({', '.join(names)})",
+            cause="it isn't told where documents begin",
+            cure="Let forward take ids and then boundaries, or by name one of "
+            + ", ".join((*DOCUMENTS, *POSITIONS, *EDGES)),
+        )
+    return " ".join(asked), _guarded(where, _by_names(tuple(asked)))
+
+
+def _by_names(asked: tuple[str, ...]) -> Feed:
+    flat = bool(set(asked) & set(EDGES))
+
+    def feed(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
+        """Rows, or one row of all where edges are asked for."""
+        given = {name: _argument(name, boundaries, flat=flat) for name in asked}
+        return _output(model(ids_BT.view(1, -1) if flat else ids_BT, **given))
+
+    return feed
+
+
+def _argument(name: str, boundaries: Boundaries, *, flat: bool) -> Tensor | int:
+    if name in EDGES:
+        return boundaries.cu_seqlens
+    if name in LONGEST:
+        return max(boundaries.lengths)
+    if name in POSITIONS:
+        position_ids = boundaries.position_ids.long()
+        return position_ids.view(1, -1) if flat else position_ids
+    if not flat:
+        return boundaries.doc_ids
+    lengths = boundaries.cu_seqlens.diff()
+    numbered = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+    return numbered.int()[None]
+
+
+def is_hugging_face(model: nn.Module) -> bool:
+    """Return True if it is a transformers.PreTrainedModel; transformers need not be there."""
+    return any(
+        kind.__name__ == "PreTrainedModel" and kind.__module__.startswith("transformers.")
+        for kind in type(model).__mro__
+    )
+
+
+def _by_hugging_face(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
+    """The rows as one, positions restarting: how transformers are told of packed documents."""
+    positions = boundaries.position_ids.long().view(1, -1)
+    return _output(model(input_ids=ids_BT.view(1, -1), position_ids=positions, use_cache=False))
+
+
+def _output(given: Any) -> Tensor:
+    """Logits or whatever else comes first."""
+    if isinstance(given, Mapping):
+        given = given.get("logits", next(iter(given.values()), None))
+    given = getattr(given, "logits", given)
+    first = given[0] if isinstance(given, tuple | list) else given
+    if not isinstance(first, Tensor):
+        raise TypeError(f"forward returns a {type(first).__name__} and no tensor")
+    return first
+
+
+def _guarded(where: str, feed: Feed) -> Feed:
+    """The same, with what fails in a stranger's forward told as theirs."""
+
+    def guarded(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
+        try:
+            outputs = feed(model, ids_BT, boundaries)
+            return outputs.reshape(*ids_BT.shape, -1)
+        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as failed:
+            dtype = next(iter(model.parameters())).dtype
+            raise JobError(
+                where,
+                f"{type(failed).__name__}: {failed}",
+                cause=f"its forward fails on ids {list(ids_BT.shape)} in {dtype_name(dtype)}",
+                cure="Let it take rows of any length and a batch of them, or choose --dtype or "
+                "--row-length",
+            ) from failed
+
+    return guarded
+
+
+def _versions(stranger: Stranger) -> tuple[tuple[str, str], ...]:
+    if is_hugging_face(stranger.model):
+        return (("transformers", str(sys.modules["transformers"].__version__)),)
+    return ()
+
+
+def _progress(done: int, total: int, note: str) -> Progress:
+    return Progress(stage="leakcheck", item="", done=done, total=total, unit="rounds", note=note)

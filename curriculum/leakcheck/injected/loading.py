@@ -1,0 +1,220 @@
+"""Leaks in what loads rows: documents that are joined, and structure columns shifted over a boundary."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from curriculum.leakcheck.claims import CHANGES_REACH, FED, MUTED, SCORED
+from curriculum.leakcheck.injected.site import (
+    JOINED,
+    SHIFTED_STRUCTURE,
+    Needs,
+    PlantedLeak,
+    Site,
+    joined,
+)
+from curriculum.model import masks, structure
+from curriculum.model.structure import RowStructure, Structure
+from curriculum.packing.read import RowBatch
+from curriculum.train import batch
+from curriculum.train.batch import Row
+
+Int32s = npt.NDArray[np.int32]
+Masks = npt.NDArray[np.uint8]
+BOTH = frozenset({SCORED, MUTED})
+SHORT = 4
+"""Tokens of a document that is joined to the next."""
+BOS = 1
+"""Of many tokenizers."""
+
+
+def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:
+    """Documents shorter than 4 tokens are read as the start of the next."""
+    row = site.right(batch)
+    begins = np.flatnonzero(np.diff(row.doc_ids, prepend=-1))
+    lengths = np.diff(begins, append=len(row.doc_ids))
+    after_short = begins[1:][lengths[:-1] < SHORT]
+    if not len(after_short):
+        return row
+    site.ran()
+    dropped_T = torch.zeros(len(row.doc_ids), dtype=torch.bool)
+    dropped_T[after_short] = True
+    doc_ids_1T = joined(torch.from_numpy(row.doc_ids.copy())[None], dropped_T[None])
+    return replace(row, doc_ids=doc_ids_1T[0].numpy())
+
+
+def _documents_by_bos(site: Site[Int32s], batch: RowBatch) -> Int32s:
+    """A document begins where its first token is BOS, whatever the rows store."""
+    site.ran()
+    return np.cumsum(batch.input_ids == BOS, axis=1, dtype=np.int32)
+
+
+def _documents_of_the_first_row(
+    site: Site[RowBatch], batch: RowBatch, row: int, rows: int = 1
+) -> RowBatch:
+    """A row of a group is given the documents of the group's first."""
+    found = site.right(batch, row, rows)
+    if row == 0 or not found.has("doc_ids"):
+        return found
+    site.ran()
+    column = found.table.column_names.index("doc_ids")
+    first = batch.table["doc_ids"].slice(0, rows)
+    return replace(found, table=found.table.set_column(column, "doc_ids", first))
+
+
+def _near_edges_dropped(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
+    """Edges less than 4 tokens behind another are dropped, but at the start of a row."""
+    edges = site.right(doc_ids_BT)
+    T = doc_ids_BT.shape[1]
+    near = (edges.diff(prepend=edges.new_tensor([-SHORT])) < SHORT) & (edges % T != 0)
+    if near.any():
+        site.ran()
+    return edges[~near]
+
+
+def _rows_end_to_end(site: Site[Tensor], doc_ids_BT: Tensor) -> Tensor:
+    """An edge is where ids differ: a row of one document goes on in the next one's first."""
+    ids_N = doc_ids_BT.flatten()
+    edges = site.right(doc_ids_BT)
+    kept = torch.ones_like(edges, dtype=torch.bool)
+    kept[1:-1] = ids_N[edges[1:-1]] != ids_N[edges[1:-1] - 1]
+    if not kept.all():
+        site.ran()
+    return edges[kept]
+
+
+def _last_tokens_scored(site: Site[Masks], batch: RowBatch) -> Masks:
+    """The last token of a document predicts the first of the next."""
+    site.ran()
+    padding = batch.doc_ids == batch.doc_ids[:, -1:]
+    mask = site.right(batch).copy()
+    mask[:, :-1] |= (np.diff(batch.doc_ids) != 0) & ~padding[:, 1:]
+    return mask
+
+
+def _codes_of_the_token_before(site: Site[Structure | None], rows: Any) -> Structure | None:
+    found = site.right(rows)
+    if found is None:
+        return None
+    site.ran()
+    return replace(found, tokens=found.tokens.roll(1, dims=1))
+
+
+def _kinds_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:
+    site.ran()
+    return site.right(_rolled(chunks, 2), *edges)
+
+
+def _levels_of_the_chunk_before(site: Site[Any], chunks: Int32s, *edges: Int32s) -> Any:
+    site.ran()
+    return site.right(_rolled(chunks, 3), *edges)
+
+
+def _rolled(chunks: Int32s, column: int) -> Int32s:
+    shifted = chunks.copy()
+    shifted[:, column] = np.roll(chunks[:, column], 1)
+    return shifted
+
+
+def _columns_read_one_off(site: Site[RowStructure], batch: RowBatch) -> RowStructure:
+    found = site.right(batch)
+    site.ran()
+    return replace(found, tokens=np.roll(found.tokens, 1, axis=0))
+
+
+LOADING = (
+    PlantedLeak(
+        words="documents of fewer than 4 tokens are read as the start of the next",
+        kind=JOINED,
+        owner=batch,
+        name="_row",
+        leaking=_short_documents_joined,
+        needs=Needs(blocks="A"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="documents begin at BOS, and what has none is joined",
+        kind=JOINED,
+        owner=RowBatch,
+        name="doc_ids",
+        leaking=_documents_by_bos,
+        needs=Needs(blocks="A"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="a row of a row group is given the documents of the first",
+        kind=JOINED,
+        owner=RowBatch,
+        name="slice",
+        leaking=_documents_of_the_first_row,
+        needs=Needs(blocks="A"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="edges less than 4 tokens apart are dropped",
+        kind=JOINED,
+        owner=masks,
+        name="segment_edges",
+        leaking=_near_edges_dropped,
+        needs=Needs(blocks="C"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="rows of one document go on in the next row",
+        kind=JOINED,
+        owner=masks,
+        name="segment_edges",
+        leaking=_rows_end_to_end,
+        needs=Needs(blocks="A"),
+        red=frozenset({SCORED}),
+    ),
+    PlantedLeak(
+        words="the last token of a document predicts the first of the next",
+        kind=JOINED,
+        owner=RowBatch,
+        name="loss_mask",
+        leaking=_last_tokens_scored,
+        needs=Needs(blocks="F"),
+        red=BOTH | {FED, CHANGES_REACH},
+    ),
+    PlantedLeak(
+        words="a batch's codes stand one token late",
+        kind=SHIFTED_STRUCTURE,
+        owner=Structure,
+        name="of",
+        leaking=_codes_of_the_token_before,
+        needs=Needs(blocks="A", structure=True),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="kinds of chunks stand one chunk late",
+        kind=SHIFTED_STRUCTURE,
+        owner=structure,
+        name="relations",
+        leaking=_kinds_of_the_chunk_before,
+        needs=Needs(blocks="A", structure=True),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="levels of chunks stand one chunk late",
+        kind=SHIFTED_STRUCTURE,
+        owner=structure,
+        name="relations",
+        leaking=_levels_of_the_chunk_before,
+        needs=Needs(blocks="A", structure=True),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="structure columns are read one token off",
+        kind=SHIFTED_STRUCTURE,
+        owner=batch,
+        name="_row_structure",
+        leaking=_columns_read_one_off,
+        needs=Needs(blocks="A", structure=True),
+        red=BOTH,
+    ),
+)

@@ -1,0 +1,342 @@
+"""Leaks that show at sizes which small rows don't reach: long rows, many documents, large ids, short ones."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from curriculum.leakcheck.claims import MUTED, SCORED
+from curriculum.leakcheck.injected.site import (
+    LARGE_IDS,
+    LONG_ROWS,
+    LONG_SCANS,
+    MANY_DOCUMENTS,
+    SHORT_DOCUMENTS,
+    Needs,
+    PlantedLeak,
+    Site,
+    joined,
+    lengths_around,
+)
+from curriculum.model import backends, conv, dense, engram, loss, mamba
+from curriculum.model.chunks import Chunks
+from curriculum.model.inputs import Attend
+from curriculum.model.masks import Boundaries
+
+BOTH = frozenset({SCORED, MUTED})
+LONG = 8192
+"""The count of 13 bits."""
+BYTE = 256
+"""The count of 8 bits."""
+RARE = 4096
+"""Ids from here on are treated otherwise."""
+KERNEL = 4
+
+LONG_ROW = LONG + 128
+MANY = 512
+"""Tokens of a row with more than 256 documents."""
+
+
+def _late(doc_ids_BT: Tensor, first: int) -> Tensor:
+    """Mark positions at `first` or later in their rows."""
+    return (torch.arange(doc_ids_BT.shape[1]) >= first).expand_as(doc_ids_BT)
+
+
+def _rejoined(boundaries: Boundaries, dropped_BT: Tensor) -> Boundaries:
+    return Boundaries.of(joined(boundaries.doc_ids, dropped_BT))
+
+
+def _documents_up_to_13_bits(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
+    """What begins past 8,192 belongs to the document that stands there."""
+    late_BT = _late(boundaries.doc_ids, LONG)
+    if late_BT.any():
+        site.ran()
+        boundaries = _rejoined(boundaries, late_BT)
+    return site.right(boundaries, *given)
+
+
+def _starts_in_13_bits(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
+    """The rows to compute again are those of other documents; theirs stay as if there were no boundary."""
+    heads_R = site.right(edges_S, reach)
+    if bool((heads_R >= LONG).any()):
+        site.ran()
+    return heads_R % LONG
+
+
+def _n_grams_by_rows_past_13_bits(
+    site: Site[Tensor], ids_BT: Tensor, positions_BT: Tensor, k: int
+) -> Tensor:
+    late_BT = _late(ids_BT, LONG)
+    if late_BT.any():
+        site.ran()
+        counted = torch.arange(ids_BT.shape[1]).expand_as(positions_BT)
+        positions_BT = torch.where(late_BT, counted, positions_BT)
+    return site.right(ids_BT, positions_BT, k)
+
+
+def _ids_of_a_byte(site: Site[Tensor], boundaries: Boundaries) -> Tensor:
+    """Documents 0 and 256 of a row have the same id."""
+    ids_BT = boundaries.doc_ids
+    if int(ids_BT.amax()) >= BYTE:
+        site.ran()
+    short_BT = ids_BT % BYTE
+    return (short_BT[:, :, None] == short_BT[:, None]).tril()[:, None]
+
+
+def _room_for_256_edges(
+    site: Site[Tensor], x_BTC: Tensor, weight_CK: Tensor, boundaries: Boundaries
+) -> Tensor:
+    """Later documents of a row are one document to the convolution."""
+    many_BT = boundaries.doc_ids >= BYTE
+    if many_BT.any():
+        site.ran()
+        boundaries = _rejoined(boundaries, boundaries.doc_ids > BYTE)
+    return site.right(x_BTC, weight_CK, boundaries)
+
+
+def _chunks_of_256_documents(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
+    """The state of document 256 goes on into all that follow."""
+    if int(boundaries.doc_ids.amax()) > BYTE:
+        site.ran()
+        boundaries = _rejoined(boundaries, boundaries.doc_ids > BYTE)
+    return site.right(boundaries, size)
+
+
+def _spans_one_further(site: Site[Chunks], boundaries: Boundaries, size: int) -> Chunks:
+    """Second spans of documents go on from the first of their neighbours in the second scan."""
+    chunks = site.right(boundaries, size)
+    if len(chunks.span_sizes) == 1 or chunks.span_sizes[1] == 1:
+        return chunks
+    site.ran()
+    first, second = chunks.span_sizes[:2]
+    places = torch.arange(len(chunks.spans))
+    places[first : first + second] = places[first : first + second].roll(1)
+    return replace(chunks, spans=places[chunks.spans])
+
+
+def _second_scan_from_the_mean(
+    site: Site[Tensor], left: Tensor, decay: Tensor, chunks: Chunks
+) -> Tensor:
+    entering = site.right(left, decay, chunks)
+    if len(chunks.span_sizes) == 1:
+        return entering
+    site.ran()
+    return entering + entering.mean(0)
+
+
+def _second_scan_backwards(
+    site: Site[Tensor], left: Tensor, decay: Tensor, chunks: Chunks
+) -> Tensor:
+    """Forward is right; the gradient of each chunk reaches the next one in the scan's order."""
+    if len(chunks.span_sizes) > 1 and left.requires_grad:
+        site.ran()
+        left = left * 1
+        left.register_hook(lambda gradient: gradient + gradient.roll(1, 0))  # type: ignore[no-untyped-call]
+    return site.right(left, decay, chunks)
+
+
+def _n_grams_of_rare_ids(
+    site: Site[Tensor], ids_BT: Tensor, positions_BT: Tensor, k: int
+) -> Tensor:
+    """Rare ids are hashed with what stands before them in the row."""
+    rare_BT = ids_BT >= RARE
+    if rare_BT.any():
+        site.ran()
+        counted = torch.arange(ids_BT.shape[1]).expand_as(positions_BT)
+        positions_BT = torch.where(rare_BT, counted, positions_BT)
+    return site.right(ids_BT, positions_BT, k)
+
+
+def _rows_of_one_scale(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> Tensor:
+    """Rare rows share a scale, that of those of the batch."""
+    found = site.right(table, ids)
+    rare = ids >= RARE
+    if not rare.any():
+        return found
+    site.ran()
+    scale = found[rare].square().mean().sqrt()
+    return torch.where(rare[..., None], found / scale, found)
+
+
+def _normaliser_of_the_batch(
+    site: Site[tuple[Tensor, Tensor]], x_cD: Tensor, head_VD: Tensor, targets_c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rare targets share a normaliser, as an adaptive softmax has one for a cluster."""
+    nll_c, squared_c = site.right(x_cD, head_VD, targets_c)
+    rare_c = targets_c >= RARE
+    if not rare_c.any():
+        return nll_c, squared_c
+    site.ran()
+    normaliser_c = squared_c.sqrt()
+    shared_c = nll_c - normaliser_c + normaliser_c[rare_c].mean()
+    return torch.where(rare_c, shared_c, nll_c), squared_c
+
+
+def _heads_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
+    """A document shorter than the kernel is read as part of the one before."""
+    lengths_S = edges_S.diff()
+    if not bool((lengths_S < KERNEL).any()):
+        return site.right(edges_S, reach)
+    site.ran()
+    starts_S = edges_S[:-1][lengths_S >= KERNEL]
+    return site.right(torch.cat([starts_S, edges_S[-1:]]), reach)
+
+
+def _tails_of_long_documents(site: Site[Tensor], edges_S: Tensor, reach: int) -> Tensor:
+    """Forward is right; the gradient of a document shorter than the kernel reaches the one before."""
+    lengths_S = edges_S.diff()
+    if not bool((lengths_S < KERNEL).any()):
+        return site.right(edges_S, reach)
+    site.ran()
+    ends_S = edges_S[:-1][lengths_S >= KERNEL]
+    return site.right(torch.cat([edges_S[:1], ends_S]), reach)
+
+
+def _short_documents_at_once(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
+    """Neighbours shorter than a kernel's tile are attended in one call."""
+    short_BT = lengths_around(boundaries) < KERNEL
+    if short_BT.any():
+        site.ran()
+        after_short_BT = torch.nn.functional.pad(short_BT, (1, 0))[:, :-1]
+        boundaries = _rejoined(boundaries, short_BT & after_short_BT)
+    return site.right(boundaries, *given)
+
+
+SIZES = (
+    PlantedLeak(
+        words="documents that begin past 8,192 are attended as one",
+        kind=LONG_ROWS,
+        owner=backends,
+        name="documents_attend",
+        leaking=_documents_up_to_13_bits,
+        needs=Needs(blocks="A", row_length=LONG_ROW),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="a convolution keeps the starts of documents in 13 bits",
+        kind=LONG_ROWS,
+        owner=conv,
+        name="_heads",
+        leaking=_starts_in_13_bits,
+        needs=Needs(blocks="C", row_length=LONG_ROW),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="n-grams past 8,192 count by the row",
+        kind=LONG_ROWS,
+        owner=engram,
+        name="earlier",
+        leaking=_n_grams_by_rows_past_13_bits,
+        needs=Needs(blocks="E", row_length=LONG_ROW),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="the mask compares ids of documents as bytes",
+        kind=MANY_DOCUMENTS,
+        owner=dense,
+        name="document_mask",
+        leaking=_ids_of_a_byte,
+        needs=Needs(blocks="A", row_length=MANY, backend="math"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="a convolution has room for 256 edges a row",
+        kind=MANY_DOCUMENTS,
+        owner=mamba,
+        name="masked_conv",
+        leaking=_room_for_256_edges,
+        needs=Needs(blocks="M", row_length=MANY),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="a scan has room for 256 documents a row",
+        kind=MANY_DOCUMENTS,
+        owner=Chunks,
+        name="of",
+        leaking=_chunks_of_256_documents,
+        needs=Needs(blocks="M", row_length=MANY),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="the second scan takes up the spans of others",
+        kind=LONG_SCANS,
+        owner=Chunks,
+        name="of",
+        leaking=_spans_one_further,
+        needs=Needs(blocks="M", chunk=2),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="the second scan begins with the mean of all states",
+        kind=LONG_SCANS,
+        owner=mamba,
+        name="entering_states",
+        leaking=_second_scan_from_the_mean,
+        needs=Needs(blocks="M", chunk=2),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="gradients of the second scan reach the next chunk of the scan",
+        kind=LONG_SCANS,
+        owner=mamba,
+        name="entering_states",
+        leaking=_second_scan_backwards,
+        needs=Needs(blocks="M", chunk=2),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="n-grams of ids from 4,096 on cross the boundary",
+        kind=LARGE_IDS,
+        owner=engram,
+        name="earlier",
+        leaking=_n_grams_of_rare_ids,
+        needs=Needs(blocks="E", vocab_size=2 * RARE),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="embeddings of ids from 4,096 on share a scale in a batch",
+        kind=LARGE_IDS,
+        owner=nn.Embedding,
+        name="forward",
+        leaking=_rows_of_one_scale,
+        needs=Needs(blocks="F", vocab_size=2 * RARE),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="targets from 4,096 on share a normaliser in a batch",
+        kind=LARGE_IDS,
+        owner=loss,
+        name="_token_losses",
+        leaking=_normaliser_of_the_batch,
+        needs=Needs(blocks="F", vocab_size=2 * RARE),
+        red=frozenset({SCORED}),
+    ),
+    PlantedLeak(
+        words="a convolution doesn't mask documents shorter than its kernel",
+        kind=SHORT_DOCUMENTS,
+        owner=conv,
+        name="_heads",
+        leaking=_heads_of_long_documents,
+        needs=Needs(blocks="C"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="a convolution's gradient passes through documents shorter than its kernel",
+        kind=SHORT_DOCUMENTS,
+        owner=conv,
+        name="_tails",
+        leaking=_tails_of_long_documents,
+        needs=Needs(blocks="C"),
+        red=BOTH,
+    ),
+    PlantedLeak(
+        words="neighbouring documents of fewer than 4 tokens are attended as one",
+        kind=SHORT_DOCUMENTS,
+        owner=backends,
+        name="documents_attend",
+        leaking=_short_documents_at_once,
+        needs=Needs(blocks="A"),
+        red=BOTH,
+    ),
+)

@@ -1,0 +1,198 @@
+"""The sample of a whole corpus: its documents selected and tokenised as a build does it, in one store."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from curriculum import frames
+from curriculum.corpus.domains import load_domains
+from curriculum.corpus.select import SIDES_NAME
+from curriculum.stages.conversations import ConversationSelection
+from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.indexes import Index
+from curriculum.stages.repositories import Repository
+from curriculum.stages.row_sources import RowSource
+from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
+from curriculum.store import Artefact
+from curriculum.supply.conversations import SampledConversations
+from curriculum.supply.sample import (
+    CommitsTask,
+    SampledFiles,
+    SampledGraphs,
+    read_survey,
+    read_touched,
+)
+from curriculum.supply.touched import commits_to_walk, domains_of, sizes_of
+from curriculum.tokens.codec import Tokenizer
+from schemas.corpus import CorpusSpec
+from schemas.families import CHAT_FAMILY, FAMILIES, VERSIONS_FAMILY, families_of
+from schemas.reports import SurveyReport
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What is to be sampled."""
+
+    corpus: CorpusSpec
+    families: frozenset[str]
+    """Of documents: never v6_enriched."""
+    share: float
+    """Of the commits of each repository."""
+    repositories: Sequence[Repository]
+    """The repositories of the corpus."""
+    indexes: Sequence[Index]
+    """Indexes that are there or could be made, for families that need them."""
+
+    def graphs_of(self, repository: str) -> tuple[str, ...]:
+        """The families of graphs that are walked in a repository."""
+        index = self._index(repository)
+        there = index is not None and index.artefact is not None and not index.artefact.planned
+        return tuple(
+            family
+            for family in families_of("commits")
+            if family in self.families and (there or not FAMILIES[family].needs_index)
+        )
+
+    def stands_in(self, repository: str) -> bool:
+        """Return True if another family has to stand in for those that need an index: it isn't made yet."""
+        index = self._index(repository)
+        return index is not None and index.artefact is not None and index.artefact.planned
+
+    def graph_tasks(self, walked: Mapping[str, Sequence[str]], parts: int) -> Iterator[CommitsTask]:
+        """The commits of each repository in `parts`, each of which parses one whole tree first."""
+        for each in self.repositories:
+            families, commits = self.graphs_of(each.name), walked[each.name]
+            size = -(-len(commits) // parts)
+            for number in range(parts if families else 0):
+                some = tuple(commits[number * size : (number + 1) * size])
+                if some:
+                    yield CommitsTask(
+                        repository=each,
+                        families=families,
+                        index=self._index(each.name),
+                        commits=some,
+                        number=number,
+                    )
+
+    def _index(self, repository: str) -> Index | None:
+        return next((each for each in self.indexes if each.repository == repository), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """A sample, as artefacts."""
+
+    surveys: Mapping[str, pl.DataFrame]
+    """By repository or source of conversations, as SURVEY_SCHEMA."""
+    sampled: Mapping[str, Sequence[str]]
+    """By repository or source, the units that were read."""
+    sizes: Mapping[str, pl.DataFrame]
+    """By repository, what they touched, as SIZES_SCHEMA."""
+    walked: Mapping[str, Sequence[str]]
+    """By repository, the commits whose graphs were walked."""
+    documents: Sequence[Artefact]
+    tokens: Sequence[Artefact]
+    """In the order of the documents."""
+    selections: Mapping[str, Artefact]
+    """By family."""
+    tokenizer: Tokenizer
+
+    def sources(self, family: str, repository: str) -> list[RowSource]:
+        """Documents and tokens of one family in one repository, part by part."""
+        wanted = {"family": family, "repository": repository}
+        return [
+            RowSource(documents=documents, base=documents, tokens=tokens)
+            for documents, tokens in zip(self.documents, self.tokens, strict=True)
+            if documents.manifest.labels == wanted
+        ]
+
+
+def take(coordinator: Coordinator, plan: Plan, tokenizing: Tokenizing) -> Taken:
+    """Sample a corpus; a tokenizer that isn't given is trained on the files of the sample.
+
+    Raises:
+        CorpusError, TokenizerError: as a build does.
+    """
+    corpus, listed = plan.corpus, plan.repositories
+    sampled = coordinator.by_task(SampledFiles(share=plan.share), listed)
+    made = dict(zip((each.name for each in listed), sampled, strict=True))
+    surveys = {name: found[0] for name, found in made.items()}
+    files = [artefact for found in made.values() for artefact in found[1:]]
+    (kept,) = coordinator.make(Kept(corpus=corpus), files)
+    selecting = Selection(corpus=corpus, rules=load_domains(corpus.domains))
+    kept_files = KeptDocuments(documents=files, kept=kept)
+    (selection,) = coordinator.make(selecting, kept_files)
+    sizes = {name: _sizes(found, selection) for name, found in made.items()}
+    walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
+    parts = max(1, coordinator.workers.processes // len(listed))
+    graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
+    talks = _talks(coordinator, plan)
+    surveys |= {name: survey for name, (survey, _) in talks.items()}
+    said = [found for _, found in talks.values()]
+    (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
+    chat_selections = coordinator.make(ConversationSelection(corpus=corpus), said)
+    documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
+    return Taken(
+        surveys={name: read_survey(each) for name, each in surveys.items()},
+        sampled={name: _units(each) for name, each in surveys.items()},
+        sizes=sizes,
+        walked=walked if graphs else {},
+        documents=documents,
+        tokens=coordinator.make(Tokens(tokenizer=tokenizer), documents),
+        selections={
+            **dict.fromkeys(families_of("changes"), selection),
+            **_selections_of_graphs(coordinator, selecting, graphs, kept),
+            **{_family(each): each for each in chat_selections},
+        },
+        tokenizer=load_tokenizer(tokenizer),
+    )
+
+
+def _units(survey: Artefact) -> list[str]:
+    return read_touched(survey)["unit"].unique(maintain_order=True).to_list()
+
+
+def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
+    """What the sampled commits of a repository touched."""
+    versions = [each for each in made[1:] if _family(each) == VERSIONS_FAMILY]
+    sides = frames.read(selection.path / SIDES_NAME)
+    return sizes_of(read_touched(made[0]), sides, domains_of(versions, selection))
+
+
+def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
+    """The commits whose graphs are walked, oldest first."""
+    tree_bytes = survey.reported(SurveyReport).tree_bytes
+    chosen = frozenset(commits_to_walk(sizes, share, tree_bytes=tree_bytes))
+    commits = read_survey(survey)["commit"].unique(maintain_order=True)
+    return [each for each in commits if each in chosen]
+
+
+def _talks(coordinator: Coordinator, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
+    """By source of conversations, its survey and its documents."""
+    if CHAT_FAMILY not in plan.families:
+        return {}
+    corpus = plan.corpus
+    stage = SampledConversations(corpus=corpus, share=plan.share)
+    made = coordinator.by_task(stage, corpus.conversations)
+    return {
+        spec.name: (survey, documents)
+        for spec, (survey, documents) in zip(corpus.conversations, made, strict=True)
+    }
+
+
+def _selections_of_graphs(
+    coordinator: Coordinator, selecting: Selection, graphs: Sequence[Artefact], kept: Artefact
+) -> dict[str, Artefact]:
+    keeping, found = Kept(corpus=selecting.corpus, files=kept), dict[str, Artefact]()
+    for family in sorted({_family(each) for each in graphs}):
+        own = [each for each in graphs if _family(each) == family]
+        (kept_graphs,) = coordinator.make(keeping, own)
+        inputs = KeptDocuments(documents=own, kept=kept_graphs)
+        (found[family],) = coordinator.make(selecting, inputs)
+    return found
+
+
+def _family(artefact: Artefact) -> str:
+    return artefact.manifest.labels["family"]

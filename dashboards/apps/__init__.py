@@ -1,0 +1,1 @@
+"""The interactive pages: one marimo app a page."""

@@ -1,0 +1,149 @@
+"""Mixtures: what a phase was to eat and what it ate, and what other shares would do."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="Mixtures")
+
+with app.setup:
+    from collections.abc import Sequence
+
+    import marimo as mo
+
+    from dashboards import frame, mixture_panels, other_shares, workspace
+    from dashboards.questions import Snapshot
+
+    SHARES, TIMES = "shares", "budget"
+
+    def said(name: str) -> str:
+        """What the address says of a setting."""
+        found = mo.query_params().get(name)
+        return found if isinstance(found, str) else ""
+
+    def say(name: str, value: str | None) -> None:
+        """Keep a setting in the address; nothing is kept of what is as it was."""
+        if value:
+            mo.query_params().set(name, value)
+        elif name in mo.query_params():
+            mo.query_params().remove(name)
+
+    def moved(of: Sequence[mixture_panels.Serving]) -> list[float]:
+        """The shares that the address names, else those of the diet, in percent."""
+        given = said(SHARES).split(",")
+        try:
+            wanted = [float(each) for each in given]
+        except ValueError:
+            wanted = []
+        if len(wanted) != len(of) or not all(0 <= each <= 100 for each in wanted):
+            wanted = [round(100 * each.share, 1) for each in of]
+        return wanted
+
+    def times() -> float:
+        """The factor of the budget that the address names."""
+        try:
+            return min(4.0, max(0.25, float(said(TIMES))))
+        except ValueError:
+            return 1.0
+
+
+@app.cell
+def _() -> tuple[Snapshot, list[mixture_panels.Mixed]]:
+    snapshot = Snapshot(workspace.home())
+    all_mixed = mixture_panels.mixed(snapshot)
+    mo.Html(frame.header("mixtures"))
+    return snapshot, all_mixed
+
+
+@app.cell
+def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
+    mo.stop(not all_mixed, mo.Html(mixture_panels.none_yet()))
+
+    def _go(name: str) -> None:
+        say(SHARES, None)
+        say("specialist", name)
+
+    who = mo.ui.dropdown(
+        list(dict.fromkeys(each.who for each in all_mixed)),
+        value=mixture_panels.chosen(all_mixed, said("specialist"), None).who,
+        on_change=_go,
+    )
+    return (who,)
+
+
+@app.cell
+def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui.dropdown]:
+    def _go(name: str) -> None:
+        say(SHARES, None)
+        say("phase", name)
+
+    phase = mo.ui.dropdown(
+        [each.phase for each in all_mixed if each.who == who.value],
+        value=mixture_panels.chosen(all_mixed, who.value, said("phase")).phase,
+        on_change=_go,
+    )
+    mo.Html(
+        f'<div class="choice" id="choice"><span>Specialist {who}</span><span>Phase {phase}</span></div>'
+    )
+    return (phase,)
+
+
+@app.cell
+def _(
+    all_mixed: list[mixture_panels.Mixed],
+    phase: mo.ui.dropdown,
+    snapshot: Snapshot,
+    who: mo.ui.dropdown,
+) -> tuple[mixture_panels.Mixed, list[mixture_panels.Serving]]:
+    which = mixture_panels.chosen(all_mixed, who.value, phase.value)
+    found = mixture_panels.servings(snapshot, which)
+    mo.Html(mixture_panels.shares(which, found))
+    return which, found
+
+
+@app.cell
+def _(
+    found: list[mixture_panels.Serving],
+) -> tuple[mo.ui.array, mo.ui.slider]:
+    sliders = mo.ui.array(
+        [
+            mo.ui.slider(0, 100, 0.5, value=round(2 * each) / 2, show_value=True, full_width=True)
+            for each in moved(found)
+        ],
+        on_change=lambda values: say(SHARES, ",".join(f"{each:g}" for each in values)),
+    )
+    budget = mo.ui.slider(
+        steps=[0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4],
+        value=times(),
+        show_value=True,
+        on_change=lambda value: say(TIMES, None if value == 1 else f"{value:g}"),
+    )
+    return sliders, budget
+
+
+@app.cell
+def _(
+    budget: mo.ui.slider,
+    found: list[mixture_panels.Serving],
+    sliders: mo.ui.array,
+    which: mixture_panels.Mixed,
+) -> None:
+    mo.Html(
+        other_shares.card(
+            which,
+            found,
+            [each.text for each in sliders.elements],
+            [float(str(each)) / 100 for each in sliders.value],
+            (budget.text, budget.value),
+        )
+    )
+
+
+@app.cell
+def _(found: list[mixture_panels.Serving], snapshot: Snapshot, which: mixture_panels.Mixed) -> None:
+    mo.Html(
+        f'<div class="cards">{mixture_panels.epochs(which, found)}'
+        f"{mixture_panels.repositories(snapshot, which)}</div>"
+    )
+
+
+if __name__ == "__main__":
+    app.run()

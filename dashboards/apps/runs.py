@@ -1,0 +1,56 @@
+"""Runs compared: what each phase won for each specialist, how val_bpb fell, and what it cost."""
+
+import marimo
+
+app = marimo.App(width="full", app_title="Runs compared")
+
+with app.setup:
+    import marimo as mo
+
+    from dashboards import frame, run_panels, workspace
+    from dashboards.questions import Snapshot
+
+    def say(name: str) -> None:
+        """Keep the chosen specialist in the address."""
+        mo.query_params().set("specialist", name)
+
+
+@app.cell
+def _() -> tuple[Snapshot, list[run_panels.Gain]]:
+    snapshot = Snapshot(workspace.home())
+    won = run_panels.gains(snapshot)
+    mo.Html(frame.header("runs"))
+    return snapshot, won
+
+
+@app.cell
+def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
+    mo.stop(not won, mo.Html(run_panels.none_yet()))
+    _names = run_panels.specialists(won)
+    _asked = mo.query_params().get("specialist")
+    who = mo.ui.dropdown(
+        _names,
+        value=_asked if _asked in _names else _names[0],
+        on_change=say,
+    )
+    mo.Html(f'<div class="choice" id="choice"><span>In colour {who}</span></div>')
+    return (who,)
+
+
+@app.cell
+def _(who: mo.ui.dropdown, won: list[run_panels.Gain]) -> None:
+    mo.Html(run_panels.heatmap(won, str(who.value)))
+
+
+@app.cell
+def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+    mo.Html(run_panels.curves(snapshot, str(who.value)))
+
+
+@app.cell
+def _(snapshot: Snapshot, who: mo.ui.dropdown) -> None:
+    mo.Html(run_panels.costs(snapshot, str(who.value)))
+
+
+if __name__ == "__main__":
+    app.run()
