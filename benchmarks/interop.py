@@ -31,7 +31,7 @@ from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.mixture import PLAN_SCHEMA, MixtureReport
 from schemas.packed_row import RowFormat
@@ -77,7 +77,7 @@ def rows_artefact(store: Store, tokens: int, row_length: int) -> Artefact:
     }
     recipe = Recipe(stage="rows", labels=tuple(labels.items()), revision=1, config={"n": tokens})
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         spool = draft.path / "spool"
         spool.mkdir()
@@ -112,7 +112,7 @@ def mixture(store: Store, rows: Artefact, row_length: int) -> Artefact:
         inputs=(rows.as_input("rows 0"),),
     )
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         zeros = np.zeros(count, dtype=np.int32)
         values: dict[str, Any] = {
             "position": np.arange(count),

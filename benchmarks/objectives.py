@@ -18,11 +18,11 @@ from pathlib import Path
 from curriculum.corpus.history import read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
-from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents, policy_of
+from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents, policy_of
 from curriculum.families.render import render
 from curriculum.families.write import DocumentWriter
-from curriculum.objectives import lesson_of
-from curriculum.stages.row_sources import taught_by
+from curriculum.objectives import objective_of
+from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
@@ -30,7 +30,7 @@ from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
 from schemas.objectives import OBJECTIVES
 
-Given = tuple[Tokenised, Fitted]
+Given = tuple[TokenizedDocument, FitResult]
 VOCABULARY = 16_384
 
 
@@ -54,11 +54,11 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
     fitter = Fitter.of(tokenizer, row_length=row_length - 16, policy=policy)
     given: list[Given] = []
 
-    def keep(document: Tokenised, fitted: Fitted) -> Fitted:
+    def keep(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         given.append((document, fitted))
         return fitted
 
-    for _ in encode_documents(files, TokenStore.open(folder), fitter, teach=keep):
+    for _ in encode_documents(files, TokenStore.open(folder), fitter, objective=keep):
         pass
     return tokenizer, given
 
@@ -66,8 +66,8 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
 def seconds(
     objective: str, tokenizer: Tokenizer, given: list[Given], row_length: int
 ) -> tuple[float, Counter[str]]:
-    lesson = lesson_of(objective, tokenizer, variant=0)
-    teach, counts = taught_by(lesson, row_length=row_length), Counter[str]()
+    lesson = objective_of(objective, tokenizer, variant=0)
+    teach, counts = apply_objective(lesson, row_length=row_length), Counter[str]()
     begin = time.process_time()
     for document, fitted in given:
         for name, number in teach(document, replace(fitted)).taught:

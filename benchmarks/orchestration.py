@@ -24,7 +24,7 @@ from curriculum.pipeline.execute import Scope, execute, here
 from curriculum.pipeline.plan import resolve_plan
 from flows.server.supervisor import api_for
 from flows.settings.contexts import context_of
-from schemas.progress import unwatched
+from schemas.progress import ignore_progress
 
 DIET, LAST = "templates.demo", "anneal"
 TIMES = 3
@@ -46,10 +46,12 @@ def main() -> None:
         # Prefect reads its settings when it is imported.
         from flows.cli.in_process import run_flow
 
-        run_flow(order, None, unwatched)
+        run_flow(order, None, ignore_progress)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         for title, phase in (("everything is there", None), (f"{LAST} is trained anew", LAST)):
-            _compare(title, _directly(order, phase), partial(run_flow, order, phase, unwatched))
+            _compare(
+                title, _directly(order, phase), partial(run_flow, order, phase, ignore_progress)
+            )
 
 
 def _make(home: Path) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing import best_fit
-from curriculum.packing.row_builder import RowFiller, RowLabels
+from curriculum.packing.row_builder import RowBuilder, RowLabels
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
 from curriculum.packing.write import BLOCK_TOKENS
 from schemas.packed_row import RowFormat
@@ -203,7 +203,7 @@ def against_trl(lengths: Int64s, row_length: int, rounds: int) -> None:
             )
         }
     )
-    filler = RowFiller(
+    filler = RowBuilder(
         row_format=RowFormat(
             row_length=row_length, vocab_size=32_000, pad_id=0, bos_id=1, eos_id=2
         ),

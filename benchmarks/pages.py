@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from curriculum.inspection.packed_rows import Part, Place, Shown, Source
+from curriculum.inspection.packed_rows import DocumentInRow, FileRange, RowView, Source
 from curriculum.inspection.rows import Row
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
@@ -83,7 +83,7 @@ def _drawn(browser: Browser, file: Path) -> tuple[float, float]:
     return drawn, 1000 * computed
 
 
-def _row(ids: list[int], documents: int, *, structured: bool) -> Shown:
+def _row(ids: list[int], documents: int, *, structured: bool) -> RowView:
     length = len(ids)
     random = np.random.default_rng(17)
     shares = random.lognormal(sigma=1.1, size=documents)
@@ -111,17 +111,17 @@ def _row(ids: list[int], documents: int, *, structured: bool) -> Shown:
         ),
     )
     parts = tuple(
-        Part(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
+        DocumentInRow(start=start, end=end, scored=end - start, document_id=f"{start:032x}", first_byte=0,
              last_byte=99_999, source=_source(at))
         for at, (start, end) in enumerate(spans)
     )  # fmt: skip
-    return Shown(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
+    return RowView(row=row, parts=parts, attention_pairs=1, histogram=(1, 1, 1, 1), generated=())
 
 
 def _source(document: int) -> Source:
     commit = hashlib.sha1(str(document).encode(), usedforsecurity=False).hexdigest()
     places = tuple(
-        Place(
+        FileRange(
             repository="llvm-project",
             commit=commit,
             path=f"llvm/lib/Support/File{4 * document + at}.cpp",

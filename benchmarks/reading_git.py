@@ -28,7 +28,7 @@ from unittest import mock
 
 from curriculum.corpus import git
 from curriculum.corpus.history import read_changes
-from curriculum.corpus.hunks import Differ
+from curriculum.corpus.hunks import BatchDiffer
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import Source, resolve
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec
@@ -79,7 +79,7 @@ def ours(case: Case) -> None:
 
 
 def ours_without_hunks(case: Case) -> None:
-    with mock.patch.object(Differ, "hunks", lambda _, pairs: [()] * len(pairs)):
+    with mock.patch.object(BatchDiffer, "hunks", lambda _, pairs: [()] * len(pairs)):
         ours(case)
 
 

@@ -74,7 +74,7 @@ class Attention:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class PhaseLine:
     """A line of standing.sql."""
 
     specialist: str
@@ -224,7 +224,7 @@ def _attention(each: Attention) -> str:
 
 def specialists(snapshot: Snapshot) -> str:
     """Specialists by phases: state, tokens, val_bpb and yield of each."""
-    found = snapshot.ask(question("panels/standing"), Standing)
+    found = snapshot.ask(question("panels/standing"), PhaseLine)
     if not found:
         nothing = (
             "<p>Nothing is mixed or trained yet: <code>curriculum run templates.demo</code></p>"
@@ -251,7 +251,7 @@ def specialists(snapshot: Snapshot) -> str:
     )
 
 
-def _cell(each: Standing | None) -> str:
+def _cell(each: PhaseLine | None) -> str:
     if each is None:
         return '<td class="none">–</td>'
     figure = "–" if each.after is None else f"{each.after:.3f}"
@@ -323,9 +323,9 @@ def title(specialist: str, branch: str | None) -> str:
     return spelled((specialist, branch))
 
 
-def by_specialist(found: Sequence[Standing]) -> dict[str, list[Standing]]:
+def by_specialist(found: Sequence[PhaseLine]) -> dict[str, list[PhaseLine]]:
     """Lines by the title of their specialist, in their order."""
-    grouped: dict[str, list[Standing]] = {}
+    grouped: dict[str, list[PhaseLine]] = {}
     for each in found:
         grouped.setdefault(title(each.specialist, each.branch), []).append(each)
     return grouped

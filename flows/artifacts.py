@@ -24,13 +24,13 @@ from prefect.client.schemas.filters import (
 from prefect.logging import get_run_logger
 
 from curriculum.inspection.formats import Line
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.visible import one_line, visible
 
 TELL_EVERY_S = 5.0
 """How often progress is told to the server; each time costs it a transaction."""
 
-onlooker: ContextVar[Watch] = ContextVar("onlooker", default=unwatched)
+onlooker: ContextVar[ProgressCallback] = ContextVar("onlooker", default=ignore_progress)
 """Who else watches: the terminal, where the flow runs in the command line's process."""
 
 
@@ -66,7 +66,7 @@ def unmarked(text: str) -> str:
 
 
 @contextlib.contextmanager
-def tracked() -> Iterator[Watch]:
+def tracked() -> Iterator[ProgressCallback]:
     """A watch that logs, draws progress artifacts on the run, and passes everything on to the onlooker."""
     progress = _Tracked(onlooker.get())
     yield progress.watch
@@ -75,7 +75,7 @@ def tracked() -> Iterator[Watch]:
 class _Tracked:
     """One progress artifact a stage, updated now and then."""
 
-    def __init__(self, onlooker: Watch) -> None:
+    def __init__(self, onlooker: ProgressCallback) -> None:
         self.onlooker = onlooker
         self.artifacts: dict[str, UUID] = {}
         self.told: dict[str, float] = {}

@@ -30,7 +30,7 @@ from flows import settings, tasks
 from flows.artifacts import Log
 from flows.parameters import Changes
 from schemas.errors import JobError, JobKilledError
-from schemas.progress import unwatched
+from schemas.progress import ignore_progress
 
 Result = TypeVar("Result")
 TRAIN, RUN = "train", "run"
@@ -70,7 +70,7 @@ def dispatch_task(phase: str, step: TrainStep, changes: Changes) -> Artefact:
 
     A phase that is trained already waits for no slot.
     """
-    run = step.finished(tasks.flow_context(unwatched))
+    run = step.finished(tasks.flow_context(ignore_progress))
     if run is None:
         run = _trained_there(step.plan, phase, changes, again=step.retrain)
     tasks.show_run(step, run)

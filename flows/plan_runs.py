@@ -16,7 +16,7 @@ from flows.artifacts import Log
 from flows.hooks import link_report
 from flows.parameters import ALL_PHASES, BuildChanges
 from flows.settings import trust
-from schemas.progress import unwatched
+from schemas.progress import ignore_progress
 
 
 def start(specialist: str, changes: BuildChanges) -> RunPlan:
@@ -44,7 +44,7 @@ def carry_out(
     The report is written before a closed gate is returned, since nobody may look at the run afterwards.
     """
     named = None if phase == ALL_PHASES else phase
-    context = tasks.flow_context(unwatched)
+    context = tasks.flow_context(ignore_progress)
     for event in execute(plan, perform, replace(scope, phase=named), context):
         if isinstance(event, PhaseTrained):
             if not (event.gate and event.gate.is_open and shows(plan, event.run)):

@@ -22,7 +22,7 @@ from flows import artifacts
 from flows.artifacts import Log
 from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
-from schemas.progress import Watch
+from schemas.progress import ProgressCallback
 
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ class Retried(TypedDict):
 RETRIED = Retried(retries=2, retry_delay_seconds=10, retry_condition_fn=is_retryable)
 
 
-def flow_context(watch: Watch) -> Context:
+def flow_context(watch: ProgressCallback) -> Context:
     """Return the context of steps in a flow run: its log gets the lines of training and the warnings."""
     log = Log()
     return context_of(watch, log=log.info, warn=log.warning)

@@ -25,7 +25,7 @@ route   leave it to longer rows: its target stands last and is useless in pieces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Family:
+class FamilySpec:
     """One kind of document."""
 
     name: str
@@ -54,42 +54,42 @@ class Family:
         return imported(self.render)
 
 
-FAMILIES: Registry[Family] = Registry(
+FAMILIES: Registry[FamilySpec] = Registry(
     [
-        Family(
+        FamilySpec(
             name="v2_simple",
             reads="changes",
             revision=6,
             render="curriculum.families.v2:simple",
         ),
-        Family(
+        FamilySpec(
             name="v2_doxygen",
             reads="changes",
             revision=6,
             render="curriculum.families.v2:doxygen",
         ),
-        Family(
+        FamilySpec(
             name="v3_simple",
             reads="changes",
             revision=6,
             render="curriculum.families.v3:simple",
             edits_only=True,
         ),
-        Family(
+        FamilySpec(
             name="v3_doxygen",
             reads="changes",
             revision=6,
             render="curriculum.families.v3:doxygen",
             edits_only=True,
         ),
-        Family(
+        FamilySpec(
             name="v4_context_graph",
             reads="commits",
             revision=6,
             render="curriculum.families.v4_context_graph:documents",
             too_long="route",
         ),
-        Family(
+        FamilySpec(
             name="v5_clang_graph",
             reads="commits",
             revision=6,
@@ -98,13 +98,13 @@ FAMILIES: Registry[Family] = Registry(
             needs_index=True,
             stand_in="v4_context_graph",
         ),
-        Family(
+        FamilySpec(
             name="v6_enriched",
             reads="documents",
             revision=5,
             render="curriculum.families.v6_enriched:enrich",
         ),
-        Family(
+        FamilySpec(
             name="chat",
             reads="conversations",
             revision=1,

@@ -34,7 +34,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planted:
+class InjectedLeakReport:
     """A leak that was planted into a subject, the claims that must fail of it, and those that failed."""
 
     leak: str
@@ -76,7 +76,7 @@ class LeakReport:
     """All findings, the leaks that were planted, and what was left out."""
 
     findings: tuple[Finding, ...]
-    planted: tuple[Planted, ...] = ()
+    planted: tuple[InjectedLeakReport, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     covered: tuple[str, ...] = ()
     """What was examined beyond a model alone: row lengths, layouts, modes."""
@@ -91,7 +91,7 @@ class LeakReport:
         return tuple(finding for finding in self.findings if not finding.passed)
 
     @property
-    def unproven(self) -> tuple[Planted, ...]:
+    def unproven(self) -> tuple[InjectedLeakReport, ...]:
         """The planted leaks that didn't turn exactly their claims red."""
         return tuple(each for each in self.planted if not each.passed)
 

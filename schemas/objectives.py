@@ -10,7 +10,7 @@ from schemas.registry import NameIn, Registry, imported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Objective:
+class ObjectiveSpec:
     """One way to make tokens and targets of a document."""
 
     name: str
@@ -27,21 +27,23 @@ class Objective:
         return imported(self.build)
 
 
-OBJECTIVES: Registry[Objective] = Registry(
+OBJECTIVES: Registry[ObjectiveSpec] = Registry(
     [
-        Objective(name="causal", revision=1, build="curriculum.objectives.causal:lesson"),
-        Objective(name="fim", revision=2, build="curriculum.objectives.fim:lesson", variants=True),
-        Objective(
+        ObjectiveSpec(name="causal", revision=1, build="curriculum.objectives.causal:lesson"),
+        ObjectiveSpec(
+            name="fim", revision=2, build="curriculum.objectives.fim:lesson", variants=True
+        ),
+        ObjectiveSpec(
             name="code_to_doc",
             revision=2,
             build="curriculum.objectives.documentation:code_to_doc",
         ),
-        Objective(
+        ObjectiveSpec(
             name="doc_to_code",
             revision=2,
             build="curriculum.objectives.documentation:doc_to_code",
         ),
-        Objective(name="chat", revision=1, build="curriculum.objectives.chat:lesson"),
+        ObjectiveSpec(name="chat", revision=1, build="curriculum.objectives.chat:lesson"),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]

@@ -16,8 +16,8 @@ class Progress:
     note: str = ""
 
 
-Watch = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
-def unwatched(_: Progress) -> None:
+def ignore_progress(_: Progress) -> None:
     """Drop an item of progress."""

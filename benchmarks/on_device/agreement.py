@@ -14,7 +14,7 @@ from benchmarks.on_device.masking import Rows
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train import step as trainer_step
-from curriculum.train.optimizer import Learner, new_learner
+from curriculum.train.optimizer import TrainState, new_train_state
 from schemas.job import Backend
 
 SECTION = "agreement"
@@ -83,7 +83,7 @@ def _reference(setting: Setting) -> Trained:
 def _trained(setting: Setting, device: torch.device, backend: Backend) -> Trained:
     small = replace(setting, device=device, positions=LENGTH)
     job = job_of(small, small.spec(MODEL), LENGTH, backend=backend, steps=STEPS)
-    learner = new_learner(job, device)
+    learner = new_train_state(job, device)
     fresh = _weights(learner)
     # The trainer's own step, but for its autocast to bfloat16 on a GPU.
     with mock.patch.object(trainer_step, "mixed", _exact):
@@ -98,7 +98,7 @@ def _exact(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, enabled=False)
 
 
-def _weights(learner: Learner) -> Tensor:
+def _weights(learner: TrainState) -> Tensor:
     """All weights in float64 on the host."""
     return torch.cat(
         [weight.detach().to(HOST, torch.float64).flatten() for weight in learner.model.parameters()]

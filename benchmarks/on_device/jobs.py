@@ -6,7 +6,7 @@ from benchmarks import loading
 from benchmarks.on_device.setting import Setting
 from curriculum.model.decoder import DEFAULT_ROPE_BASE
 from curriculum.train.batch import Batch
-from curriculum.train.optimizer import Learner
+from curriculum.train.optimizer import TrainState
 from curriculum.train.step import gradients
 from schemas.job import Backend, Job, ModelSpec, OptimizerSpec, RowsSource, TokenizerRef
 
@@ -59,7 +59,7 @@ def job_of(
     )
 
 
-def step(learner: Learner, batches: Sequence[Batch], job: Job, number: int) -> float:
+def step(learner: TrainState, batches: Sequence[Batch], job: Job, number: int) -> float:
     """Take one optimizer step and return its loss."""
     gradient = gradients(learner, batches, job, step=number)
     learner.optimizer.step()

@@ -18,7 +18,7 @@ from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.masking_cost import now
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 
 SECTION = "memory"
 WARM_UP = 2
@@ -46,7 +46,7 @@ def _measured(setting: Setting, model: str, kind: Rows, recompute: bool, share: 
     model_of.cache_clear()
     device = setting.device
     job = job_of(setting, setting.spec(model), kind.length, recompute=recompute)
-    learner = new_learner(job, device)
+    learner = new_train_state(job, device)
     seconds: list[float] = []
     batch = _batch(setting, kind, 0)
     for number in range(1, WARM_UP + 1):

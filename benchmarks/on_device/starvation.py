@@ -19,7 +19,7 @@ from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.masking_cost import now
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 from schemas.job import Job
 
 SECTION = "loader"
@@ -61,7 +61,7 @@ def _measured(setting: Setting, length: int, workers: int, share: float) -> Outc
 
 
 def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
-    learner = new_learner(job, setting.device)
+    learner = new_train_state(job, setting.device)
     rows = PlannedRows.of(job, workspace)
     loaded = steps_of(job, rows, first_step=0, workers=job.workers)
     waited, worked, tokens = 0.0, 0.0, 0

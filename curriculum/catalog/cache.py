@@ -64,7 +64,7 @@ class KeptIdentities(Sealed):
     tables: dict[str, tuple[int, int, int]]
 
 
-class Last(Sealed):
+class LastGroups(Sealed):
     """last.json: the groups that were written last, empty where there is none."""
 
     seen: str = ""
@@ -125,17 +125,17 @@ class Cache:
         with contextlib.suppress(OSError), self._folder() as beside:
             _remove(group, beside)
 
-    def last(self) -> Last:
+    def last(self) -> LastGroups:
         """Return the groups that were written last."""
         try:
             with self._folder() as beside:
-                last = Last.model_validate_json(regular_files.read(_LAST, beside=beside))
+                last = LastGroups.model_validate_json(regular_files.read(_LAST, beside=beside))
         except (OSError, ValidationError):
-            return Last()
+            return LastGroups()
         named = [name for name in (last.seen, last.snapshot) if name]
-        return last if all(map(_GROUP.fullmatch, named)) else Last()
+        return last if all(map(_GROUP.fullmatch, named)) else LastGroups()
 
-    def keep_last(self, last: Last) -> None:
+    def keep_last(self, last: LastGroups) -> None:
         """Write down the groups that were written last, where that can be."""
         with contextlib.suppress(OSError), self._folder() as beside:
             _replace(_LAST, last.model_dump_json(), beside)

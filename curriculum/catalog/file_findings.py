@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from curriculum.catalog.cache import Cache, Identity, Last, digest_of
+from curriculum.catalog.cache import Cache, Identity, LastGroups, digest_of
 
 _SEEN = "seen"
 _TEXT: pa.DataType = pa.string()
@@ -28,29 +28,29 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(kw_only=True, slots=True)
-class Seen:
+class FileFindings:
     """Findings in the files of a workspace, by path relative to it."""
 
     home: Path
     known: dict[str, tuple[Identity, str | None]]
-    last: Last
+    last: LastGroups
     """The paths that were written last; nothing where none is known."""
     looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
     """The files that were asked for by now."""
 
     @staticmethod
-    def of(cache: Cache) -> "Seen":
+    def of(cache: Cache) -> "FileFindings":
         """Read what earlier snapshots kept; nothing where that can't be read."""
         last = cache.last()
         tables = cache.tables(last.seen, {_SEEN: _SCHEMA})
         if tables is None:
-            return Seen(home=cache.home, known={}, last=Last(snapshot=last.snapshot))
+            return FileFindings(home=cache.home, known={}, last=LastGroups(snapshot=last.snapshot))
         columns = [tables[_SEEN][name].to_pylist() for name in _SCHEMA.names]
         known = {
             file: (Identity(inode=inode, changed=changed, size=size), found)
             for file, inode, changed, size, found in zip(*columns, strict=True)
         }
-        return Seen(home=cache.home, known=known, last=last)
+        return FileFindings(home=cache.home, known=known, last=last)
 
     def found(
         self, file: str, identity: Identity, look: Callable[[Path], str | None]
@@ -70,7 +70,7 @@ class Seen:
             group = digest_of({_SEEN: table})
             if not cache.keep(group, {_SEEN: table}):
                 return
-        last = Last(seen=group, snapshot=snapshot)
+        last = LastGroups(seen=group, snapshot=snapshot)
         if last != self.last:
             cache.keep_last(last)
             if self.last.seen not in ("", group):

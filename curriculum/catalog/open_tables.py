@@ -13,7 +13,7 @@ from curriculum.catalog.cache import Cache
 from curriculum.catalog.tables import OPEN_TABLES, Line
 from curriculum.mixing.load import config_files, diet_names, load_diet
 from curriculum.mixing.resolve import ANNEAL
-from curriculum.store.inside import Inside
+from curriculum.store.inside import PlainFolders
 from schemas import regular_files
 from schemas.errors import CurriculumError, StoreError
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
@@ -49,7 +49,7 @@ def written_status(home: Path) -> Status:
     """Read the status of a workspace: no line where none was computed yet."""
     empty = STATUS_SCHEMA.empty_table()
     try:
-        Inside(home).status(FILE)
+        PlainFolders(home).status(FILE)
         table = parquet.read_table(home / FILE, columns=STATUS_SCHEMA.names)
         return Status(table=table.select(STATUS_SCHEMA.names).cast(STATUS_SCHEMA), problems=[])
     except FileNotFoundError:

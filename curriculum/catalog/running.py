@@ -13,7 +13,7 @@ from curriculum.catalog import bounded
 from curriculum.catalog.bounded import MOST_BYTES
 from curriculum.catalog.sql_text import CatalogError
 from curriculum.catalog.tables import HEARTBEAT_NAME, OPEN_TABLES, Line, open_run
-from curriculum.store.inside import Inside
+from curriculum.store.inside import PlainFolders
 from schemas import regular_files
 from schemas.errors import StoreError
 from schemas.job import METRICS_SCHEMA, Heartbeat, RunState
@@ -62,7 +62,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
 
 
 def _metrics_files(home: Path, path: str) -> Iterator[str]:
-    inside = Inside(home)
+    inside = PlainFolders(home)
     for file in sorted((home / path / METRICS_NAME).glob("[0-9]*.parquet")):
         name = f"{path}/{METRICS_NAME}/{file.name}"
         with contextlib.suppress(OSError, StoreError):

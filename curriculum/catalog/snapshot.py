@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum.catalog.cache import Cache, Identity
-from curriculum.catalog.file_findings import Seen
+from curriculum.catalog.file_findings import FileFindings
 from curriculum.catalog.open_tables import closed_gates, diets, written_status
 from curriculum.catalog.running import open_tables
 from curriculum.catalog.table_faults import fault_of
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
-from curriculum.catalog.walk import Sighting, walk
+from curriculum.catalog.walk import ManifestStat, walk
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
-from curriculum.store.inside import Inside
+from curriculum.store.inside import PlainFolders
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.store.verify import sha256_of
 from schemas.errors import CurriculumError, StoreError
@@ -79,7 +79,7 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
     found = walk(home)
     marked = _marked(home)
     cache = Cache(home=home)
-    seen = Seen.of(cache)
+    seen = FileFindings.of(cache)
     manifests = _manifests(seen, found.published)
     digest = _digest(manifests, marked)
     kept = _Kept(cache=cache, digest=digest)
@@ -162,21 +162,21 @@ class _Kept:
 
 def _marked(home: Path) -> dict[str, list[str]]:
     """The paths that each current/*.txt lists as live."""
-    inside = Inside(home)
+    inside = PlainFolders(home)
     files = sorted((home / "current").glob("*.txt"))
     return {
         file.name: read_mark(file) for file in files if _is_plain(inside, f"current/{file.name}")
     }
 
 
-def _is_plain(inside: Inside, file: str) -> bool:
+def _is_plain(inside: PlainFolders, file: str) -> bool:
     try:
         return inside.status(file).st_size <= MOST_BYTES
     except (OSError, StoreError):
         return False
 
 
-def _manifests(seen: Seen, published: Iterable[Sighting]) -> dict[str, str]:
+def _manifests(seen: FileFindings, published: Iterable[ManifestStat]) -> dict[str, str]:
     """The digests of the bytes of manifests, by path of the artefact."""
     return {
         each.path: seen.found(f"{each.path}/{MANIFEST_NAME}", each.identity, _sha256) or ""
@@ -270,7 +270,7 @@ def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
 def _read(home: Path, path: str, digest: str) -> Lines:
     """The lines of an artefact, or why something of it can't be read; that is tried again next time."""
     try:
-        if (size := Inside(home).status(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
+        if (size := PlainFolders(home).status(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
             raise OSError(errno.EFBIG, f"a manifest of {size:,} bytes")
         artefact = artefact_at(home / path)
         found = lines_of(artefact, path)
@@ -317,9 +317,11 @@ def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
     return sorted(live)
 
 
-def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[str]], pa.Table]:
+def _sound(
+    seen: FileFindings, live: pa.Table, data: pa.Table
+) -> tuple[dict[str, list[str]], pa.Table]:
     """The live files by kind, and what is wrong with the others; each is opened once."""
-    inside = Inside(seen.home)
+    inside = PlainFolders(seen.home)
     listed = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
@@ -333,7 +335,9 @@ def _sound(seen: Seen, live: pa.Table, data: pa.Table) -> tuple[dict[str, list[s
     return files, _problems(faults)
 
 
-def _fault(seen: Seen, inside: Inside, file: str, kind: str, num_bytes: int) -> str | None:
+def _fault(
+    seen: FileFindings, inside: PlainFolders, file: str, kind: str, num_bytes: int
+) -> str | None:
     """Why a file that was published can't be read now."""
     try:
         there = inside.status(file)

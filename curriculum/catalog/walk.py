@@ -18,7 +18,7 @@ _DEPTH = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sighting:
+class ManifestStat:
     """A manifest on disk."""
 
     path: str
@@ -27,16 +27,16 @@ class Sighting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class WorkspaceListing:
     """The published artefacts and the open runs of a workspace, in path order."""
 
-    published: tuple[Sighting, ...]
+    published: tuple[ManifestStat, ...]
     open_runs: tuple[str, ...]
     passed_over: tuple[tuple[str, str], ...]
     """Paths of what isn't walked into, each with the reason."""
 
 
-def walk(home: Path) -> Found:
+def walk(home: Path) -> WorkspaceListing:
     """The artefacts and open runs of a workspace; of one that isn't there, none.
 
     A folder `label=value` or `<12 hex digits>` is walked into until a manifest stands in it, as the store
@@ -51,7 +51,7 @@ def walk(home: Path) -> Found:
         if _STAGE.match(stage.name):
             found.descend(stage.path, stage.name)
     found.published.sort(key=attrgetter("path"))
-    return Found(
+    return WorkspaceListing(
         published=tuple(found.published),
         open_runs=tuple(sorted(found.open_runs)),
         passed_over=tuple(sorted(found.passed_over)),
@@ -60,7 +60,7 @@ def walk(home: Path) -> Found:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Walk:
-    published: list[Sighting] = field(default_factory=list)
+    published: list[ManifestStat] = field(default_factory=list)
     open_runs: list[str] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
 
@@ -76,7 +76,7 @@ class _Walk:
             if is_key or entry.name.startswith("attempt="):
                 there = status(f"{entry.path}/{MANIFEST_NAME}")
                 if there is not None:
-                    self.published.append(Sighting(path=below, identity=Identity.of(there)))
+                    self.published.append(ManifestStat(path=below, identity=Identity.of(there)))
                     continue
                 if status(f"{entry.path}/{JOB_NAME}") is not None:
                     self.open_runs.append(below)

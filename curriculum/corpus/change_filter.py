@@ -8,7 +8,7 @@ from typing import Literal
 
 from curriculum.corpus.languages import is_cpp_only, language_of
 from curriculum.corpus.log import Commit, Entry, Log, commits
-from curriculum.corpus.paths import PathRules, Wanted
+from curriculum.corpus.paths import PathRules, WantedPath
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
@@ -174,13 +174,15 @@ def _eligible(
             if not inside or number <= unwanted:
                 continue
             judged = _judge(commit, entry, scope, rules)
-            if isinstance(judged, Wanted):
+            if isinstance(judged, WantedPath):
                 yield _candidate(commit, entry, judged, lineage=origins.lineage(entry.path))
             elif judged is not None:
                 skips.add(judged, path=entry.path.decode(errors="replace"), commit=commit.commit)
 
 
-def _judge(commit: Commit, entry: Entry, scope: Scope, rules: PathRules) -> Wanted | Reason | None:
+def _judge(
+    commit: Commit, entry: Entry, scope: Scope, rules: PathRules
+) -> WantedPath | Reason | None:
     """The path if the entry changes a file that we want, why not, or None for another file."""
     judged = rules.verdict(entry.path)
     if judged is None or _same_text(entry):
@@ -198,7 +200,7 @@ def _same_text(entry: Entry) -> bool:
     return entry.before_id == entry.after_id
 
 
-def _candidate(commit: Commit, entry: Entry, wanted: Wanted, *, lineage: str) -> Candidate:
+def _candidate(commit: Commit, entry: Entry, wanted: WantedPath, *, lineage: str) -> Candidate:
     before_id = entry.before_id if entry.before_mode in FILE_MODES else ""
     after_id = entry.after_id if entry.after_mode in FILE_MODES else ""
     renamed = entry.status == "R" and before_id != ""

@@ -64,7 +64,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ended:
+class GitResult:
     """A git that has ended."""
 
     code: int
@@ -143,7 +143,7 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     return done.stdout
 
 
-def run_into(repository: Path, file: IO[bytes], *arguments: str) -> Ended:
+def run_into(repository: Path, file: IO[bytes], *arguments: str) -> GitResult:
     """How git ended, with its output in `file`; the output is whole only if the code is 0."""
     done = subprocess.run(
         command(*arguments),
@@ -153,7 +153,7 @@ def run_into(repository: Path, file: IO[bytes], *arguments: str) -> Ended:
         env=environment(repository),
         cwd="/",
     )
-    return Ended(code=done.returncode, stderr=done.stderr)
+    return GitResult(code=done.returncode, stderr=done.stderr)
 
 
 def transfer(*arguments: str) -> None:

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from curriculum.corpus import git
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
 from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
-from curriculum.corpus.hunks import Differ, diffing, whole
+from curriculum.corpus.hunks import BatchDiffer, diffing, whole
 from curriculum.corpus.log import Log, recorded
 from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.skips import Reason, Skips
@@ -72,7 +72,7 @@ def read_changes(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Past:
+class OpenHistory:
     """A history that is open to read: a view of its repository, its log, and the rules for its paths."""
 
     repository: Path
@@ -89,7 +89,7 @@ def opened(
     spec: RepositorySpec,
     corpus: CorpusSpec,
     skips: Skips,
-) -> Iterator[Past]:
+) -> Iterator[OpenHistory]:
     """The history up to a pin; what serves to read it ends with the block.
 
     Raises:
@@ -100,11 +100,13 @@ def opened(
         scope = scope_of(log, source, spec, corpus)
         rules = path_rules(spec, corpus, headers=scope.headers)
         with reading(repository, corpus.quality) as reader:
-            yield Past(repository=repository, log=log, scope=scope, rules=rules, reader=reader)
+            yield OpenHistory(
+                repository=repository, log=log, scope=scope, rules=rules, reader=reader
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sampled:
+class SampledCommits:
     """Some commits of a history, and what of the others must be known to read them as all are read."""
 
     commits: Collection[str]
@@ -113,7 +115,7 @@ class Sampled:
 
 
 def changes_of(
-    past: Past, spec: RepositorySpec, skips: Skips, sampled: Sampled | None = None
+    past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
 ) -> Iterator[FileChange]:
     """The changes of an open history, as read_changes gives them; of some commits, if they are `sampled`.
 
@@ -186,7 +188,7 @@ def _batches(pairs: Iterator[_Pair]) -> Iterator[list[_Pair]]:
 
 
 def _changes(
-    differ: Differ, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
+    differ: BatchDiffer, batch: Sequence[_Pair], spec: RepositorySpec, seen: set[int]
 ) -> Iterator[FileChange]:
     for pair, lines in zip(batch, _hunks(differ, batch), strict=True):
         candidate = pair.candidate
@@ -213,7 +215,7 @@ def _changes(
         )
 
 
-def _hunks(differ: Differ, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]:
+def _hunks(differ: BatchDiffer, batch: Sequence[_Pair]) -> Iterator[tuple[Hunk, ...]]:
     both = [(pair.before, pair.after) for pair in batch if pair.before and pair.after]
     found = iter(differ.hunks(both) if both else ())
     for pair in batch:

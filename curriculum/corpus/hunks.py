@@ -42,7 +42,7 @@ CHUNK = 1 << 20
 
 
 @contextmanager
-def diffing(repository: Path) -> Iterator["Differ"]:
+def diffing(repository: Path) -> Iterator["BatchDiffer"]:
     """A differ that writes into `repository`, a view; its git ends with the block.
 
     Costs disk until then: two trees a batch, and each text that isn't stored as it is handed out.
@@ -58,7 +58,7 @@ def diffing(repository: Path) -> Iterator["Differ"]:
             cwd="/",
         )
         try:
-            yield Differ(repository=repository, process=process, errors=errors)
+            yield BatchDiffer(repository=repository, process=process, errors=errors)
         finally:
             process.kill()
             for pipe in (process.stdin, process.stdout):
@@ -68,7 +68,7 @@ def diffing(repository: Path) -> Iterator["Differ"]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Differ:
+class BatchDiffer:
     """Diffs many pairs of texts at a time.
 
     Two trees are written whose files 0000000, 0000001 … are the pairs; so one git serves them all, and no

@@ -43,7 +43,7 @@ _HASH_COMMENT = rf"{_QUOTED}|#[^\n]*"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decided:
+class LabelledDocuments:
     """What the kept documents are: (repository, domain, …) and (rule, domain, …), and warnings."""
 
     sizes: pl.DataFrame
@@ -90,9 +90,9 @@ class Decided:
                 yield f"rules of domains that {problem}: {', '.join(listed)}"
 
 
-def decide(
+def label_domains(
     documents: Sequence[DocumentsOf], kept: Path, spec: DomainsSpec, folder: Path
-) -> Decided:
+) -> LabelledDocuments:
     """Write the selection, what `kept` says and each document's domain, into `folder`.
 
     `kept` is the folder that `select` filled with the same documents. Costs a pass over the texts, some
@@ -205,7 +205,7 @@ def _named(names: Sequence[str], number: pl.Expr) -> pl.Expr:
     return pl.lit(pl.Series(names, dtype=pl.String)).gather(number)
 
 
-def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> Decided:
+def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> LabelledDocuments:
     sizes = (
         kept.group_by("repository", "domain")
         .agg(
@@ -223,7 +223,7 @@ def _counted(kept: pl.DataFrame, spec: DomainsSpec) -> Decided:
             "decides": [int((kept["decided"] == at).sum()) for at in range(len(spec.rules))],
         }
     )
-    return Decided(sizes=sizes, rules=rules)
+    return LabelledDocuments(sizes=sizes, rules=rules)
 
 
 def _size(line: dict[str, int], **share: float) -> DomainSize:

@@ -22,7 +22,7 @@ REMEMBERED = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class WantedPath:
     """A path that is wanted, as text, with its language."""
 
     path: str
@@ -37,9 +37,9 @@ class PathRules:
     headers: Language
     include: GitIgnoreSpec
     exclude: GitIgnoreSpec
-    _known: dict[bytes, Wanted | Reason | None] = field(default_factory=dict)
+    _known: dict[bytes, WantedPath | Reason | None] = field(default_factory=dict)
 
-    def verdict(self, raw: bytes) -> Wanted | Reason | None:
+    def verdict(self, raw: bytes) -> WantedPath | Reason | None:
         """The path if it is wanted, why it isn't, or None for a file in no wanted language."""
         if raw not in self._known:
             if len(self._known) >= REMEMBERED:
@@ -47,7 +47,7 @@ class PathRules:
             self._known[raw] = self._judge(raw)
         return self._known[raw]
 
-    def _judge(self, raw: bytes) -> Wanted | Reason | None:
+    def _judge(self, raw: bytes) -> WantedPath | Reason | None:
         path = raw.decode(errors="surrogateescape")
         language = language_of(path, headers=self.headers)
         if language is None or language not in self.corpus.files:
@@ -60,7 +60,7 @@ class PathRules:
             return "excluded"
         if not self.corpus.quality.vendored and is_vendored(path):
             return "vendored"
-        return Wanted(path=path, language=language)
+        return WantedPath(path=path, language=language)
 
 
 def path_rules(spec: RepositorySpec, corpus: CorpusSpec, *, headers: Language) -> PathRules:

@@ -7,7 +7,7 @@ from curriculum.corpus import directory, hunks
 from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
 from curriculum.corpus.languages import header_language, language_of
-from curriculum.corpus.paths import PathRules, Wanted, path_rules
+from curriculum.corpus.paths import PathRules, WantedPath, path_rules
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange
@@ -64,7 +64,7 @@ def _judge(
     except OSError:
         return directory.UNREADABLE, "unreadable"
     wanted = rules.verdict(raw)
-    if not isinstance(wanted, Wanted):
+    if not isinstance(wanted, WantedPath):
         return blob_id, wanted
     if content is None:
         return blob_id, "too_large"
@@ -74,7 +74,7 @@ def _judge(
     return blob_id, version.against or _snapshot(source, spec, wanted, version.blob)
 
 
-def _snapshot(source: Source, spec: RepositorySpec, wanted: Wanted, blob: Blob) -> FileChange:
+def _snapshot(source: Source, spec: RepositorySpec, wanted: WantedPath, blob: Blob) -> FileChange:
     return FileChange(
         kind="snapshot",
         repository=spec.name,

@@ -13,8 +13,8 @@ import polars as pl
 
 from curriculum.corpus import git
 from curriculum.corpus.change_filter import Candidate, candidates
-from curriculum.corpus.history import Past, mark_of
-from curriculum.corpus.paths import Wanted
+from curriculum.corpus.history import OpenHistory, mark_of
+from curriculum.corpus.paths import WantedPath
 from curriculum.corpus.skips import Skips
 from schemas.change import FileChange
 from schemas.corpus import QualitySpec, RepositorySpec
@@ -48,7 +48,7 @@ class Survey:
         return self.changes["commit"].unique(maintain_order=True).to_list()
 
 
-def survey(past: Past, spec: RepositorySpec, pin: str) -> Survey:
+def survey(past: OpenHistory, spec: RepositorySpec, pin: str) -> Survey:
     """Look over an open history up to its pin; costs two walks of its log and a look-up of each blob's size.
 
     Raises:
@@ -93,17 +93,17 @@ def _row(candidate: Candidate, sizes: dict[str, int], marks: set[int]) -> tuple[
     return candidate.commit, candidate.lineage, versions, edits
 
 
-def _tree_bytes(past: Past, pin: str) -> int:
+def _tree_bytes(past: OpenHistory, pin: str) -> int:
     listed = git.run(past.repository, "ls-tree", "-r", "-z", "-l", "--full-tree", pin).split(b"\0")
     pairs = (line.partition(b"\t")[::2] for line in listed[:-1])
     return sum(
         int(head.split()[3])
         for head, path in pairs
-        if head.split()[3].isdigit() and isinstance(past.rules.verdict(path), Wanted)
+        if head.split()[3].isdigit() and isinstance(past.rules.verdict(path), WantedPath)
     )
 
 
-def _sizes(past: Past, found: Iterable[Candidate]) -> dict[str, int]:
+def _sizes(past: OpenHistory, found: Iterable[Candidate]) -> dict[str, int]:
     """The bytes of each blob that a rule of quality would not leave out for its size."""
     ids = list(dict.fromkeys(_blobs(found)))
     asked = "".join(f"{each}\n" for each in ids).encode()

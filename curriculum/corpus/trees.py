@@ -16,10 +16,10 @@ from curriculum.corpus import directory, git
 from curriculum.corpus.blobs import Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
 from curriculum.corpus.git_tree import Comparison, TreeEntry, comparing, contents, listed
-from curriculum.corpus.history import Past, Sampled, changes_of, opened
+from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened
 from curriculum.corpus.languages import language_of
 from curriculum.corpus.log import Commit, commits
-from curriculum.corpus.paths import Wanted, is_plain
+from curriculum.corpus.paths import WantedPath, is_plain
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.snapshot import read_directory
 from curriculum.corpus.sources import Source
@@ -51,7 +51,7 @@ def read_commits(
 
 
 def commits_of(
-    past: Past, spec: RepositorySpec, skips: Skips, sampled: Sampled | None = None
+    past: OpenHistory, spec: RepositorySpec, skips: Skips, sampled: SampledCommits | None = None
 ) -> Iterator[CommitChange]:
     """The commits of an open history, as read_commits gives them; only some, if they are `sampled`."""
     with comparing(past.repository) as compared:
@@ -92,7 +92,7 @@ def _snapshot(changes: tuple[FileChange, ...]) -> TreeDelta:
 class _Trees:
     """The tree that was handed out last, and what leads on from there."""
 
-    past: Past
+    past: OpenHistory
     compared: Comparison
     log: Iterator[Commit]
     origins: Origins
@@ -124,12 +124,12 @@ class _Trees:
 
     def _delta(self, changed: dict[bytes, TreeEntry], skips: Skips) -> TreeDelta:
         wanted = {entry: self._judge(entry) for entry in changed.values() if entry.mode != ABSENT}
-        ids = [entry.blob_id for entry, judged in wanted.items() if isinstance(judged, Wanted)]
+        ids = [entry.blob_id for entry, judged in wanted.items() if isinstance(judged, WantedPath)]
         versions = self.past.reader.read(ids)
         files: list[TreeFile] = []
         kept: dict[bytes, TreeEntry] = {}
         for entry, judged in wanted.items():
-            if not isinstance(judged, Wanted):
+            if not isinstance(judged, WantedPath):
                 skips.trees.update([judged] if judged else [])
                 continue
             version = versions[entry.blob_id]
@@ -156,7 +156,7 @@ class _Trees:
             files=tuple(sorted(files, key=lambda file: file.path)),
         )
 
-    def _judge(self, entry: TreeEntry) -> Wanted | Reason | None:
+    def _judge(self, entry: TreeEntry) -> WantedPath | Reason | None:
         judged = self.past.rules.verdict(entry.path)
         if judged is None or entry.mode in FILE_MODES:
             return judged

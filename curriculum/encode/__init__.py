@@ -23,27 +23,27 @@ piece of its encodings or is counted as elided, so a header is not repeated in d
 from curriculum.encode.counts import Counts
 from curriculum.encode.documents import (
     ChunkCounts,
-    Fitted,
+    FitResult,
     Outcome,
     StructureCounts,
-    Tokenised,
+    TokenizedDocument,
 )
 from curriculum.encode.fit import Fitter, elided_parts, policy_of
-from curriculum.encode.stream import Fitting, Teach, encode_documents, fitter_of
+from curriculum.encode.stream import ApplyObjective, DocumentFitter, encode_documents, fitter_of
 
 REVISION = 3
 
 __all__ = [
     "REVISION",
+    "ApplyObjective",
     "ChunkCounts",
     "Counts",
-    "Fitted",
+    "DocumentFitter",
+    "FitResult",
     "Fitter",
-    "Fitting",
     "Outcome",
     "StructureCounts",
-    "Teach",
-    "Tokenised",
+    "TokenizedDocument",
     "elided_parts",
     "encode_documents",
     "fitter_of",

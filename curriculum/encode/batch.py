@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from curriculum import parquet
 from curriculum.encode.cross_split import Placed, Split, placed
-from curriculum.encode.documents import Int32s, Tokenised
+from curriculum.encode.documents import Int32s, TokenizedDocument
 from curriculum.encode.structure import ByteStructure, Codes
 from curriculum.tokens import Spans
 from curriculum.tokens.store import TokenStore
@@ -76,14 +76,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def document(self, index: int, store: TokenStore, tokens: npt.NDArray[np.int64]) -> Tokenised:
+    def document(
+        self, index: int, store: TokenStore, tokens: npt.NDArray[np.int64]
+    ) -> TokenizedDocument:
         """One document of the batch; `tokens` are the lengths of all its parts."""
         row = self.first_row + index
         parts = slice(self._parts[index], self._parts[index + 1])
         spans = slice(self._spans[index], self._spans[index + 1])
         found = self._context and self._context.placed(index, row, parts)
         nothing = np.zeros(len(self._ranks[parts]), dtype=np.bool_)
-        return Tokenised(
+        return TokenizedDocument(
             row=row,
             document_id=self._ids[index],
             flat_id=self._ids[index] if self._structure is None else self._structure.base(index),

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from curriculum.encode.documents import Fitted, Outcome
+from curriculum.encode.documents import FitResult, Outcome
 from schemas.reports import EncodeReport, LengthBucket
 
 LENGTHS = {
@@ -49,7 +49,7 @@ class Counts:
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )
 
-    def add(self, fitted: Fitted) -> None:
+    def add(self, fitted: FitResult) -> None:
         """Count one document."""
         self.documents[fitted.outcome] += 1
         self.num_bytes[fitted.outcome] += fitted.num_bytes

@@ -14,7 +14,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Tokenised:
+class TokenizedDocument:
     """A document as ids, before it is fitted."""
 
     row: int
@@ -99,7 +99,7 @@ class StructureCounts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Fitted:
+class FitResult:
     """What became of one document."""
 
     row: int

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.documents import Bools, Fitted, Int32s, Outcome, Tokenised
+from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.corpus import LANGUAGES
@@ -72,7 +72,7 @@ class Fitter:
             elisions={language: tokenizer.encode(line) for language, line in ELISIONS.items()},
         )
 
-    def fit(self, document: Tokenised) -> Fitted:
+    def fit(self, document: TokenizedDocument) -> FitResult:
         """The encodings of one document, at most `row_length` tokens each.
 
         Their loss_mask is 1 but at the last token: an objective decides what counts.
@@ -101,7 +101,7 @@ class Fitter:
     def _trail(self) -> int:
         return int(self.eos_id is not None)
 
-    def _whole(self, document: Tokenised) -> Encoding:
+    def _whole(self, document: TokenizedDocument) -> Encoding:
         """The common case: no work for each part."""
         count, size = len(document.ids), document.num_bytes
         last = count - self._trail
@@ -117,7 +117,7 @@ class Fitter:
             pieces=np.array(pieces, dtype=np.int32),
         )
 
-    def _elide(self, document: Tokenised, room: int) -> _Line:
+    def _elide(self, document: TokenizedDocument, room: int) -> _Line:
         elision = self.elisions[document.language]
         gone = elided_parts(
             lengths=np.diff(document.part_tokens),
@@ -131,7 +131,7 @@ class Fitter:
         text = document.ids[self._lead : len(document.ids) - self._trail]
         return _line(document, text, gone, elision)
 
-    def _divide(self, document: Tokenised, line: _Line) -> Iterator[Encoding]:
+    def _divide(self, document: TokenizedDocument, line: _Line) -> Iterator[Encoding]:
         start, count, room = 0, len(line.ids), self.row_length - self._lead
         while count - start > room - self._trail:
             # What is left may fit but for its EOS: then the last division still needs a token.
@@ -156,7 +156,7 @@ class Fitter:
         begins = np.flatnonzero(~self.mid_character[line.ids[start + 1 : limit + 1]])
         return start + 1 + int(begins[-1]) if len(begins) else limit
 
-    def _encoding(self, document: Tokenised, line: _Line, start: int, end: int) -> Encoding:
+    def _encoding(self, document: TokenizedDocument, line: _Line, start: int, end: int) -> Encoding:
         """[BOS] line[start:end] [EOS, where the line ends]."""
         ids, pieces = [line.ids[start:end]], [self._clip(line, start, end)]
         if self.bos_id is not None:
@@ -252,7 +252,7 @@ def _gaps(order: npt.NDArray[np.int64], units: Int32s, count: int) -> npt.NDArra
 
 
 def _line(
-    document: Tokenised,
+    document: TokenizedDocument,
     text: npt.NDArray[np.integer[Any]],
     gone: Bools,
     elision: Int32s,
@@ -290,14 +290,14 @@ def _all_but_last(count: int) -> npt.NDArray[np.uint8]:
 
 
 def _fitted(
-    document: Tokenised,
+    document: TokenizedDocument,
     outcome: Outcome,
     encodings: tuple[Encoding, ...],
     line: _Line | None = None,
-) -> Fitted:
+) -> FitResult:
     gone = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
     sizes = np.diff(document.part_bytes)
-    return Fitted(
+    return FitResult(
         row=document.row,
         document_id=document.document_id,
         outcome=outcome,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from curriculum.encode.batch import Batch, columns_of
 from curriculum.encode.cross_split import Split
-from curriculum.encode.documents import Fitted, Int32s, Tokenised
+from curriculum.encode.documents import FitResult, Int32s, TokenizedDocument
 from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.structure import with_structure
 from curriculum.encode.turns import TurnFitter
@@ -19,7 +19,7 @@ from schemas.errors import SchemaError
 from schemas.families import CHAT_FAMILY
 
 
-class Fitting(Protocol):
+class DocumentFitter(Protocol):
     """Fits documents to rows of one length with one tokenizer."""
 
     @property
@@ -32,47 +32,47 @@ class Fitting(Protocol):
         """By id."""
         ...
 
-    def fit(self, document: Tokenised) -> Fitted:
+    def fit(self, document: TokenizedDocument) -> FitResult:
         """What becomes of a document."""
         ...
 
 
-def fitter_of(tokenizer: Tokenizer, *, row_length: int, family: str) -> Fitting:
+def fitter_of(tokenizer: Tokenizer, *, row_length: int, family: str) -> DocumentFitter:
     """The fitter of a family; of what has structure it is its base family's."""
     if family == CHAT_FAMILY:
         return TurnFitter.of(tokenizer, row_length=row_length)
     return Fitter.of(tokenizer, row_length=row_length, policy=policy_of(family))
 
 
-Teach = Callable[[Tokenised, Fitted], Fitted]
+ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]
 """What an objective makes of a document's encodings, of which there is one at least."""
 
 
 def encode_documents(
     files: Sequence[Path],
     store: TokenStore,
-    fitter: Fitting,
+    fitter: DocumentFitter,
     *,
     kept: npt.NDArray[np.bool_] | None = None,
     val: npt.NDArray[np.bool_] | None = None,
     val_lineages: frozenset[str] = frozenset(),
     structure: bool = False,
-    teach: Teach | None = None,
-) -> Iterator[Fitted]:
+    objective: ApplyObjective | None = None,
+) -> Iterator[FitResult]:
     """What became of each document of an artefact, in its order; `kept` [documents] leaves some out.
 
     `val` [documents] says which are in val, `val_lineages` which files are: then nothing of the other side
     stands in any encoding of a document with chunks. Documents without chunks are never looked at.
     With `structure`, `files` are of v6_enriched and `store` has the tokens of its base family: encodings
-    are those of the base, and have structure. `teach` comes between fitting and structure, which goes where
-    the tokens went. Memory is one batch of documents and one document's tokens.
+    are those of the base, and have structure. `objective` is applied between fitting and structure, which
+    follows the tokens. Memory is one batch of documents and one document's tokens.
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
     batches = _batches(files, split, structure=structure)
     for batch, index, document in _tokenised(batches, store, kept):
         fitted = fitter.fit(document)
-        if teach is not None and fitted.encodings:
-            fitted = teach(document, fitted)
+        if objective is not None and fitted.encodings:
+            fitted = objective(document, fitted)
         if structure and fitted.encodings:
             found = batch.structure(index)
             fitted = with_structure(fitted, found, fitter.token_bytes, fitter.leading_space)
@@ -81,7 +81,7 @@ def encode_documents(
 
 def _tokenised(
     batches: Iterator[Batch], store: TokenStore, kept: npt.NDArray[np.bool_] | None
-) -> Iterator[tuple[Batch, int, Tokenised]]:
+) -> Iterator[tuple[Batch, int, TokenizedDocument]]:
     """Each document with its batch, and its place there."""
     row, lengths = 0, store.part_lengths()
     for batch in batches:

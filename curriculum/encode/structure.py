@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.documents import Bools, Fitted, Int32s, StructureCounts
+from curriculum.encode.documents import Bools, FitResult, Int32s, StructureCounts
 from curriculum.tokens import (
     BYTE_START,
     KIND,
@@ -58,8 +58,8 @@ class _Held(NamedTuple):
 
 
 def with_structure(
-    fitted: Fitted, structure: ByteStructure, token_bytes: Int32s, leading_space: Int32s
-) -> Fitted:
+    fitted: FitResult, structure: ByteStructure, token_bytes: Int32s, leading_space: Int32s
+) -> FitResult:
     """The document with the structure of its encodings; `token_bytes`, `leading_space` are by id."""
     if not fitted.encodings:
         return fitted

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.documents import Bools, Fitted, Int32s, Outcome, Tokenised
+from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens import Encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import TurnMarks, turn_marks
@@ -89,7 +89,7 @@ class TurnFitter:
             leading_space=tokenizer.leading_space,
         )
 
-    def fit(self, document: Tokenised) -> Fitted:
+    def fit(self, document: TokenizedDocument) -> FitResult:
         """The encodings of one conversation, at most `row_length` tokens each; no byte is left out.
 
         Their loss_mask is 1 but at the last token: an objective decides what counts.
@@ -97,7 +97,7 @@ class TurnFitter:
         spoken = self._spoken(document)
         encodings = tuple(self._encodings(document, spoken)) if document.num_bytes else ()
         outcome: Outcome = "whole" if len(encodings) == 1 else "divided"
-        return Fitted(
+        return FitResult(
             row=document.row,
             document_id=document.document_id,
             outcome=outcome if encodings else "dropped",
@@ -108,7 +108,7 @@ class TurnFitter:
             other_side_bytes=0,
         )
 
-    def _spoken(self, document: Tokenised) -> _Spoken:
+    def _spoken(self, document: TokenizedDocument) -> _Spoken:
         text = document.ids[len(self.bos) : len(document.ids) - len(self.eos)].astype(np.int32)
         borders = document.part_tokens.tolist()
         leads = tuple(self.marks.leads[PART_KINDS[kind]] for kind in document.part_kinds)
@@ -131,7 +131,7 @@ class TurnFitter:
             exchanges=placed[users, 0] - np.int32(len(self.marks.leads["user"])),
         )
 
-    def _encodings(self, document: Tokenised, spoken: _Spoken) -> Iterator[Encoding]:
+    def _encodings(self, document: TokenizedDocument, spoken: _Spoken) -> Iterator[Encoding]:
         start, count = 0, len(spoken.ids)
         while True:
             lead = np.concatenate((self.bos, spoken.going_on(start)))
@@ -163,7 +163,7 @@ class TurnFitter:
         return cut
 
     def _encoding(
-        self, document: Tokenised, spoken: _Spoken, lead: Int32s, start: int, end: int
+        self, document: TokenizedDocument, spoken: _Spoken, lead: Int32s, start: int, end: int
     ) -> Encoding:
         """[BOS] [who goes on speaking] spoken[start:end] [EOS, where the conversation ends]."""
         trail = self.eos if end == len(spoken.ids) else _NONE

@@ -14,7 +14,7 @@ from curriculum.families import context
 from curriculum.families.changes import is_blank_change, lines_of
 from curriculum.families.context import BUDGET, Excerpt
 from curriculum.families.context_graph import marks_of
-from curriculum.families.render import Count, Reason, Rendered
+from curriculum.families.render import ExclusionCount, Reason, RenderResult
 from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
@@ -40,14 +40,14 @@ class _Item:
     """The target that led here, one hop nearer; None for one that the commit touched."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> Rendered:
+def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
     """The documents of one commit, whose tree the graph has; none where it changes no CMake file.
 
     What is too much for one document is divided by targets.
     """
     changes = [each for each in commit.changes if each.language == LANGUAGE and each.after]
     if not changes:
-        return Rendered(documents=(), counts=())
+        return RenderResult(documents=(), counts=())
     build = build_graph(graph)
     touched = sorted({target for each in changes for target in _touched(each, build)})
     if not touched:
@@ -70,11 +70,13 @@ def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> R
     )
 
 
-def _rendered(family: str, documents: Sequence[Document], counts: Mapping[Reason, int]) -> Rendered:
-    return Rendered(
+def _rendered(
+    family: str, documents: Sequence[Document], counts: Mapping[Reason, int]
+) -> RenderResult:
+    return RenderResult(
         documents=tuple(documents),
         counts=tuple(
-            Count(family=family, reason=reason, number=number)
+            ExclusionCount(family=family, reason=reason, number=number)
             for reason, number in counts.items()
             if number
         ),

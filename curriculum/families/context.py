@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from curriculum.families.document_builder import Sheet, in_order
+from curriculum.families.document_builder import DocumentBuilder, in_order
 from curriculum.families.header import commit_header, line_mark, one_line, subject_of, unspliced
 from schemas.change import CommitChange, TreeFile
 from schemas.corpus import Language
@@ -98,7 +98,7 @@ def document(
     main = largest(targets)
     known = sorted({(edge.source, edge.target, edge.kind): edge for edge in edges}.items())
     places = {key: at for at, (key, _) in enumerate(known)}
-    writer = _Writer(commit=commit, sheet=Sheet(), chunks=[], places=places)
+    writer = _Writer(commit=commit, sheet=DocumentBuilder(), chunks=[], places=places)
     writer.sheet.generate("header", commit_header(commit, main.language))
     nearer = len(context)
     for _, group in groupby(context, lambda excerpt: excerpt.file.path):
@@ -136,7 +136,7 @@ def largest(targets: Sequence[Excerpt]) -> TreeFile:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Writer:
     commit: CommitChange
-    sheet: Sheet
+    sheet: DocumentBuilder
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
     """Where an edge stands, by its ends and kind."""

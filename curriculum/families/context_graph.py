@@ -7,7 +7,7 @@ from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, Mark
 from curriculum.families.context_targets import shared_out, targets_of
 from curriculum.families.doc_comments import comment_above
-from curriculum.families.render import Count, Reason, Rendered
+from curriculum.families.render import ExclusionCount, Reason, RenderResult
 from curriculum.graph.facts import NodeId, Range, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
 from curriculum.graph.neighbourhood import Neighbourhood, Order, neighbourhood
@@ -20,7 +20,7 @@ GAP = len(context.gap_line("cpp").encode())
 
 def graph_documents(
     commit: CommitChange, graph: RepositoryGraph, *, family: str, order: Order
-) -> Rendered:
+) -> RenderResult:
     """The documents of one commit, whose tree the graph has; equal input gives equal documents.
 
     The target is every function that the commit touched; what doesn't fit one document is divided.
@@ -48,13 +48,13 @@ def graph_documents(
 
 def _rendered(
     family: str, documents: Sequence[Document], left_out: Mapping[Reason, int]
-) -> Rendered:
+) -> RenderResult:
     counts = (
-        Count(family=family, reason=reason, number=number)
+        ExclusionCount(family=family, reason=reason, number=number)
         for reason, number in left_out.items()
         if number
     )
-    return Rendered(documents=tuple(documents), counts=tuple(counts))
+    return RenderResult(documents=tuple(documents), counts=tuple(counts))
 
 
 def _lead(graph: RepositoryGraph, path: str) -> int:

@@ -21,7 +21,7 @@ Range = tuple[int, int]
 
 
 @dataclass(kw_only=True, slots=True)
-class Sheet:
+class DocumentBuilder:
     """Parts, spans and provenance of one document; `size` is the number of bytes so far."""
 
     size: int = 0

@@ -53,7 +53,7 @@ unchanged       the text is the same: a pure rename, or other line ends
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Count:
+class ExclusionCount:
     """The number of things left out: documents, functions, hunks, lines or bytes, as the reason says."""
 
     family: str
@@ -62,11 +62,11 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rendered:
+class RenderResult:
     """The documents of one change, in the order of the families asked for, or of one commit."""
 
     documents: tuple[Document, ...]
-    counts: tuple[Count, ...]
+    counts: tuple[ExclusionCount, ...]
 
 
 def tools() -> Mapping[str, str]:
@@ -74,19 +74,19 @@ def tools() -> Mapping[str, str]:
     return grammar_versions()
 
 
-def render(change: FileChange, families: Sequence[str]) -> Rendered:
+def render(change: FileChange, families: Sequence[str]) -> RenderResult:
     """Render one change for each of the families; equal input gives equal documents, on any machine.
 
     Costs one parse for each version of a file, whatever the number of families.
     """
     documents: list[Document] = []
-    counts: list[Count] = []
+    counts: list[ExclusionCount] = []
     for family in families:
         for made in FAMILIES[family].function(change, family=family):
             if isinstance(made, Document):
                 documents.append(made)
-            elif isinstance(made, Count):
+            elif isinstance(made, ExclusionCount):
                 counts.append(made)
             else:
-                counts.append(Count(family=family, reason=made))
-    return Rendered(documents=tuple(documents), counts=tuple(counts))
+                counts.append(ExclusionCount(family=family, reason=made))
+    return RenderResult(documents=tuple(documents), counts=tuple(counts))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from curriculum.families.document_builder import Sheet
+from curriculum.families.document_builder import DocumentBuilder
 from curriculum.families.header import Side, Style, header
 from curriculum.families.render import Reason
 from curriculum.graph.outline import outline
@@ -34,7 +34,7 @@ def _version(
         return "empty"
     path = change.old_path if side == "before" else change.path
     lines = outline(blob.text, change.language)
-    sheet = Sheet()
+    sheet = DocumentBuilder()
     sheet.head(header(change, side=side, style=style), is_documentation=style == "doxygen")
     source = sheet.cite(change, path, blob, (0, int(lines.starts[-1])))
     sheet.file(blob, lines, source, [None] * len(lines.items))

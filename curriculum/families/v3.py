@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from curriculum.families.changes import Changes, describe, is_blank_change, lines_of
-from curriculum.families.document_builder import Sheet
+from curriculum.families.document_builder import DocumentBuilder
 from curriculum.families.header import Style, header, line_mark
-from curriculum.families.render import Count, Reason
+from curriculum.families.render import ExclusionCount, Reason
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk
 from schemas.document import Document
@@ -33,7 +33,7 @@ class Edit:
 
 def documents(
     change: FileChange, *, family: str, style: Style
-) -> Iterator[Document | Reason | Count]:
+) -> Iterator[Document | Reason | ExclusionCount]:
     """Yield the document of a change and counts of what it leaves out; else the reason that there is none."""
     found = edit(change)
     if not isinstance(found, Edit):
@@ -42,9 +42,9 @@ def documents(
     yield document(found, family=family, style=style)
     changes = found.changes
     if changes.hunks_left_out:
-        yield Count(family=family, reason="hunks_left_out", number=changes.hunks_left_out)
+        yield ExclusionCount(family=family, reason="hunks_left_out", number=changes.hunks_left_out)
     if changes.lines_left_out:
-        yield Count(family=family, reason="lines_left_out", number=changes.lines_left_out)
+        yield ExclusionCount(family=family, reason="lines_left_out", number=changes.lines_left_out)
 
 
 @lru_cache(maxsize=1)
@@ -70,7 +70,7 @@ def edit(change: FileChange) -> Edit | Reason:
 def document(edit: Edit, *, family: str, style: Style) -> Document:
     """The document of an edit; a deleted file has no FULL FILE."""
     change = edit.change
-    sheet = Sheet()
+    sheet = DocumentBuilder()
     sheet.head(header(change, side="change", style=style), is_documentation=style == "doxygen")
     title = f"{line_mark(change.language)} === CHANGES ===\n"
     for block in edit.changes.blocks:
@@ -83,7 +83,7 @@ def document(edit: Edit, *, family: str, style: Style) -> Document:
     return sheet.document(family, change)
 
 
-def _add_full_file(sheet: Sheet, edit: Edit, after: Blob) -> None:
+def _add_full_file(sheet: DocumentBuilder, edit: Edit, after: Blob) -> None:
     change = edit.change
     title = f"\n{line_mark(change.language)} === FULL FILE (Post-Commit) ===\n"
     sheet.generate("header", title)

@@ -5,7 +5,7 @@ The build targets that it touched make documents of their own.
 
 from curriculum.families import cmake_targets
 from curriculum.families.context_graph import graph_documents
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.graph.facts import RepositoryGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
@@ -37,10 +37,10 @@ ORDER = Order(
 """Direct callees and callers, then classes, bases, overrides, sibling methods, files, and what is farther."""
 
 
-def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> Rendered:
+def documents(commit: CommitChange, graph: RepositoryGraph, *, family: str) -> RenderResult:
     """Render one commit, whose tree the graph has: documents of functions, then of build targets."""
     functions = graph_documents(commit, graph, family=family, order=ORDER)
     targets = cmake_targets.documents(commit, graph, family=family)
-    return Rendered(
+    return RenderResult(
         documents=functions.documents + targets.documents, counts=functions.counts + targets.counts
     )

@@ -5,7 +5,7 @@ sure as its label says, and those of functions that the frontend didn't see as t
 """
 
 from curriculum.families.context_graph import graph_documents
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.neighbourhood import Order, Step
 from schemas.change import CommitChange
@@ -41,6 +41,6 @@ target stands far from it.
 """
 
 
-def documents(commit: CommitChange, graph: ClangGraph, *, family: str) -> Rendered:
+def documents(commit: CommitChange, graph: ClangGraph, *, family: str) -> RenderResult:
     """Render one commit, whose tree the graph has."""
     return graph_documents(commit, graph, family=family, order=ORDER)

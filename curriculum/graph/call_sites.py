@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import tree_sitter
 
-from curriculum.graph.extract_symbols import Swept
+from curriculum.graph.extract_symbols import ExtractedSymbols
 from curriculum.graph.facts import Call, CallForm, Member
 from curriculum.graph.spelling import declared, name_of, type_of
 from curriculum.graph.syntax_tree import Kinds, Nodes
@@ -55,7 +55,11 @@ def _receiver(text: str) -> str:
 
 
 def calls_of(
-    found: Mapping[str, Nodes], swept: Swept, kinds: Kinds, text: str, places: Sequence[int]
+    found: Mapping[str, Nodes],
+    swept: ExtractedSymbols,
+    kinds: Kinds,
+    text: str,
+    places: Sequence[int],
 ) -> Iterator[Call]:
     """The calls in the order of the text; draft i is symbol places[i]."""
     sites = [*_calls(found, kinds, text), *_constructions(found, kinds, text)]
@@ -177,7 +181,7 @@ def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[_Sit
 class _Types:
     """The declared types of names, by where they are used."""
 
-    swept: Swept
+    swept: ExtractedSymbols
     kinds: Kinds
     text: str
     classes: dict[str, int] = field(default_factory=dict)

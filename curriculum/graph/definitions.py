@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from curriculum.graph.facts import NodeId, SymbolKind
 from curriculum.graph.names import Declaration, Scope, canonical
 
-Found = tuple[NodeId, Declaration]
+Definitions = tuple[NodeId, Declaration]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -50,12 +50,14 @@ class Type:
     declared: frozenset[str]
 
 
-def functions_of(found: Iterable[Found], scopes: Mapping[NodeId, Scope]) -> tuple[Function, ...]:
+def functions_of(
+    found: Iterable[Definitions], scopes: Mapping[NodeId, Scope]
+) -> tuple[Function, ...]:
     """The functions of one name, sorted by their first node; `found` is sorted.
 
     A declaration stands for the definition in its scope whose parameters are written alike, or can be.
     """
-    places: defaultdict[tuple[Scope, str], list[Found]] = defaultdict(list)
+    places: defaultdict[tuple[Scope, str], list[Definitions]] = defaultdict(list)
     for node, symbol in found:
         local = node.path if "" in symbol.scope else ""
         places[scopes[node], local].append((node, symbol))
@@ -67,16 +69,16 @@ def functions_of(found: Iterable[Found], scopes: Mapping[NodeId, Scope]) -> tupl
     return tuple(sorted(functions, key=lambda each: each.nodes))
 
 
-def types_of(found: Iterable[Found]) -> Mapping[Scope, Type]:
+def types_of(found: Iterable[Definitions]) -> Mapping[Scope, Type]:
     """The types of one name by their keys; `found` is sorted."""
-    keys: defaultdict[Scope, list[Found]] = defaultdict(list)
+    keys: defaultdict[Scope, list[Definitions]] = defaultdict(list)
     for node, symbol in found:
         keys[*canonical(symbol.scope), symbol.name].append((node, symbol))
     return {key: _type(key, group) for key, group in keys.items()}
 
 
-def _signatures(members: list[Found]) -> list[list[Found]]:
-    groups: dict[tuple[str, ...], list[Found]] = {}
+def _signatures(members: list[Definitions]) -> list[list[Definitions]]:
+    groups: dict[tuple[str, ...], list[Definitions]] = {}
     for each in members:
         if each[1].is_defined:
             groups.setdefault(each[1].parameters, []).append(each)
@@ -86,7 +88,7 @@ def _signatures(members: list[Found]) -> list[list[Found]]:
     return list(groups.values())
 
 
-def _join(groups: dict[tuple[str, ...], list[Found]], declared: Found) -> None:
+def _join(groups: dict[tuple[str, ...], list[Definitions]], declared: Definitions) -> None:
     parameters = declared[1].parameters
     if parameters not in groups:
         fitting = [other for other in groups if agree(parameters, other)]
@@ -102,7 +104,7 @@ def agree(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
     )
 
 
-def _function(scope: Scope, local: str, group: list[Found]) -> Function:
+def _function(scope: Scope, local: str, group: list[Definitions]) -> Function:
     symbols = [symbol for _, symbol in group]
     nodes, is_defined = _nodes(group)
     return Function(
@@ -121,7 +123,7 @@ def _function(scope: Scope, local: str, group: list[Found]) -> Function:
     )
 
 
-def _type(key: Scope, group: list[Found]) -> Type:
+def _type(key: Scope, group: list[Definitions]) -> Type:
     nodes, _ = _nodes([each for each in group if each[1].kind == "class"] or group)
     return Type(
         key=key,
@@ -131,7 +133,7 @@ def _type(key: Scope, group: list[Found]) -> Type:
     )
 
 
-def _nodes(group: list[Found]) -> tuple[tuple[NodeId, ...], bool]:
+def _nodes(group: list[Definitions]) -> tuple[tuple[NodeId, ...], bool]:
     """The definitions, or the first declaration."""
     defined = sorted(node for node, symbol in group if _is_definition(symbol))
     if defined:

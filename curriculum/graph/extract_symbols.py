@@ -36,7 +36,7 @@ _NO_NAMES = frozenset(
 )  # fmt: skip
 
 
-class Draft(NamedTuple):
+class SymbolDraft(NamedTuple):
     """A symbol whose types aren't known yet; `parent` counts drafts."""
 
     kind: SymbolKind
@@ -73,13 +73,13 @@ _NOWHERE = Range(-1, -1)
 
 
 @dataclass(kw_only=True, slots=True)
-class Swept:
+class ExtractedSymbols:
     """What a sweep has found.
 
     From places[i] on, the innermost draft is symbols[i], the innermost function functions[i].
     """
 
-    drafts: list[Draft] = field(default_factory=list)
+    drafts: list[SymbolDraft] = field(default_factory=list)
     places: list[int] = field(default_factory=lambda: [0])
     symbols: list[int] = field(default_factory=lambda: [-1])
     functions: list[int] = field(default_factory=lambda: [-1])
@@ -107,7 +107,7 @@ def _within(scope: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     return (scope + names)[:_MOST_SCOPES]
 
 
-def sweep(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> Swept:
+def extract_symbols(shells: Nodes, kinds: Kinds, extents: Extents, text: str) -> ExtractedSymbols:
     """Sweep over the nodes that hold or are definitions; costs some microseconds each."""
     sweeping = _Sweep(kinds=kinds, extents=extents, text=text)
     handlers = sweeping.handlers()
@@ -127,7 +127,7 @@ class _Sweep:
     kinds: Kinds
     extents: Extents
     text: str
-    found: Swept = field(default_factory=Swept)
+    found: ExtractedSymbols = field(default_factory=ExtractedSymbols)
     stack: list[_Frame] = field(default_factory=list)
     frame: _Frame = _OUTSIDE
     template: Range = _NOWHERE
@@ -197,7 +197,7 @@ class _Sweep:
         scope = self.frame.space if start < self.friend_end else self.frame.scope
         lines = self.extents.lines(first, end)
         self.found.drafts.append(
-            Draft(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
+            SymbolDraft(kind, name.name, scope + name.qualifier if name.qualifier else scope, lines.start,
                   lines.end, name_at + name.at, body, self.frame.owner, parameters, returns, bases,
                   is_template, is_virtual)
         )  # fmt: skip

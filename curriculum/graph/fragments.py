@@ -137,7 +137,7 @@ def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
 
 
 @dataclass(kw_only=True, slots=True)
-class Ledger:
+class Budget:
     """Which lines are shown where, and what they cost so far.
 
     Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside

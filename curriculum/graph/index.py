@@ -14,7 +14,7 @@ from typing import Any
 
 from curriculum.graph.blank import TO_LINE_END
 from curriculum.graph.call_sites import calls_of
-from curriculum.graph.extract_symbols import Draft, Swept, sweep
+from curriculum.graph.extract_symbols import ExtractedSymbols, SymbolDraft, extract_symbols
 from curriculum.graph.facts import Call, FileFacts, Member, Range, Symbol
 from curriculum.graph.fragments import Extents
 from curriculum.graph.line_ranges import is_in, letters, unlettered
@@ -26,7 +26,9 @@ _LAST_WORD = re.compile(r"\w+\Z")
 _LONGEST_SCOPE = 40
 
 
-def types_by_draft(mentions: Nodes, swept: Swept, text: str) -> dict[int, tuple[str, ...]]:
+def types_by_draft(
+    mentions: Nodes, swept: ExtractedSymbols, text: str
+) -> dict[int, tuple[str, ...]]:
     """By draft the names of types, sorted, its own left out; a class's methods have their own.
 
     The parser makes up names of no bytes where it misses one.
@@ -81,7 +83,7 @@ class Directives:
             if match[1] is not None and not is_in(match.start(), dead)
         )
 
-    def macros(self, extents: Extents) -> Iterator[Draft]:
+    def macros(self, extents: Extents) -> Iterator[SymbolDraft]:
         """All macros, of whatever branch."""
         for match in self._found:
             if match[2] is None:
@@ -91,7 +93,7 @@ class Directives:
             number = len(listed.split(b",")) if listed else 0
             is_open = b"..." in listed
             parameters = Parameters((), number - is_open, -1 if is_open else number)
-            yield Draft(
+            yield SymbolDraft(
                 kind="macro", name=match[2].decode(), scope=(), start=lines.start, end=lines.end,
                 name_start=match.start(2) - 1, body=None, parent=-1, parameters=parameters,
             )  # fmt: skip
@@ -115,7 +117,7 @@ def _facts(parsed: Parsed, language: Language) -> FileFacts:
     extents = Extents(parsed.data, parsed.source)
     numbers = kinds(language)
     found = captures_of(parsed.tree, language)
-    swept = sweep(found.get("shell", ()), numbers, extents, text)
+    swept = extract_symbols(found.get("shell", ()), numbers, extents, text)
     types = types_by_draft(found.get("mention", ()), swept, text)
     directives = Directives(parsed.data, parsed.hidden)
     drafts = [*swept.drafts, *directives.macros(extents)]
@@ -164,7 +166,7 @@ def _told(value: Any) -> Any:
     return unlettered(value) if isinstance(value, str) else value
 
 
-def _symbol(draft: Draft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:
+def _symbol(draft: SymbolDraft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:
     return Symbol(
         kind=draft.kind,
         name=draft.name,

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from curriculum.graph.facts import NodeId, RepositoryGraph, symbol
-from curriculum.graph.fragments import WHOLE_FILE, Costs, Form, Fragment, Ledger, Link
+from curriculum.graph.fragments import WHOLE_FILE, Budget, Costs, Form, Fragment, Link
 from curriculum.graph.includes import Includes, folders_between
 from curriculum.graph.line_ranges import size_of
 from schemas.document import EdgeKind
@@ -91,7 +91,7 @@ def neighbourhood(
     that are equally far is the one with the nearest path; none is if the target has that text.
     Takes time for the edges of what is taken and the facts of its files.
     """
-    ledger = Ledger(graph=graph, costs=costs, budget=budget)
+    ledger = Budget(graph=graph, costs=costs, budget=budget)
     ledger.hide(targets)
     search = _Search(graph=graph, order=order, ledger=ledger)
     search.run(sorted(targets, key=lambda each: each.node))
@@ -106,7 +106,7 @@ def neighbourhood(
 class _Search:
     graph: RepositoryGraph
     order: Order
-    ledger: Ledger
+    ledger: Budget
     repeated: list[int] = field(default_factory=list)
     """Bytes of each definition that was left out because its text is shown."""
     _waiting: list[_Place] = field(default_factory=list)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.inspection.line_filter import OF_DOCUMENTS, Only
+from curriculum.inspection.line_filter import OF_DOCUMENTS, LineFilter
 from curriculum.inspection.origins import inputs
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
@@ -38,7 +38,7 @@ def line_files(artefact: Artefact) -> list[Path]:
     return [artefact.path / name for name in mine if name.endswith(".parquet")]
 
 
-def chosen(store: Store, artefact: Artefact, only: Only) -> list[Mask] | None:
+def chosen(store: Store, artefact: Artefact, only: LineFilter) -> list[Mask] | None:
     """Of each of the artefact's files which lines are wished; None for all.
 
     Raises:
@@ -94,7 +94,7 @@ def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mas
     return [mask & each for mask, each in zip(masks, kept, strict=True)]
 
 
-def _of_documents(file: Path, only: Only) -> Mask:
+def _of_documents(file: Path, only: LineFilter) -> Mask:
     """By provenance: one of a document's sources is all that is asked; and by licence."""
     table = parquet.read_table(file, columns=["provenance", "licence"])
     provenance: Any = table["provenance"].combine_chunks()
@@ -115,7 +115,7 @@ def _of_documents(file: Path, only: Only) -> Mask:
     return mask
 
 
-def _in_domain(store: Store, documents: Artefact, file: Path, only: Only) -> Mask:
+def _in_domain(store: Store, documents: Artefact, file: Path, only: LineFilter) -> Mask:
     """By the newest selection that decided on these documents."""
     number = parquet.read_metadata(file).num_rows
     if only.domain is None:
@@ -149,7 +149,7 @@ def _has_domains(selection: Artefact) -> bool:
     return any(each.name == "selection.parquet" for each in selection.manifest.files)
 
 
-def _of_rows(file: Path, only: Only, wanted: Any) -> Mask:
+def _of_rows(file: Path, only: LineFilter, wanted: Any) -> Mask:
     """By domain, and by whether a row holds one of some documents, where some are wanted."""
     if only.domain is not None:
         domains = parquet.read_table(file, columns=["domain"])["domain"]
@@ -169,7 +169,7 @@ def _holding(file: Path, wanted: Any) -> Mask:
     return has
 
 
-def _ids(store: Store, rows: Artefact, only: Only) -> Any:
+def _ids(store: Store, rows: Artefact, only: LineFilter) -> Any:
     """The ids of the documents of rows that are what is asked for; None where all are."""
     if not set(only.given) & set(OF_DOCUMENTS):
         return None
@@ -183,7 +183,7 @@ def _ids(store: Store, rows: Artefact, only: Only) -> Any:
     return pa.array(found, pa.string())
 
 
-def _of_selection(file: Path, only: Only) -> Mask:
+def _of_selection(file: Path, only: LineFilter) -> Mask:
     names = [*("family", "repository", "lineage"), *(["domain"] if only.domain else [])]
     there = parquet.read_schema(file).names
     if only.domain and "domain" not in there:
@@ -204,7 +204,7 @@ def _of_selection(file: Path, only: Only) -> Mask:
     return mask
 
 
-def _of_plan(store: Store, mixture: Artefact, file: Path, only: Only) -> Mask:
+def _of_plan(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> Mask:
     """By stratum, by step, and by what stands in the rows."""
     table = parquet.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
     report = report_of(mixture)
@@ -233,7 +233,7 @@ def slots_of(steps: tuple[int, int], each: int) -> range:
     return range((steps[0] - 1) * each, steps[1] * each)
 
 
-def _with_rows(store: Store, mixture: Artefact, plan: pa.Table, only: Only) -> Mask:
+def _with_rows(store: Store, mixture: Artefact, plan: pa.Table, only: LineFilter) -> Mask:
     mask = np.zeros(len(plan), np.bool_)
     shards, numbers = plan["shard"].to_numpy(), plan["row"].to_numpy()
     for rows in inputs(store, mixture, "rows"):

@@ -28,7 +28,7 @@ Stratum = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Side:
+class ComparedRun:
     """A run, open or closed."""
 
     title: str
@@ -61,7 +61,7 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class MeasuredPair:
     """An evaluation at the end of each run; None where a run hasn't got it."""
 
     place: Place
@@ -102,7 +102,7 @@ class Shared:
     """Valid tokens of each mixture; 0 for one that is gone."""
 
 
-def settings(compared: Sequence[Side]) -> list[Setting]:
+def settings(compared: Sequence[ComparedRun]) -> list[Setting]:
     """What isn't set alike, in the order of the job."""
     listed = [dict(_settings(each)) for each in compared]
     names = dict.fromkeys(name for each in listed for name in each)
@@ -112,7 +112,7 @@ def settings(compared: Sequence[Side]) -> list[Setting]:
     return [each for each in found if each.says_something]
 
 
-def measured(compared: Sequence[Side]) -> list[Measured]:
+def measured(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
     """Every evaluation that a run ended with: the weighted means first, then strata."""
     after = [
         {_place(each): each for each in (side.report.after if side.report else ())}
@@ -121,7 +121,7 @@ def measured(compared: Sequence[Side]) -> list[Measured]:
     grounds = [_grounds(side.job) for side in compared]
     places = dict.fromkeys(place for each in after for place in each)
     found = [
-        Measured(
+        MeasuredPair(
             place=place,
             figures=tuple(each.get(place) for each in after),
             same_rows=len(
@@ -138,7 +138,7 @@ def measured(compared: Sequence[Side]) -> list[Measured]:
     return sorted(found, key=lambda each: (each.place[2] != "*", *each.place[:2]))
 
 
-def shared(compared: Sequence[Side]) -> list[Shared]:
+def shared(compared: Sequence[ComparedRun]) -> list[Shared]:
     """Every stratum of the mixtures, in their order."""
     reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
     by_place = [
@@ -152,7 +152,7 @@ def shared(compared: Sequence[Side]) -> list[Shared]:
     ]
 
 
-def _settings(side: Side) -> Iterator[tuple[str, str]]:
+def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
     job = side.job
     yield from _flat(
         "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from curriculum.inspection.context_tree import edge_words
-from curriculum.inspection.documents import Seen
+from curriculum.inspection.documents import DocumentView
 from curriculum.inspection.formats import number
 from schemas.document import Chunk, Document
 
@@ -22,7 +22,7 @@ def subject_of(document: Document) -> str:
     return ""
 
 
-def facts(seen: Seen) -> Iterator[str]:
+def facts(seen: DocumentView) -> Iterator[str]:
     """What a document is, in a few lines of words."""
     document = seen.document
     origin = document.provenance[-1] if document.provenance else None
@@ -39,7 +39,7 @@ def facts(seen: Seen) -> Iterator[str]:
         yield f"made of {seen.base_document_id}"
 
 
-def _sizes(seen: Seen, tokens: int | None) -> Iterator[str]:
+def _sizes(seen: DocumentView, tokens: int | None) -> Iterator[str]:
     document = seen.document
     yield f"{len(seen.content):,} bytes"
     if tokens is not None:

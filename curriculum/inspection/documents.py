@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.inspection.chosen_lines import Mask, chosen, line_files
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
@@ -25,7 +25,7 @@ BATCH_LINES = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class DocumentView:
     """A document of an artefact, and what is known beside it."""
 
     document: Document
@@ -47,13 +47,13 @@ class Seen:
         return None if self.part_tokens is None else sum(self.part_tokens[first_part:last_part])
 
 
-def lines(artefact: Artefact, wish: Wish) -> Iterator[Line]:
+def lines(artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
     """The lines that are wished: a row by its pack_id, a document by its id, else all in order."""
     for _, line in numbered_lines(artefact, wish):
         yield line
 
 
-def wished(store: Store, artefact: Artefact, wish: Wish) -> Iterator[tuple[int, Line]]:
+def wished(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[tuple[int, Line]]:
     """The lines that are wished, what else they must be included, each with its number in the artefact.
 
     Raises:
@@ -63,7 +63,7 @@ def wished(store: Store, artefact: Artefact, wish: Wish) -> Iterator[tuple[int, 
 
 
 def numbered_lines(
-    artefact: Artefact, wish: Wish, masks: Sequence[Mask] | None = None
+    artefact: Artefact, wish: InspectOptions, masks: Sequence[Mask] | None = None
 ) -> Iterator[tuple[int, Line]]:
     """Lines by their id, or those of masks, one a file, each with its row number in the artefact."""
     name, value = ("pack_id", wish.pack_id) if wish.pack_id else ("document_id", wish.document)
@@ -106,7 +106,7 @@ def _line_in(
         yield first + at, opened.read_row_group(group).slice(at, 1).to_pylist()[0]
 
 
-def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
+def documents(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[DocumentView]:
     """The documents that are wished, `wish.rows` at most.
 
     Raises:
@@ -125,7 +125,7 @@ def documents(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Seen]:
         yield seen(line, number, tokens)
 
 
-def document_lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Line]:
+def document_lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
     """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
     for number, line in itertools.islice(wished(store, artefact, wish), wish.rows):
@@ -147,7 +147,7 @@ def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
     return TokenStore.open(newest.path) if newest else None
 
 
-def seen(line: Line, number: int, tokens: TokenStore | None) -> Seen:
+def seen(line: Line, number: int, tokens: TokenStore | None) -> DocumentView:
     """A document from its line; columns that an older artefact lacks are empty."""
     own = {name: line[name] for name in ("text", "family", "language", "licence")}
     document = Document(
@@ -160,7 +160,7 @@ def seen(line: Line, number: int, tokens: TokenStore | None) -> Seen:
         chunks=tuple(Chunk(**each) for each in line.get("chunks") or ()),
         edges=tuple(Edge(**each) for each in line.get("edges") or ()),
     )
-    return Seen(
+    return DocumentView(
         document=document,
         document_id=line["document_id"],
         number=number,

@@ -22,7 +22,7 @@ OF_DOCUMENTS = ("repository", "path", "commit", "licence")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Only:
+class LineFilter:
     """Which lines to show: those that are all of this."""
 
     family: str | None = None
@@ -46,7 +46,7 @@ class Only:
     def words(self, name: str) -> str:
         """What is asked for under a name, as it was said.
 
-        >>> Only(step=(3, 3)).words("step"), Only(step=(3, 5)).words("step")
+        >>> LineFilter(step=(3, 3)).words("step"), LineFilter(step=(3, 5)).words("step")
         ('3', '3-5')
         """
         value = getattr(self, name)
@@ -71,7 +71,7 @@ class Only:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class InspectOptions:
     """How many rows or documents, or which of them, and whether whole texts."""
 
     rows: int = 1
@@ -79,7 +79,7 @@ class Wish:
     document: str | None = None
     """The first digits of a document's id."""
     full: bool = False
-    only: Only = Only()
+    only: LineFilter = LineFilter()
 
 
 def steps(text: str | None) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from curriculum import parquet
 from curriculum.corpus.select import SELECTION_NAME
 from curriculum.inspection.formats import Line, number
-from curriculum.stages import Built, Wanted
+from curriculum.stages import Built, RowsSpec
 from curriculum.store import Artefact
 from schemas.errors import CorpusError
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
@@ -59,7 +59,7 @@ def loss_words(built: Built) -> str:
     )
 
 
-def require_documents(built: Built, wanted: Sequence[Wanted], *, all_of_them: bool) -> None:
+def require_documents(built: Built, wanted: Sequence[RowsSpec], *, all_of_them: bool) -> None:
     """Pass if there are documents to train on of what is wanted: of all of it, or of some.
 
     Raises:
@@ -70,7 +70,7 @@ def require_documents(built: Built, wanted: Sequence[Wanted], *, all_of_them: bo
         raise _without_documents(built, empty[0])
 
 
-def _is_empty(built: Built, wanted: Wanted) -> bool:
+def _is_empty(built: Built, wanted: RowsSpec) -> bool:
     train = built.rows_of(wanted).train
     if wanted.imported is not None or train.planned:
         return False
@@ -93,7 +93,7 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
     raise _refusal(corpus, "no document of any family", *_lost([*reports.values()]), cure="")
 
 
-def _without_documents(built: Built, wanted: Wanted) -> CorpusError:
+def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
     reports = [
         each.reported(DocumentsReport)
         for each in built.documents
@@ -135,7 +135,7 @@ def _lost(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
     return lost, next((each.lacks for each in reports if each.lacks), "")
 
 
-def _not_kept(built: Built, wanted: Wanted) -> Counter[str]:
+def _not_kept(built: Built, wanted: RowsSpec) -> Counter[str]:
     """The documents of a family that the selection rejects or holds out, by reason."""
     selection = built.selections.get(wanted.flat_family, built.selection)
     listed = parquet.read_table(
@@ -150,7 +150,7 @@ def _not_kept(built: Built, wanted: Wanted) -> Counter[str]:
     )
 
 
-def _is_of(wanted: Wanted, repository: str) -> bool:
+def _is_of(wanted: RowsSpec, repository: str) -> bool:
     return not wanted.repositories or repository in wanted.repositories
 
 

@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class FileRange:
     """Some bytes of a file at a commit."""
 
     repository: str
@@ -38,21 +38,21 @@ class Source:
     licence: str | None = None
     timestamp: int = 0
     num_bytes: int = 0
-    places: tuple[Place, ...] = ()
+    places: tuple[FileRange, ...] = ()
 
     @property
-    def first(self) -> Place:
+    def first(self) -> FileRange:
         """The place that stands for all of them."""
         return self.places[0] if self.places else NOWHERE
 
 
-NOWHERE = Place(repository="?", commit="", path="", num_bytes=0)
+NOWHERE = FileRange(repository="?", commit="", path="", num_bytes=0)
 UNKNOWN = Source()
 """Of a document whose artefact is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class DocumentInRow:
     """A document in a row."""
 
     start: int
@@ -73,11 +73,11 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class RowView:
     """A packed row with what the workspace knows of its documents."""
 
     row: Row
-    parts: tuple[Part, ...]
+    parts: tuple[DocumentInRow, ...]
     attention_pairs: int
     histogram: tuple[int, ...]
     generated: tuple[tuple[int, int], ...]
@@ -133,7 +133,7 @@ def _lines_at(
         first += size
 
 
-def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[Shown]:
+def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[RowView]:
     """Rows with where their documents came from, which is looked up for all of them at once."""
     held = list(lines)
     names = {name for line in held for name in line["document_ids"]}
@@ -142,10 +142,10 @@ def shown(lines: Iterable[Line], documents: Sequence[Artefact]) -> Iterator[Show
         yield _shown(line, known)
 
 
-def _shown(line: Line, known: Mapping[str, Source]) -> Shown:
+def _shown(line: Line, known: Mapping[str, Source]) -> RowView:
     row = row_of(line)
     pieces = line.get("pieces") or ()
-    return Shown(
+    return RowView(
         row=row,
         parts=tuple(_parts(row, pieces, known)),
         attention_pairs=line["attention_pairs"],
@@ -158,7 +158,9 @@ def _shown(line: Line, known: Mapping[str, Source]) -> Shown:
     )
 
 
-def _parts(row: Row, pieces: Sequence[Line], known: Mapping[str, Source]) -> Iterator[Part]:
+def _parts(
+    row: Row, pieces: Sequence[Line], known: Mapping[str, Source]
+) -> Iterator[DocumentInRow]:
     ends = [*row.doc_starts[1:], row.valid]
     for number, (start, end) in enumerate(zip(row.doc_starts, ends, strict=False)):
         if start >= row.valid:
@@ -167,7 +169,7 @@ def _parts(row: Row, pieces: Sequence[Line], known: Mapping[str, Source]) -> Ite
         texts = [
             each for each in pieces if each["doc"] == number and each["kind"] != GENERATED_PIECE
         ]
-        yield Part(
+        yield DocumentInRow(
             start=start,
             end=min(end, row.valid),
             scored=sum(row.loss_mask[start:end]),
@@ -209,7 +211,7 @@ def _source(line: Line) -> Source:
         timestamp=line["timestamp"],
         num_bytes=line["num_bytes"],
         places=tuple(
-            Place(
+            FileRange(
                 repository=each["repository"],
                 commit=each["commit"],
                 path=each["path"],

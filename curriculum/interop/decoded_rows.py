@@ -23,7 +23,7 @@ Values = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Staged:
+class DecodedShard:
     """A shard in mapped files."""
 
     narrow: pa.RecordBatch
@@ -41,7 +41,7 @@ class Staged:
             yield arrays[batch][row]
 
 
-def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> Staged:
+def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedShard:
     """The tables of a shard in files whose names begin with `file`; memory holds only what is narrow."""
     wide = pa.schema([field for field in schema if field.name in WIDE])
     narrow = pa.schema([field for field in schema if field.name not in WIDE])
@@ -55,14 +55,16 @@ def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> Staged:
     batches = _mapped(file.with_suffix(".wide"))
     (one,) = _mapped(file.with_suffix(".narrow"))
     ends = np.cumsum([batch.num_rows for batch in batches], dtype=np.int64)
-    return Staged(
+    return DecodedShard(
         narrow=one,
         wide={name: tuple(_matrix(batch, name) for batch in batches) for name in wide.names},
         first_rows=np.concatenate([[0], ends[:-1]]).astype(np.int64),
     )
 
 
-def taken(shards: Sequence[Staged], numbers: Int64s, rows: Int64s, schema: pa.Schema) -> pa.Table:
+def taken(
+    shards: Sequence[DecodedShard], numbers: Int64s, rows: Int64s, schema: pa.Schema
+) -> pa.Table:
     """Rows in an order: each of them is row `rows[i]` of shard `numbers[i]`; T may differ between shards."""
     places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers).tolist()]
     parts = [shards[number].narrow.take(_numbers(rows[at])) for number, at in places]

@@ -17,7 +17,7 @@ from curriculum.packing.columns import REQUIRED, Columns
 from curriculum.packing.document_rules import NAMES
 from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
 from curriculum.packing.row_builder import histogram_lists
-from curriculum.packing.violations import Faults, Place
+from curriculum.packing.violations import BatchPosition, Violations
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
@@ -95,7 +95,9 @@ class Completion:
             if name not in self.stored
         ]
 
-    def complete(self, columns: Columns, place: Place, *, key: str, first_row: int) -> pa.Table:
+    def complete(
+        self, columns: Columns, place: BatchPosition, *, key: str, first_row: int
+    ) -> pa.Table:
         """The table of some rows, which are numbered anew: the artefact's key, from `first_row` on.
 
         Raises:
@@ -185,7 +187,7 @@ def _lacking(name: str, column: str, why: str) -> SchemaError:
     return SchemaError(name, f"no column {column}", cause=why, cure="Store it in the rows")
 
 
-def _layout(columns: Columns, place: Place) -> Layout:
+def _layout(columns: Columns, place: BatchPosition) -> Layout:
     sound = rules.whole(columns, place)
     if sound.all():
         sound = rules.shape(columns, place)
@@ -197,7 +199,7 @@ def _layout(columns: Columns, place: Place) -> Layout:
     return layout
 
 
-def raise_first(faults: Faults, names: Mapping[str, str]) -> None:
+def raise_first(faults: Violations, names: Mapping[str, str]) -> None:
     """Raise the first fault, in the words of a file that came from elsewhere; `names` are theirs by ours.
 
     Raises:

@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from curriculum.interop.derive_columns import Completion, raise_first
 from curriculum.packing.check import check
 from curriculum.packing.columns import Columns
-from curriculum.packing.violations import Faults, Place
+from curriculum.packing.violations import BatchPosition, Violations
 from curriculum.packing.write import ShardWriter
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.packed_row import PACKED_ROW_SCHEMA
 from schemas.reports import ImportedDomain, ImportReport
 
@@ -53,7 +53,7 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
         SchemaError: naming file and row of the first fault; nothing is published then.
     """
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         counts = _write(draft, imported)
         fallbacks = tuple(imported.completion.fallbacks())
@@ -63,7 +63,7 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
             f"part-{number:05d}.parquet": shard.name for number, shard in enumerate(imported.shards)
         }
         found = check(draft.path)
-        raise_first(Faults(limit=1, count=found.num_faults, kept=found.faults), names)
+        raise_first(Violations(limit=1, count=found.num_faults, kept=found.faults), names)
 
     return store.produce([recipe(imported, tokenizer)], fill)[0]
 
@@ -93,7 +93,7 @@ def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
     )
 
 
-def _write(draft: Draft, imported: Imported) -> dict[str, ImportedDomain]:
+def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDomain]:
     completion, counts = imported.completion, _Counts(imported.completion.row_format.row_length)
     row = 0
     with ShardWriter(
@@ -105,7 +105,7 @@ def _write(draft: Draft, imported: Imported) -> dict[str, ImportedDomain]:
             for table in shard.tables():
                 columns = Columns(row_format=completion.row_format, table=table)
                 numbers = pa.array(range(row - first, row - first + len(table))).to_numpy()
-                place = Place(faults=Faults(limit=1), shard=shard.name, rows=numbers)
+                place = BatchPosition(faults=Violations(limit=1), shard=shard.name, rows=numbers)
                 rows = completion.complete(columns, place, key=draft.recipe.key, first_row=row)
                 writer.append(rows)
                 counts.add(rows)

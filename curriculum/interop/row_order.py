@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from curriculum import parquet
-from curriculum.interop.decoded_rows import Staged, stage, taken
+from curriculum.interop.decoded_rows import DecodedShard, stage, taken
 from curriculum.packing.read import load_format, read_rows
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
@@ -128,7 +128,7 @@ class Ordered:
         yield from _planned(self.plan, self.slots, staged, rows, schema)
 
 
-def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[Staged]:
+def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[DecodedShard]:
     return [
         stage(_tables(source, [file], schema), schema, scratch / f"{source.key}-{number}")
         for number, file in enumerate(source.files)
@@ -136,7 +136,11 @@ def _stage(source: Rows, schema: pa.Schema, scratch: Path) -> list[Staged]:
 
 
 def _planned(
-    plan: Path, slots: int, staged: Mapping[str, Sequence[Staged]], rows: int, schema: pa.Schema
+    plan: Path,
+    slots: int,
+    staged: Mapping[str, Sequence[DecodedShard]],
+    rows: int,
+    schema: pa.Schema,
 ) -> Iterator[pa.Table]:
     shards = [shard for each in staged.values() for shard in each]
     ends = np.cumsum([len(each) for each in staged.values()])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from curriculum.leakcheck.claims import OUTPUTS, PERTURBED, ROW_LENGTH, examine_any, subject_of
-from curriculum.leakcheck.external_steps import stranger_steps
+from curriculum.leakcheck.external_steps import external_steps
 from curriculum.leakcheck.proof import CPU, environment
 from curriculum.leakcheck.step_claims import step_findings
 from curriculum.leakcheck.subject import (
@@ -24,9 +24,9 @@ from curriculum.leakcheck.subject import (
 )
 from curriculum.model.masks import BLOCK, Boundaries
 from schemas.errors import JobError
-from schemas.leak import Finding, LeakReport, Planted
+from schemas.leak import Finding, InjectedLeakReport, LeakReport
 from schemas.packed_row import ROW_MULTIPLE
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 DOCUMENTS = ("doc_ids", "document_ids", "segment_ids", "seq_idx")
 POSITIONS = ("position_ids", "positions")
@@ -40,7 +40,7 @@ UNCOVERED = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stranger:
+class ExternalModel:
     """A model that isn't ours, and how it is fed."""
 
     name: str
@@ -52,14 +52,14 @@ class Stranger:
 
 
 @one_thread()
-def prove_stranger(
-    stranger: Stranger,
+def prove_external_model(
+    stranger: ExternalModel,
     *,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     row_lengths: tuple[int, ...] = (ROW_LENGTH,),
     mutations: bool = True,
     device: torch.device = CPU,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> LeakReport:
     """Examine a model, then withhold its boundaries from it, which must turn what held before red.
 
@@ -67,7 +67,7 @@ def prove_stranger(
         JobError: for a model without an nn.Embedding, or one whose forward fails.
     """
     found: list[Finding] = []
-    planted: list[Planted] = []
+    planted: list[InjectedLeakReport] = []
     uncovered = dict.fromkeys(UNCOVERED)
     tasks = [(dtype, length) for dtype in dtypes for length in row_lengths]
     for done, (dtype, row_length) in enumerate(tasks):
@@ -75,7 +75,7 @@ def prove_stranger(
         subject = _subject(stranger, dtype, row_length, device)
         round_ = tuple(examine_any(subject))
         if row_length % ROW_MULTIPLE == 0:
-            round_ += step_findings(stranger_steps(subject), watch)
+            round_ += step_findings(external_steps(subject), watch)
         else:
             uncovered[f"steps: their rows have multiples of {ROW_MULTIPLE} tokens"] = None
         found.extend(round_)
@@ -91,7 +91,7 @@ def prove_stranger(
 
 
 def _subject(
-    stranger: Stranger, dtype: torch.dtype, row_length: int, device: torch.device
+    stranger: ExternalModel, dtype: torch.dtype, row_length: int, device: torch.device
 ) -> Subject:
     subject = subject_of(
         stranger.model,
@@ -108,7 +108,7 @@ def _subject(
     return replace(subject, vocab_size=subject.embedding.num_embeddings)
 
 
-def _withheld(subject: Subject) -> Planted:
+def _withheld(subject: Subject) -> InjectedLeakReport:
     """Each row is told to be one document: a model that goes by its boundaries must leak now.
 
     Its outputs must show it; gradients may be blind, where layers are linear or documents enter as ids.
@@ -118,7 +118,7 @@ def _withheld(subject: Subject) -> Planted:
         return Boundaries.of(torch.zeros_like(doc_ids_BT))
 
     red = {each.claim for each in examine_any(replace(subject, cut=joined)) if not each.passed}
-    return Planted(
+    return InjectedLeakReport(
         leak=WITHHELD,
         subject=subject.name,
         backend=subject.backend,
@@ -128,7 +128,7 @@ def _withheld(subject: Subject) -> Planted:
     )
 
 
-def stranger(where: str) -> Stranger:
+def stranger(where: str) -> ExternalModel:
     """The model that `package.module:builder` names: a function or class without arguments, or a module.
 
     Raises:
@@ -137,7 +137,7 @@ def stranger(where: str) -> Stranger:
     model = _built(where)
     way, feed = _feeding(where, model)
     multiple = BLOCK if "flex" in way else 1
-    return Stranger(name=where, model=model, feed=feed, way=way, multiple=multiple)
+    return ExternalModel(name=where, model=model, feed=feed, way=way, multiple=multiple)
 
 
 def _built(where: str) -> nn.Module:
@@ -296,7 +296,7 @@ def _guarded(where: str, feed: Feed) -> Feed:
     return guarded
 
 
-def _versions(stranger: Stranger) -> tuple[tuple[str, str], ...]:
+def _versions(stranger: ExternalModel) -> tuple[tuple[str, str], ...]:
     if is_hugging_face(stranger.model):
         return (("transformers", str(sys.modules["transformers"].__version__)),)
     return ()

@@ -22,7 +22,7 @@ from curriculum.train.dataloader import PlannedRows, steps_of
 CLIP, RATE = 1.0, 1e-3
 
 
-def stranger_steps(subject: Subject) -> StepSubject:
+def external_steps(subject: Subject) -> StepSubject:
     """Rows for both claims, and steps of a copy of the model in train mode, dropout seeded alike.
 
     What it returns is taken for logits where it is as wide as its vocabulary, else for states that its

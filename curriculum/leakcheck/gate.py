@@ -6,12 +6,12 @@ from pathlib import Path
 from curriculum.leakcheck.prove_job import prove_job
 from curriculum.store import Store
 from curriculum.train.device import prepare
-from curriculum.train.metrics import say
+from curriculum.train.metrics import log
 from curriculum.train.run_directory import read_job, write_text
 from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
 from schemas.leak import LeakReport, ProvenJob
-from schemas.progress import Progress, Watch
+from schemas.progress import Progress, ProgressCallback
 
 
 def prove_file(path: Path, report: Path) -> bool:
@@ -21,9 +21,9 @@ def prove_file(path: Path, report: Path) -> bool:
         CurriculumError: for a job that can't be read, or whose parts don't fit together.
     """
     proven = proven_file(path, _say)
-    say(proven.table())
+    log(proven.table())
     for words in proven.uncovered:
-        say(f"leakcheck  not covered: {words}")
+        log(f"leakcheck  not covered: {words}")
     sealed = ProvenJob(
         job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
     )
@@ -31,7 +31,7 @@ def prove_file(path: Path, report: Path) -> bool:
     return proven.passed
 
 
-def proven_file(path: Path, watch: Watch) -> LeakReport:
+def proven_file(path: Path, watch: ProgressCallback) -> LeakReport:
     """The report of the job in a file.
 
     Raises:
@@ -53,4 +53,4 @@ def proven_file(path: Path, watch: Watch) -> LeakReport:
 
 
 def _say(progress: Progress) -> None:
-    say(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")
+    log(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")

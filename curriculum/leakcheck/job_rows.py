@@ -12,7 +12,7 @@ from curriculum import parquet
 from curriculum.leakcheck.rows import Document, Int32s, Rows
 from curriculum.store.verify import reading_pages
 from curriculum.tokens import EncodedStructure
-from curriculum.train.batch import Plan
+from curriculum.train.batch import PlanReader
 from schemas.job import Job
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_TOKENS
 
@@ -48,7 +48,7 @@ def _shifted(document: Document, by: int, vocab_size: int) -> Document:
 
 def _rows(job: Job, workspace: Path, like: Rows) -> Iterator[tuple[Document, ...]]:
     folders = {each.key: workspace / each.path for each in job.rows}
-    plan = Plan(workspace / job.plan)
+    plan = PlanReader(workspace / job.plan)
     seen: set[str] = set()
     for position in range(len(plan)):
         planned = plan.at(position)

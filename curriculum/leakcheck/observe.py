@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from curriculum.leakcheck.rows import Document, Rows
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.model import loss
-from curriculum.train.optimizer import Learner
+from curriculum.train.optimizer import TrainState
 
 SCORED = 2560
 """Positions of a step, nearly all in its first half: there the loss is taken in more than one chunk."""
@@ -129,7 +129,7 @@ class Observer:
                 hook.remove()
 
     @contextlib.contextmanager
-    def watching_learner(self, learner: Learner) -> Iterator[None]:
+    def watching_learner(self, learner: TrainState) -> Iterator[None]:
         """Observe what our trainer computes: also hidden states, and token losses where they are taken."""
         model = learner.model
         taken = loss._token_losses

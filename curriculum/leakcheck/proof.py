@@ -15,7 +15,7 @@ from curriculum.leakcheck.decoders import (
     findings,
     subject,
 )
-from curriculum.leakcheck.injected import LEAKS, PlantedLeak, try_leak
+from curriculum.leakcheck.injected import LEAKS, InjectedLeak, try_leak
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.prove_step import prove_step
 from curriculum.leakcheck.subject import dtype_name, one_thread
@@ -23,9 +23,9 @@ from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.job import Backend, ModelSpec
-from schemas.leak import Finding, LeakReport, Planted, Skipped
+from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
 from schemas.packed_row import ROW_MULTIPLE
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 DTYPES = {
     "float64": torch.float64,
@@ -130,7 +130,7 @@ def device_of(name: str | None) -> torch.device:
 
 
 @one_thread()
-def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
+def prove(scope: Scope, watch: ProgressCallback = ignore_progress) -> LeakReport:
     """Examine all that the scope names; what a backend refuses is told as skipped.
 
     Raises:
@@ -140,7 +140,7 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
     step_leaks = _step_leaks(scope)
     total = len(tasks) + len(planted_tasks) + len(step_leaks)
     found: list[Finding] = []
-    planted: list[Planted] = []
+    planted: list[InjectedLeakReport] = []
     skipped: list[Skipped] = []
     for done, task in enumerate(tasks):
         watch(_progress(done, total, str(task)))
@@ -150,7 +150,7 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
     for done, (mutation, task) in enumerate(planted_tasks, start=len(tasks)):
         watch(_progress(done, total, f"planting: {mutation.leak}"))
         tried = _tried(mutation, task, scope)
-        planted.extend([tried] if isinstance(tried, Planted) else ())
+        planted.extend([tried] if isinstance(tried, InjectedLeakReport) else ())
         skipped.extend([tried] if isinstance(tried, Skipped) else ())
     for done, leak in enumerate(step_leaks, start=len(tasks) + len(planted_tasks)):
         watch(_progress(done, total, f"planting: {leak.words}"))
@@ -172,7 +172,11 @@ def prove(scope: Scope, watch: Watch = unwatched) -> LeakReport:
 
 
 def _steps(
-    model: ModelSpec, scope: Scope, covered: list[str], uncovered: list[str], watch: Watch
+    model: ModelSpec,
+    scope: Scope,
+    covered: list[str],
+    uncovered: list[str],
+    watch: ProgressCallback,
 ) -> Iterator[Finding]:
     """Steps of training in each row length and dtype, every other one with recomputed blocks."""
     backend = next(each for each in STEP_BACKENDS if each in scope.backends)
@@ -227,7 +231,7 @@ def _planting(scope: Scope) -> Iterator[tuple[Mutation, _Task]]:
             )
 
 
-def _step_leaks(scope: Scope) -> tuple[PlantedLeak, ...]:
+def _step_leaks(scope: Scope) -> tuple[InjectedLeak, ...]:
     """Leaks of the step, of the families, backends and inputs in scope, where the proof is a full one."""
     if not scope.mutations or not scope.every_dtype:
         return ()
@@ -272,12 +276,12 @@ def _refused(task: _Task, scope: Scope) -> str:
     return ""
 
 
-def _tried(mutation: Mutation, task: _Task, scope: Scope) -> Planted | Skipped:
+def _tried(mutation: Mutation, task: _Task, scope: Scope) -> InjectedLeakReport | Skipped:
     with mutation.plant():
         found = _examined(task, scope)
     if isinstance(found, Skipped):
         return found
-    return Planted(
+    return InjectedLeakReport(
         leak=mutation.leak,
         subject=task.case.name,
         backend=task.backend if task.case.attends else "",

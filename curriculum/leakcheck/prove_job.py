@@ -16,14 +16,14 @@ from curriculum.leakcheck.step import Setting
 from curriculum.leakcheck.step_claims import step_findings
 from schemas.job import Job
 from schemas.leak import Finding, LeakReport
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 REAL_ROWS = 2
 """Rows of the plan in a step of short rows; of long rows there is one."""
 
 
 def prove_job(
-    job: Job, workspace: Path, device: torch.device, watch: Watch = unwatched
+    job: Job, workspace: Path, device: torch.device, watch: ProgressCallback = ignore_progress
 ) -> LeakReport:
     """The claims about a small model with the layers and sizes of a job, and about its steps.
 
@@ -53,7 +53,7 @@ def prove_job(
 
 
 def _of_steps(
-    job: Job, workspace: Path, device: torch.device, row_length: int, watch: Watch
+    job: Job, workspace: Path, device: torch.device, row_length: int, watch: ProgressCallback
 ) -> Iterator[Finding]:
     small = small_model(job.model)
     setting = Setting(

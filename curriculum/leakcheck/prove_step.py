@@ -15,7 +15,7 @@ from curriculum.leakcheck.step_claims import StepSubject, step_findings
 from curriculum.leakcheck.subject import one_thread
 from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding
-from schemas.progress import Watch, unwatched
+from schemas.progress import ProgressCallback, ignore_progress
 
 CPU = torch.device("cpu")
 
@@ -30,7 +30,7 @@ def prove_step(
     recompute: bool = False,
     structure: bool | None = None,
     device: torch.device = CPU,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> tuple[Finding, ...]:
     """Both claims about the step of a small model with these sizes, on adversarial rows.
 

@@ -12,7 +12,7 @@ from curriculum.leakcheck.rows import KEY, PLAN
 from curriculum.leakcheck.rows_file import RowsFile
 from curriculum.leakcheck.subject import awake
 from curriculum.train.dataloader import PlannedRows, steps_of
-from curriculum.train.optimizer import learning_rate, new_learner, tensors
+from curriculum.train.optimizer import learning_rate, new_train_state, tensors
 from curriculum.train.step import optimizer_step
 from schemas.job import Backend, Job, ModelSpec, OptimizerSpec, RowsSource, TokenizerRef
 
@@ -105,7 +105,7 @@ def run_steps(
     rows_per_step = len(file.ids) // steps
     job = setting.job(rows_per_step)
     torch.manual_seed(job.seed)
-    learner = new_learner(job, setting.device)
+    learner = new_train_state(job, setting.device)
     # Hooks on the model's own modules need them as they are; the dtype is that of the weights.
     awake(learner.model.to(setting.dtype)).train()
     planned = PlannedRows.of(job, workspace)

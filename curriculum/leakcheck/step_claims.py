@@ -25,7 +25,7 @@ from curriculum.leakcheck.step import ROWS, STEPS, StepSeen
 from curriculum.leakcheck.subject import dtype_name, same_bits
 from schemas.errors import NotFiniteError
 from schemas.leak import Finding
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 Run = Callable[[Path, int, Tensor | None], list[StepSeen]]
 """Trains on the rows in a workspace for so many steps, embeddings scaled where a mask [R, T] is true."""
@@ -36,7 +36,7 @@ LOSS_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Half:
+class DocumentHalf:
     """A half of the documents: every second run of `run` of them, from the first or the second run on."""
 
     run: int
@@ -47,7 +47,7 @@ class Half:
         return ((document // self.run) + row) % 2 == self.first
 
 
-HALVES = tuple(Half(run=run, first=first) for run in (1, 3) for first in (0, 1))
+HALVES = tuple(DocumentHalf(run=run, first=first) for run in (1, 3) for first in (0, 1))
 PARITIES, THREES, MIXED = HALVES[:2], HALVES[2:], (HALVES[0], HALVES[3])
 
 
@@ -94,13 +94,15 @@ class StepSubject:
             return RowsFile.read(Path(folder) / ROWS)
 
 
-def step_findings(subject: StepSubject, watch: Watch = unwatched) -> tuple[Finding, ...]:
+def step_findings(
+    subject: StepSubject, watch: ProgressCallback = ignore_progress
+) -> tuple[Finding, ...]:
     """Both claims, and those without which they would hold of nothing."""
     with same_bits(subject.device):
         return tuple(_findings(subject, watch))
 
 
-def _findings(subject: StepSubject, watch: Watch) -> Iterator[Finding]:
+def _findings(subject: StepSubject, watch: ProgressCallback) -> Iterator[Finding]:
     note = f"{subject.name} T={subject.rows.row_length} {subject.mode}"
     found = _Found()
     for done, (claim, find) in enumerate(((claims.SCORED, _scored), (claims.MUTED, _muted))):

@@ -16,7 +16,7 @@ SUPPOSED = "estimate"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class ServingCheck:
     """One serving in one domain: what is asked of it and what there is."""
 
     phase: str
@@ -47,7 +47,7 @@ class PhaseCheck:
     """A phase held against its rows."""
 
     phase: ResolvedPhase
-    held: tuple[Held, ...]
+    held: tuple[ServingCheck, ...]
     fault: MixtureError | None
     """Why it can't be served, with the cure."""
     warnings: tuple[str, ...]
@@ -98,7 +98,7 @@ def check_phase(
             cure="Raise token_budget or lower tokens_per_step",
         )
     held = tuple(
-        Held(
+        ServingCheck(
             phase=phase.name,
             stratum=each,
             asked=round(each.share * phase.tokens),

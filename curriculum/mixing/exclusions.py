@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from curriculum import frames
 from curriculum.mixing.demand import Stratum
-from curriculum.mixing.schedule import Drawn
+from curriculum.mixing.schedule import DrawnRows
 from curriculum.mixing.supply import KEY_DIGITS, Supply, pack_ids
 from schemas.mixture import LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
@@ -22,7 +22,7 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Passed:
+class ExcludedRows:
     """Rows that are left out, where they would have stood: each in the slot of the one taken next."""
 
     slot: Ints
@@ -31,21 +31,21 @@ class Passed:
     row: Ints
 
     @staticmethod
-    def joined(parts: "Sequence[Passed]") -> "Passed":
+    def joined(parts: "Sequence[ExcludedRows]") -> "ExcludedRows":
         """Several as one, by slot."""
         slot = np.concatenate([_NONE, *(each.slot for each in parts)])
         order = np.argsort(slot, kind="stable")
-        return Passed(
+        return ExcludedRows(
             slot=slot[order],
             stratum=np.concatenate([_NONE, *(each.stratum for each in parts)])[order],
             variant=np.concatenate([_NONE, *(each.variant for each in parts)])[order],
             row=np.concatenate([_NONE, *(each.row for each in parts)])[order],
         )
 
-    def until(self, slot: int) -> "Passed":
+    def until(self, slot: int) -> "ExcludedRows":
         """Those before a slot."""
         end = int(np.searchsorted(self.slot, slot))
-        return Passed(
+        return ExcludedRows(
             slot=self.slot[:end],
             stratum=self.stratum[:end],
             variant=self.variant[:end],
@@ -53,14 +53,14 @@ class Passed:
         )
 
 
-def passed_over(at: int, stratum: Stratum, drawn: Drawn, slots: Ints) -> Passed:
+def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
     """What was passed over between the rows of a stratum that stand in these slots."""
     gone = drawn.passed
     row = np.empty(len(gone.index), dtype=np.int64)
     for number, variant in enumerate(stratum.variants):
         mine = gone.variant == number
         row[mine] = variant.rows[gone.index[mine]]
-    return Passed(
+    return ExcludedRows(
         slot=slots[gone.before],
         stratum=np.full(len(row), at, dtype=np.int64),
         variant=gone.variant.astype(np.int64),

@@ -14,9 +14,9 @@ from curriculum.mixing.demand import Stratum, Taken, demand, without_rows
 from curriculum.mixing.exclusions import counted, of_keys, passed_until
 from curriculum.mixing.plan import Planner, Totals, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.sources import READ, Draw, source_repetition, warning
+from curriculum.mixing.sources import READ, ArtefactUse, source_repetition, warning
 from curriculum.mixing.supply import read_supply
-from curriculum.store import Artefact, Draft, Recipe, Store, in_lease
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, in_lease
 from curriculum.store.recipe import digest
 from curriculum.store.verify import check_pages, verify_footers
 from schemas.diet import Diet
@@ -74,7 +74,7 @@ def mix(
         continued=continued,
     )
 
-    def write(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
         """Plan, and count what was planned."""
         (draft,) = drafts
         report = _write(draft, diet, phase, rows, tokens_per_step, seen)
@@ -192,7 +192,7 @@ def taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Take
 
 
 def _write(
-    draft: Draft,
+    draft: StagingDirectory,
     diet: Diet,
     phase: ResolvedPhase,
     rows: Sequence[Sequence[Artefact]],
@@ -301,7 +301,7 @@ def _with_sources(
         verify_footers(artefact.path, artefact.manifest.files)
         check_pages(artefact.files(), READ)
     draws = [
-        Draw(
+        ArtefactUse(
             key=each.rows_key,
             files=tuple(there[each.rows_key].files()),
             domain=each.domain,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.mixing.demand import Stratum
-from curriculum.mixing.exclusions import Passed, passed_over, write_left_out
-from curriculum.mixing.schedule import Drawn, RowOrder, blocks, rates
+from curriculum.mixing.exclusions import ExcludedRows, passed_over, write_left_out
+from curriculum.mixing.schedule import DrawnRows, RowOrder, blocks, rates
 from curriculum.mixing.supply import Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
@@ -51,7 +51,7 @@ class Piece:
     """Numbers in the variant's supply."""
     repetition: npt.NDArray[np.int32]
     valid_tokens: npt.NDArray[np.int32]
-    passed: Passed
+    passed: ExcludedRows
 
     def until(self, slot: int) -> "Piece":
         """The rows before a slot."""
@@ -117,7 +117,7 @@ class Planner:
             np.empty(len(stratum), dtype=np.int32) for _ in range(3)
         )
         slot = np.repeat(np.arange(start, start + len(strata)), counts)
-        passed: list[Passed] = []
+        passed: list[ExcludedRows] = []
         by_stratum = np.argsort(stratum, kind="stable")
         ends = np.cumsum(np.bincount(stratum, minlength=len(self._strata)))
         for at, places in enumerate(np.split(by_stratum, ends[:-1])):
@@ -134,10 +134,10 @@ class Planner:
             row=row,
             repetition=repetition,
             valid_tokens=valid_tokens,
-            passed=Passed.joined(passed),
+            passed=ExcludedRows.joined(passed),
         )
 
-    def _rows(self, stratum: Stratum, drawn: Drawn) -> tuple[Ints, npt.NDArray[np.int32]]:
+    def _rows(self, stratum: Stratum, drawn: DrawnRows) -> tuple[Ints, npt.NDArray[np.int32]]:
         """The numbers of drawn rows in their supplies, and their valid tokens."""
         rows = np.empty(len(drawn.index), dtype=np.int64)
         valid_tokens = np.empty(len(rows), dtype=np.int32)
@@ -183,7 +183,7 @@ def write_plan(
     lanes = _Lanes(strata, supplies)
     slots, tokens = (np.zeros(len(strata), dtype=np.int64) for _ in range(2))
     rows, gone = (np.zeros(len(lanes.keys), dtype=np.int64) for _ in range(2))
-    passed: list[Passed] = []
+    passed: list[ExcludedRows] = []
     position, steps = 0, 0
     with _writer(file) as writer:
         for piece, steps in pieces:  # noqa: B007 -- the last steps count
@@ -200,7 +200,7 @@ def write_plan(
                 piece.stratum, weights=piece.valid_tokens, minlength=len(strata)
             ).astype(np.int64)
     if any(supply.left_out is not None for variants in supplies for supply in variants):
-        write_left_out(file.parent, lanes.named(Passed.joined(passed)), supplies)
+        write_left_out(file.parent, lanes.named(ExcludedRows.joined(passed)), supplies)
     return Totals(
         slots=int(slots.sum()),
         rows=position,
@@ -249,11 +249,11 @@ class _Lanes:
             supplies[stratum.serving.index][variant.number] for stratum, variant in each
         ]
 
-    def of(self, piece: Piece | Passed) -> Ints:
+    def of(self, piece: Piece | ExcludedRows) -> Ints:
         """The lane of each row of a piece."""
         return self.starts[piece.stratum] + piece.variant
 
-    def named(self, passed: Passed) -> pl.DataFrame:
+    def named(self, passed: ExcludedRows) -> pl.DataFrame:
         """pack_id, rows_key, stratum and slot of rows that were passed over."""
         lane = self.of(passed)
         keys = self.keys.gather(lane)

@@ -94,7 +94,7 @@ class ResolvedPhase:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class DietFault:
     """What a diet asks that its phases file can't give, and where the diet says so."""
 
     location: Location
@@ -134,11 +134,11 @@ def resolve(
     )
 
 
-def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[Fault]:
+def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[DietFault]:
     """All that a diet asks and a phases file can't give; of imported rows only what is said of them."""
     for at, phase in enumerate(diet.phases):
         if phase.phase not in phases:
-            yield Fault(
+            yield DietFault(
                 location=("phases", at, "phase"),
                 value=f"phases.{at}.phase = {phase.phase!r}",
                 cause=f"there is no such phase in {diet.phases_file}",
@@ -148,7 +148,7 @@ def faults(diet: Diet, phases: Mapping[str, PhaseSpec]) -> Iterator[Fault]:
         yield from _serving_faults(at, phase, phases[phase.phase])
 
 
-def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Fault]:
+def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[DietFault]:
     lengths = [_row_length(serving, spec) for serving in phase.servings]
     seen: dict[tuple[object, ...], int] = {}
     for index, (serving, length) in enumerate(zip(phase.servings, lengths, strict=True)):
@@ -157,7 +157,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
         if length is None and serving.imported is not None:
             continue
         if length is None:
-            yield Fault(
+            yield DietFault(
                 location=location,
                 value=f"{where} ({serving.family})",
                 cause=f"{phase.phase} has rows of {_listed(spec.row_lengths)}, and it names none",
@@ -166,7 +166,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
             continue
         largest = max(each for each in lengths if each)
         if largest % length:
-            yield Fault(
+            yield DietFault(
                 location=location,
                 value=f"{where}.row_length = {length}",
                 cause=f"a slot of {largest} tokens can't be filled with whole rows of {length}",
@@ -179,7 +179,7 @@ def _serving_faults(at: int, phase: DietPhase, spec: PhaseSpec) -> Iterator[Faul
         if serving.imported is None:
             same = (serving.family, base, serving.objective, length, serving.repositories)
         if same in seen:
-            yield Fault(
+            yield DietFault(
                 location=location,
                 value=f"{where} ({serving.imported or serving.family})",
                 cause=f"it reads the same rows as phases.{at}.servings.{seen[same]}",

@@ -83,7 +83,7 @@ def _places(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Passed:
+class SkippedRows:
     """Rows that were passed over, in their order."""
 
     variant: npt.NDArray[np.int32]
@@ -94,7 +94,7 @@ class Passed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
+class DrawnRows:
     """Rows in the order in which they are drawn."""
 
     variant: npt.NDArray[np.int32]
@@ -102,7 +102,7 @@ class Drawn:
     """Among the rows of the variant."""
     repetition: npt.NDArray[np.int32]
     """Passes that were whole before."""
-    passed: Passed
+    passed: SkippedRows
     """Rows that came and weren't taken, since they are left out."""
 
 
@@ -135,7 +135,7 @@ class RowOrder:
         self._pass = (-1, -1)
         self._order: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
-    def take(self, count: int) -> Drawn:
+    def take(self, count: int) -> DrawnRows:
         """The next rows."""
         drawn: list[_Stretch] = []
         passed: list[_Stretch] = []
@@ -152,11 +152,11 @@ class RowOrder:
             passed.append(_Stretch(variant, int(whole.sum()), part[gone]))
             before.append(count - left + np.cumsum(~gone)[gone])
             left -= len(drawn[-1].index)
-        return Drawn(
+        return DrawnRows(
             variant=_laid_out([each.variant for each in drawn], drawn),
             index=np.concatenate([each.index for each in drawn]),
             repetition=_laid_out([each.repetition for each in drawn], drawn),
-            passed=Passed(
+            passed=SkippedRows(
                 variant=_laid_out([each.variant for each in passed], passed),
                 index=np.concatenate([each.index for each in passed]),
                 before=np.concatenate(before),

@@ -14,7 +14,7 @@ READ = ("domain", "document_ids", "doc_starts", "valid_token_count")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draw:
+class ArtefactUse:
     """What some plan took of one rows artefact in one domain."""
 
     key: str
@@ -25,7 +25,7 @@ class Draw:
 
 
 def source_repetition(
-    draws: Sequence[Draw], documents: pl.LazyFrame, *, limit: float
+    draws: Sequence[ArtefactUse], documents: pl.LazyFrame, *, limit: float
 ) -> SourceRepetition:
     """Tokens seen of each lineage ÷ its distinct tokens, over all draws.
 
@@ -74,7 +74,7 @@ def warning(found: SourceRepetition) -> str | None:
     )
 
 
-def _tokens_by_lineage(draw: Draw, documents: pl.LazyFrame) -> pl.LazyFrame:
+def _tokens_by_lineage(draw: ArtefactUse, documents: pl.LazyFrame) -> pl.LazyFrame:
     """Tokens that a rows artefact's domain holds of each lineage, and how many of them are seen."""
     ends = pl.col("doc_starts").list.slice(1).list.concat(pl.col("valid_token_count"))
     return (

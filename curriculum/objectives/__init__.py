@@ -11,18 +11,18 @@ documented.py     comments and the code that they are about
 copied_spans.py   text of a comment that is copied from code
 """
 
-from curriculum.objectives.objective import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens.codec import Tokenizer
 from schemas.objectives import OBJECTIVES
 
-__all__ = ["Document", "Lesson", "Taught", "lesson_of"]
+__all__ = ["Document", "Objective", "Result", "lesson_of"]
 
 
-def lesson_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Lesson:
+def objective_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Objective:
     """Return the lesson of an objective; variants of one draw otherwise.
 
     Raises:
         TokenizerError: for a tokenizer without a control token that the objective needs.
     """
-    lesson: Lesson = OBJECTIVES[objective].function(tokenizer, variant)
+    lesson: Objective = OBJECTIVES[objective].function(tokenizer, variant)
     return lesson

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.objectives.objective import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import KIND, TOKEN_END, TOKEN_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
+def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
     """Causal; all variants are one."""
     return _Causal(token_bytes=tokenizer.token_bytes)
 
@@ -25,10 +25,10 @@ class _Causal:
     token_bytes: npt.NDArray[np.int32]
     reserve: int = 0
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """Nothing moves."""
         repeated = document.spans.of("repeated")
-        return Taught(encoding=apply(encoding, repeated, self.token_bytes))
+        return Result(encoding=apply(encoding, repeated, self.token_bytes))
 
 
 def apply(

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.causal import overlaps
-from curriculum.objectives.objective import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import TurnMarks, turn_marks
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
+def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
     """Chat; all variants are one."""
     return _Chat(token_bytes=tokenizer.token_bytes, marks=turn_marks(tokenizer))
 
@@ -23,7 +23,7 @@ class _Chat:
     marks: TurnMarks
     reserve: int = 0
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """Scored are the tokens of the assistant's turns and the control token that ends each of them.
 
         That token has no bytes, so the scored bytes are the assistant's, all of them and no others.
@@ -39,7 +39,7 @@ class _Chat:
             ("assistant_bytes", int((ends - starts)[said].sum())),
             *self._turns(encoding, starts, ends),
         )
-        return Taught(encoding=replace(encoding, loss_mask=mask), counts=counts)
+        return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
     def _turns(
         self, encoding: Encoding, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]

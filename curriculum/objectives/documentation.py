@@ -25,7 +25,7 @@ from curriculum.objectives.documented import (
     Lines,
     documented,
 )
-from curriculum.objectives.objective import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -37,12 +37,12 @@ Counts = tuple[tuple[str, int], ...]
 _NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
-def doc_to_code(tokenizer: Tokenizer, variant: int) -> Lesson:
+def doc_to_code(tokenizer: Tokenizer, variant: int) -> Objective:
     """Documentation is read and bodies are learnt; all variants are one."""
     return _DocToCode(tokenizer=tokenizer)
 
 
-def code_to_doc(tokenizer: Tokenizer, variant: int) -> Lesson:
+def code_to_doc(tokenizer: Tokenizer, variant: int) -> Objective:
     """Code is read and its documentation is learnt; all variants are one."""
     return _CodeToDoc(tokenizer=tokenizer)
 
@@ -52,7 +52,7 @@ class _DocToCode:
     tokenizer: Tokenizer
     reserve: int = 0
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """The bodies below comments that the encoding has whole are scored, as far as it has them."""
         found = _within(encoding, documented(document))
         found = found[found[:, BODY] < found[:, LAST]]
@@ -84,7 +84,7 @@ class _CodeToDoc:
     tokenizer: Tokenizer
     reserve: int = RESERVE
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """Comments of which the encoding has all lines, and all of their code, move and are scored.
 
         Where there isn't room for all that moving takes, the first ones.
@@ -119,10 +119,10 @@ def _within(encoding: Encoding, found: Int32s) -> Int32s:
     return within
 
 
-def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Taught:
+def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Result:
     """There is nothing to learn; rows leave it out."""
     mask = np.zeros_like(encoding.loss_mask)
-    return Taught(encoding=replace(encoding, loss_mask=mask), counts=counts)
+    return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 
 
 def _moves(lines: Lines, found: Int32s) -> Int32s:
@@ -161,7 +161,7 @@ def _taught(
     counts: Counts,
     *,
     copied: Int32s = _NOTHING,
-) -> Taught:
+) -> Result:
     """Scored where tokens have a byte of the targets, none that is copied, and repeat nothing.
 
     `targets` [t, 2] and `copied` [r, 2] are sorted and disjoint.
@@ -173,4 +173,4 @@ def _taught(
     repeated = document.spans.of("repeated")
     done = causal.apply(replace(encoding, loss_mask=mask), repeated, tokenizer.token_bytes)
     done, cleared = causal.unrepeated(done)
-    return Taught(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))
+    return Result(encoding=done, counts=(*counts, ("repeated_tokens", cleared)))

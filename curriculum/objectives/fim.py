@@ -21,7 +21,7 @@ import numpy.typing as npt
 from curriculum.objectives import causal
 from curriculum.objectives.copied_spans import given_away
 from curriculum.objectives.documented import CODE, END, LAST, START, Lines, documented
-from curriculum.objectives.objective import Document, Lesson, Taught
+from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -44,7 +44,7 @@ Counts = tuple[tuple[str, int], ...]
 _NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Lesson:
+def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
     """Fill in the middle; each variant splits elsewhere.
 
     Raises:
@@ -139,14 +139,14 @@ class _Fim:
     middle: Inserted
     reserve: int = RESERVE
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """Split, or left in its order where there is nothing to split or no room; causal's targets count."""
         done, counts, copied = self._split(encoding, document)
         scored = done
         for leaked in (document.spans.of("repeated"), copied):
             scored = causal.apply(scored, leaked, self.tokenizer.token_bytes)
         scored, cleared = causal.unrepeated(scored)
-        return Taught(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
+        return Result(encoding=scored, counts=(*counts, ("repeated_tokens", cleared)))
 
     def _split(self, encoding: Encoding, document: Document) -> tuple[Encoding, Counts, Int32s]:
         """The encoding split, what there is to count, and bytes ([r, 2]) that aren't scored then."""

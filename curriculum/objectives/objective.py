@@ -31,7 +31,7 @@ class Document:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Taught:
+class Result:
     """An encoding with its targets decided, and what there is to count about that."""
 
     encoding: Encoding
@@ -39,7 +39,7 @@ class Taught:
     """For a manifest's report, where equal names are summed."""
 
 
-class Lesson(Protocol):
+class Objective(Protocol):
     """One objective with one tokenizer."""
 
     @property
@@ -47,6 +47,6 @@ class Lesson(Protocol):
         """Tokens that it may add to an encoding: fitting leaves them free."""
         ...
 
-    def teach(self, encoding: Encoding, document: Document) -> Taught:
+    def apply(self, encoding: Encoding, document: Document) -> Result:
         """The encoding as this objective has it; what is given has text in its order, and no structure."""
         ...

@@ -25,7 +25,7 @@ from curriculum.packing.document_rules import NAMES, Coverage, structure
 from curriculum.packing.layout import Layout
 from curriculum.packing.read import format_of
 from curriculum.packing.rules import repeats
-from curriculum.packing.violations import Fault, Faults, Place, Rule
+from curriculum.packing.violations import BatchPosition, Rule, Violation, Violations
 from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 
@@ -46,7 +46,7 @@ class CheckReport:
     """Of the scored ones: those in runs that stand earlier in their document."""
     fallbacks: list[str] = field(default_factory=list)
     """Columns that aren't stored, and what stands in for them."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[Violation] = field(default_factory=list)
     """The first ones."""
     num_faults: int = 0
 
@@ -71,7 +71,7 @@ def check(
     Raises:
         SchemaError: where there are no rows at all. What is wrong with rows is in the report.
     """
-    report, faults = CheckReport(), Faults(limit=kept_faults)
+    report, faults = CheckReport(), Violations(limit=kept_faults)
     root = path.parent if path.is_file() else path
     for _, files in groupby(_files(path), key=lambda file: file.parent):
         with tempfile.TemporaryDirectory(prefix="check-rows-") as folder:
@@ -93,7 +93,7 @@ class _DataSet:
         self,
         root: Path,
         report: CheckReport,
-        faults: Faults,
+        faults: Violations,
         coverage: Coverage,
         row_format: RowFormat | None,
     ) -> None:
@@ -134,12 +134,14 @@ class _DataSet:
             batch.validate(full=True)
             columns = Columns(row_format=row_format, table=pa.Table.from_batches([batch]))
             numbers = np.arange(first, first + len(columns), dtype=np.int64)
-            self._check_shapes(columns, Place(faults=self._faults, shard=shard, rows=numbers))
+            self._check_shapes(
+                columns, BatchPosition(faults=self._faults, shard=shard, rows=numbers)
+            )
             first += len(columns)
         self._report.rows += first
         self._report.positions += first * row_format.row_length
 
-    def _check_shapes(self, columns: Columns, place: Place) -> None:
+    def _check_shapes(self, columns: Columns, place: BatchPosition) -> None:
         sound = rules.whole(columns, place)
         columns, place = columns.only(sound), place.only(sound)
         sound = rules.shape(columns, place)
@@ -150,7 +152,7 @@ class _DataSet:
         if layout is not None:
             self._check_content(columns.only(sound), layout, place.only(sound))
 
-    def _check_content(self, columns: Columns, layout: Layout, place: Place) -> None:
+    def _check_content(self, columns: Columns, layout: Layout, place: BatchPosition) -> None:
         rules.values(columns, place)
         rules.agreement(columns, layout, place)
         rules.bos(columns, layout, place)
@@ -204,7 +206,7 @@ class _DataSet:
         return not faults
 
     def _file_fault(self, shard: str, found: str, cause: str) -> None:
-        self._faults.add(Fault(rule=Rule.FILE, shard=shard, row=None, found=found, cause=cause))
+        self._faults.add(Violation(rule=Rule.FILE, shard=shard, row=None, found=found, cause=cause))
 
 
 def _column_faults(schema: pa.Schema, row_format: RowFormat) -> Iterator[tuple[str, str]]:

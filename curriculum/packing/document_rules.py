@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from curriculum.packing.columns import Columns
 from curriculum.packing.layout import Int64s, Layout, Values
-from curriculum.packing.violations import Fault, Faults, Place, Rule
+from curriculum.packing.violations import BatchPosition, Rule, Violation, Violations
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 from schemas.structure import (
     LABEL_CODES,
@@ -28,7 +28,7 @@ NAMES = tuple(field.name for field in STRUCTURE_COLUMNS)
 Bools = npt.NDArray[np.bool_]
 
 
-def structure(columns: Columns, layout: Layout, place: Place) -> None:
+def structure(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     """Codes are in range and 0 where no text stands; chunks and edges are sorted, each of one document.
 
     The columns are all there. Pieces, where they are stored, are sound, and say which tokens encode no text.
@@ -43,7 +43,7 @@ def structure(columns: Columns, layout: Layout, place: Place) -> None:
         _edges(columns, name, place)
 
 
-def _codes(name: str, found: Values, largest: int, silent: Bools, place: Place) -> None:
+def _codes(name: str, found: Values, largest: int, silent: Bools, place: BatchPosition) -> None:
     def describe(i: int, t: int) -> str:
         return f"{name} is {found[i, t]} at token {t}"
 
@@ -52,7 +52,7 @@ def _codes(name: str, found: Values, largest: int, silent: Bools, place: Place) 
     place.wrong_tokens(Rule.STRUCTURE, silent & (found > 0) & (found <= largest), cause, describe)
 
 
-def _chunks(columns: Columns, layout: Layout, place: Place) -> Bools:
+def _chunks(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
     """[n] rows with sound chunks."""
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
     row, number = _rows(edges)
@@ -76,7 +76,7 @@ def _chunks(columns: Columns, layout: Layout, place: Place) -> Bools:
     return ~bad
 
 
-def _levels(columns: Columns, silent: Bools, place: Place) -> None:
+def _levels(columns: Columns, silent: Bools, place: BatchPosition) -> None:
     """dep_levels are those of the chunks; without pieces a 0 in a chunk may be a line of a gap."""
     found = columns.tokens("dep_levels")
     chunk, edges = columns.fields("chunk_boundaries"), columns.offsets("chunk_boundaries")
@@ -112,7 +112,7 @@ def _painted(columns: Columns, ranges: dict[str, Int64s], row: Int64s, values: I
     return np.cumsum(steps[:-1]).reshape(len(columns), length)
 
 
-def _edges(columns: Columns, name: str, place: Place) -> None:
+def _edges(columns: Columns, name: str, place: BatchPosition) -> None:
     edge, edges = columns.fields(name), columns.offsets(name)
     row, number = _rows(edges)
     chunks = columns.offsets("chunk_boundaries")
@@ -194,7 +194,7 @@ class Coverage:
         if sum(map(len, self._held)) > self._held_ranges:
             self._spill()
 
-    def pack_ids(self, columns: Columns, place: Place) -> None:
+    def pack_ids(self, columns: Columns, place: BatchPosition) -> None:
         """Files a fault for each pack_id that isn't greater than the one before it, over all shards."""
         ids = [self._last_pack_id, *columns.text("pack_id")]
         self._last_pack_id = ids[-1]
@@ -206,12 +206,12 @@ class Coverage:
             lambda i: f"pack_id {ids[i + 1].decode()} comes after {ids[i].decode()}",
         )
 
-    def finish(self, faults: Faults) -> None:
+    def finish(self, faults: Violations) -> None:
         """Files a fault for each range that begins inside another of its document."""
         for ranges in self._partitions():
             self._overlaps(ranges, faults)
 
-    def _overlaps(self, ranges: Values, faults: Faults) -> None:
+    def _overlaps(self, ranges: Values, faults: Violations) -> None:
         keys = [ranges[name] for name in ("row", "shard", "start", "low", "high")]
         ranges = ranges[np.lexsort(keys)]
         before, after = ranges[:-1], ranges[1:]
@@ -219,10 +219,10 @@ class Coverage:
         for index in np.flatnonzero(same & (after["start"] < before["end"])).tolist():
             faults.add(self._fault(before[index], after[index]))
 
-    def _fault(self, first: np.void, second: np.void) -> Fault:
+    def _fault(self, first: np.void, second: np.void) -> Violation:
         later, earlier = sorted((first, second), key=_place, reverse=True)
         start, end = second["start"], min(first["end"], second["end"])
-        return Fault(
+        return Violation(
             rule=Rule.COVERAGE,
             shard=self._shards[later["shard"]],
             row=int(later["row"]),

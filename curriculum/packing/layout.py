@@ -40,7 +40,7 @@ class RaggedWriter:
         self._offsets.close()
 
 
-class Ragged:
+class VariableLengthColumn:
     """Reads entries by number; the files are mapped, not loaded."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, width: int = 1) -> None:

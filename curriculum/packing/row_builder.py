@@ -49,7 +49,7 @@ class RowLabels:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowFiller:
+class RowBuilder:
     """Makes tables of rows that differ in their documents only."""
 
     row_format: RowFormat

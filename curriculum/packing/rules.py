@@ -19,21 +19,21 @@ from curriculum.packing.layout import (
     target_ids,
 )
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
-from curriculum.packing.violations import Place, Rule
+from curriculum.packing.violations import BatchPosition, Rule
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
 from schemas.structure import STRUCTURE_TOKENS
 
 Bools = npt.NDArray[np.bool_]
 
 
-def whole(columns: Columns, place: Place) -> Bools:
+def whole(columns: Columns, place: BatchPosition) -> Bools:
     """Rule 1: no nulls; [n] rows without."""
     nulls = columns.nulls()
     place.wrong(Rule.SHAPE, nulls, "rows have no nulls", lambda i: "a null in a column")
     return ~nulls
 
 
-def shape(columns: Columns, place: Place) -> Bools:
+def shape(columns: Columns, place: BatchPosition) -> Bools:
     """Rule 1: lists of T values; [n] rows that have them."""
     sound = np.ones(len(columns), dtype=np.bool_)
     lengths = dict.fromkeys((*TOKEN_COLUMNS, *STRUCTURE_TOKENS), columns.row_format.row_length)
@@ -51,7 +51,7 @@ def shape(columns: Columns, place: Place) -> Bools:
     return sound
 
 
-def values(columns: Columns, place: Place) -> None:
+def values(columns: Columns, place: BatchPosition) -> None:
     """Rule 1, of rows whose lists have T values: ids in the vocabulary, a mask of 0 and 1."""
     ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
     size = columns.row_format.vocab_size
@@ -69,7 +69,7 @@ def values(columns: Columns, place: Place) -> None:
     )
 
 
-def boundaries(columns: Columns, place: Place) -> tuple[Bools, Layout | None]:
+def boundaries(columns: Columns, place: BatchPosition) -> tuple[Bools, Layout | None]:
     """Rule 2, what else rests on: [n] rows with sound doc_starts and counts, and the layout of those."""
     valid = valid_counts(columns)
     row_length = columns.row_format.row_length
@@ -128,7 +128,7 @@ def doc_starts(columns: Columns, valid: Int64s) -> tuple[Int64s, Int64s]:
     return np.nonzero(begins)[1].astype(np.int64), edges.astype(np.int64)
 
 
-def agreement(columns: Columns, layout: Layout, place: Place) -> None:
+def agreement(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     """Rule 2: doc_ids, num_docs, document_ids and attention_pairs agree; padding only at the tail."""
     ids, pad_id = columns.tokens("input_ids"), columns.row_format.pad_id
     place.wrong_tokens(
@@ -158,7 +158,7 @@ def agreement(columns: Columns, layout: Layout, place: Place) -> None:
         )
 
 
-def _doc_ids(columns: Columns, layout: Layout, place: Place) -> None:
+def _doc_ids(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     found = columns.tokens("doc_ids")
     expected = doc_ids(layout).reshape(found.shape)
 
@@ -175,7 +175,7 @@ def _doc_ids(columns: Columns, layout: Layout, place: Place) -> None:
     )
 
 
-def pieces(columns: Columns, layout: Layout, place: Place) -> Bools:
+def pieces(columns: Columns, layout: Layout, place: BatchPosition) -> Bools:
     """Rule 2: pieces tile the valid tokens, each inside its document; [n] rows where they do."""
     edges, piece = columns.offsets("pieces"), columns.fields("pieces")
     counts = np.diff(edges)
@@ -211,7 +211,7 @@ def pieces(columns: Columns, layout: Layout, place: Place) -> Bools:
     return whole & ~bad
 
 
-def bos(columns: Columns, layout: Layout, place: Place) -> None:
+def bos(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     """Rule 3: where a BOS marks documents, it stands at each doc_start and nowhere else."""
     if not columns.row_format.bos_marks_documents:
         return
@@ -227,7 +227,7 @@ def bos(columns: Columns, layout: Layout, place: Place) -> None:
     )
 
 
-def targets(columns: Columns, layout: Layout, place: Place) -> None:
+def targets(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     """Rule 4: the next token where the mask is 1; never across a boundary, the row's end or padding."""
     ids, mask = columns.tokens("input_ids"), columns.tokens("loss_mask")
     silent = _padding(layout)
@@ -250,7 +250,7 @@ def targets(columns: Columns, layout: Layout, place: Place) -> None:
     )
 
 
-def loss(columns: Columns, layout: Layout, place: Place) -> None:
+def loss(columns: Columns, layout: Layout, place: BatchPosition) -> None:
     """Rule 6: a row teaches something, and says how much and in which context."""
     mask = columns.tokens("loss_mask")
     scored = mask.sum(axis=1, dtype=np.int64)
@@ -310,7 +310,7 @@ def _shown_piece(piece: dict[str, Int64s], at: int) -> str:
 _FREE = {name.encode() for name in REPEAT_FREE}
 
 
-def repeats(columns: Columns, layout: Layout, place: Place) -> int:
+def repeats(columns: Columns, layout: Layout, place: BatchPosition) -> int:
     """How many scored tokens lie in runs of RUN tokens that stand earlier in their document.
 
     Where the objective isn't stored, they are only counted.

@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.layout import Int64s, Ragged, RaggedWriter, mapped
+from curriculum.packing.layout import Int64s, RaggedWriter, VariableLengthColumn, mapped
 from curriculum.packing.structure_columns import (
     FOLDER,
     ID_BYTES,
@@ -151,9 +151,9 @@ class SpooledDocuments:
     """What a closed spool holds; documents are numbered as they were added."""
 
     def __init__(self, folder: Path) -> None:
-        self.ids = Ragged(folder / "ids", np.int32)
-        self.loss_mask = Ragged(folder / "loss_mask", np.uint8)
-        self.pieces = Ragged(folder / "pieces", np.int32, width=PIECE_COLUMNS)
+        self.ids = VariableLengthColumn(folder / "ids", np.int32)
+        self.loss_mask = VariableLengthColumn(folder / "loss_mask", np.uint8)
+        self.pieces = VariableLengthColumn(folder / "pieces", np.int32, width=PIECE_COLUMNS)
         self.document_ids = mapped(folder / "document_ids", np.uint8).reshape(-1, ID_BYTES)
         self.lengths: Int64s = self.ids.counts()
         self.scored: Int64s = mapped(folder / "scored", np.int64)

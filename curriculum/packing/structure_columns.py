@@ -14,8 +14,8 @@ from curriculum.packing.layout import (
     ArrowArray,
     Int64s,
     Layout,
-    Ragged,
     RaggedWriter,
+    VariableLengthColumn,
     lists,
     mapped,
     padded,
@@ -96,9 +96,12 @@ class SpooledStructures:
 
     def __init__(self, folder: Path) -> None:
         self.base_ids = mapped(folder / "base_ids", np.uint8).reshape(-1, ID_BYTES)
-        self.codes = Ragged(folder / "codes", np.uint8, width=_CODES)
-        self.chunks = Ragged(folder / "chunks", np.int32, width=_CHUNKS)
-        self.edges = {name: Ragged(folder / name, np.int32, width=_EDGES) for name in _EDGE_COLUMNS}
+        self.codes = VariableLengthColumn(folder / "codes", np.uint8, width=_CODES)
+        self.chunks = VariableLengthColumn(folder / "chunks", np.int32, width=_CHUNKS)
+        self.edges = {
+            name: VariableLengthColumn(folder / name, np.int32, width=_EDGES)
+            for name in _EDGE_COLUMNS
+        }
 
 
 def structure_columns(

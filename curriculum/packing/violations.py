@@ -28,7 +28,7 @@ class Rule(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class Violation:
     """One row that breaks one rule; `row` is None where a whole file does."""
 
     rule: Rule
@@ -47,14 +47,14 @@ class Fault:
 
 
 @dataclass(kw_only=True, slots=True)
-class Faults:
+class Violations:
     """Counts all faults and keeps the first `limit` of them."""
 
     limit: int
     count: int = 0
-    kept: list[Fault] = field(default_factory=list)
+    kept: list[Violation] = field(default_factory=list)
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: Violation) -> None:
         """One fault more."""
         self.count += 1
         if len(self.kept) < self.limit:
@@ -62,16 +62,16 @@ class Faults:
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class BatchPosition:
     """Files faults of a batch of rows; `rows` are their numbers in the shard."""
 
-    faults: Faults
+    faults: Violations
     shard: str
     rows: npt.NDArray[np.int64]
 
-    def only(self, rows: npt.NDArray[np.bool_]) -> "Place":
+    def only(self, rows: npt.NDArray[np.bool_]) -> "BatchPosition":
         """The rows where `rows` is true."""
-        return Place(faults=self.faults, shard=self.shard, rows=self.rows[rows])
+        return BatchPosition(faults=self.faults, shard=self.shard, rows=self.rows[rows])
 
     def wrong(
         self,
@@ -84,7 +84,7 @@ class Place:
         for index in np.flatnonzero(rows).tolist():
             found = describe(index) if len(self.faults.kept) < self.faults.limit else ""
             self.faults.add(
-                Fault(
+                Violation(
                     rule=rule,
                     shard=self.shard,
                     row=int(self.rows[index]),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum.packing.layout import Int64s
-from curriculum.packing.row_builder import RowFiller
+from curriculum.packing.row_builder import RowBuilder
 from curriculum.packing.row_builder import RowLabels as RowLabels
 from curriculum.packing.spool import SpooledDocuments
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, ROW_MULTIPLE, RowFormat
@@ -127,7 +127,7 @@ class RowWriter:
         length = row_format.row_length
         assert length % ROW_MULTIPLE == 0, f"a row has a multiple of {ROW_MULTIPLE} tokens"
         self._format = row_format
-        self._filler = RowFiller(row_format=row_format, labels=labels, store_targets=store_targets)
+        self._filler = RowBuilder(row_format=row_format, labels=labels, store_targets=store_targets)
         self._shards = ShardWriter(folder, self._filler.schema, row_length=length)
         self._shard_rows = max(1, shard_tokens // length)
         self._next_row = 0

@@ -16,7 +16,7 @@ from schemas.json_text import seconds_from
 from schemas.manifest import MANIFEST_NAME
 
 
-def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
+def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
     """Let a name stand for these artefacts from now on, and catalog.sql read what is in use then."""
     # `status` loads this and asks nothing of DuckDB.
     from curriculum import catalog
@@ -25,7 +25,7 @@ def mark(store: Store, name: str, artefacts: Sequence[Artefact]) -> None:
     catalog.publish(store.root)
 
 
-def marked(store: Store, stage: str) -> list[Artefact]:
+def current_artefacts(store: Store, stage: str) -> list[Artefact]:
     """The artefacts of a stage that are marked as current, in the order in which they were published."""
     files = (store.root / "current").glob(f"{stage}-*.txt")
     lines = {line for file in files for line in read_mark(file)}
@@ -41,11 +41,11 @@ SILENT_SECONDS = 600
 GO_ON = "the same command goes on from there"
 
 
-Way = tuple[str, str | None]
+SpecialistRef = tuple[str, str | None]
 """A specialist and its branch, if it has one."""
 
 
-def spelled(way: Way, *more: str) -> str:
+def spelled(way: SpecialistRef, *more: str) -> str:
     """The one spelling that is shown of a specialist, its branch and a phase or more of it.
 
     >>> spelled(("templates", "demo"), "syntax"), spelled(("testing", None))
@@ -54,7 +54,7 @@ def spelled(way: Way, *more: str) -> str:
     return "/".join([*filter(None, way), *more])
 
 
-def names_of(way: Way) -> set[str]:
+def names_of(way: SpecialistRef) -> set[str]:
     """The whole name of a specialist and branch in each spelling that is accepted.
 
     >>> sorted(names_of(("templates", "ux")))
@@ -64,23 +64,23 @@ def names_of(way: Way) -> set[str]:
     return {"/".join(parts), ".".join(parts)}
 
 
-def way_of(artefact: Artefact) -> Way:
+def specialist_of(artefact: Artefact) -> SpecialistRef:
     """The specialist and branch of a run or a mixture."""
     labels = artefact.manifest.labels
     return labels["specialist"], labels.get("branch")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begun:
+class Attempt:
     """An attempt at a run, open or closed."""
 
     path: Path
     job: Job
 
     @staticmethod
-    def at(path: Path) -> "Begun":
+    def at(path: Path) -> "Attempt":
         """The one in a directory runs/…/attempt=1."""
-        return Begun(path=path, job=read_job(path / JOB))
+        return Attempt(path=path, job=read_job(path / JOB))
 
     @property
     def names(self) -> set[str]:
@@ -89,7 +89,7 @@ class Begun:
         return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
 
     @property
-    def way(self) -> Way:
+    def way(self) -> SpecialistRef:
         """Specialist and branch."""
         return self.job.specialist, self.job.branch
 
@@ -105,7 +105,7 @@ class Begun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Succession:
+class RunHistory:
     """The finished runs and the mixtures that are marked as current, and what goes on from what."""
 
     store: Store
@@ -115,29 +115,29 @@ class Succession:
     """The contents of the mixtures."""
 
     @staticmethod
-    def of(store: Store) -> "Succession":
+    def of(store: Store) -> "RunHistory":
         """Read the marks of a workspace."""
-        runs = {run.path: run for run in marked(store, "runs")}
-        plans = frozenset(each.content for each in marked(store, "mixtures"))
-        return Succession(store=store, runs=runs, plans=plans)
+        runs = {run.path: run for run in current_artefacts(store, "runs")}
+        plans = frozenset(each.content for each in current_artefacts(store, "mixtures"))
+        return RunHistory(store=store, runs=runs, plans=plans)
 
-    def last(self, begun: Iterable[Begun]) -> Begun | None:
+    def last(self, begun: Iterable[Attempt]) -> Attempt | None:
         """The last phase of those that are marked and whose inputs are current; None where there is none."""
         found = [each for each in begun if self.is_current(each)]
         return max(found, key=self.place, default=None)
 
-    def is_current(self, run: Begun) -> bool:
+    def is_current(self, run: Attempt) -> bool:
         """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
         if run.path not in self.runs or run.job.plan_content not in self.plans:
             return False
         start = self._entered(run)
         return start is None or any(
             (each.key, each.content) == (start.run_key, start.run_content)
-            and self.is_current(Begun.at(path))
+            and self.is_current(Attempt.at(path))
             for path, each in self.runs.items()
         )
 
-    def place(self, run: Begun) -> tuple[int, str]:
+    def place(self, run: Attempt) -> tuple[int, str]:
         """The number of phases before a run, then when it began: the order of a curriculum."""
         number, start = 0, self._entered(run)
         while start is not None:
@@ -146,7 +146,7 @@ class Succession:
             start = None if before is None else self._entered(before)
         return number, run.job.begun
 
-    def _entered(self, run: Begun) -> CheckpointRef | None:
+    def _entered(self, run: Attempt) -> CheckpointRef | None:
         """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
         start = run.job.start_from
         before = None if start is None else self._begun(start)
@@ -154,11 +154,11 @@ class Succession:
             return start
         return self._entered(before)
 
-    def _begun(self, start: CheckpointRef) -> Begun | None:
+    def _begun(self, start: CheckpointRef) -> Attempt | None:
         """The run of a checkpoint, where it is still there."""
         folder = (self.store.root / start.path).parents[1]
         self.store.require_inside(folder)
-        return Begun.at(folder) if (folder / JOB).is_file() else None
+        return Attempt.at(folder) if (folder / JOB).is_file() else None
 
 
 def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
@@ -167,13 +167,13 @@ def checkpoints(run: Path) -> Iterator[tuple[int, Path]]:
         yield int(manifest.parent.name.removeprefix(STEP)), manifest.parent
 
 
-def begun_in(store: Store) -> list[Begun]:
+def attempts_in(store: Store) -> list[Attempt]:
     """All attempts at runs of a workspace, open and closed, by path."""
-    return [Begun.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
+    return [Attempt.at(file.parent) for file in sorted((store.root / "runs").rglob(JOB))]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
+class AttemptState:
     """State of an open attempt, and the reason."""
 
     state: State
@@ -206,26 +206,26 @@ class SlotQueue:
         return f"for a GPU slot{behind}; held by {held or 'another process'}"
 
 
-def attempt(store: Store, begun: Begun, line: SlotQueue) -> Attempt:
+def attempt_state(store: Store, begun: Attempt, line: SlotQueue) -> AttemptState:
     """Determine the state of an open attempt."""
     run = begun.path
     if waits := line.words(run):
-        return Attempt(state="waiting", why=waits)
+        return AttemptState(state="waiting", why=waits)
     owner = _owner(store, begun)
     if owner is not None and _lives(owner, run):
-        return Attempt(state="running", why=_progress(begun, owner))
+        return AttemptState(state="running", why=_progress(begun, owner))
     report = inside.read(Report, run / REPORT)
     if report is not None and report.stopped == "failed":
-        return Attempt(state="failed", why=report.reason)
+        return AttemptState(state="failed", why=report.reason)
     step = max((number for number, _ in checkpoints(run)), default=0)
     how = "cancelled" if report is not None and report.stopped == "cancelled" else "stopped"
     where = (
         f"{how} at step {step:,} of {begun.job.steps:,}" if step else f"{how} before a checkpoint"
     )
-    return Attempt(state="interrupted", why=f"{where}; {GO_ON if step else 'it begins anew'}")
+    return AttemptState(state="interrupted", why=f"{where}; {GO_ON if step else 'it begins anew'}")
 
 
-def _owner(store: Store, begun: Begun) -> RunState | None:
+def _owner(store: Store, begun: Attempt) -> RunState | None:
     """Return the process that trains a run, or that launches it."""
     launcher = store.root / ".locks" / f"{begun.job.run_key}.launch.json"
     return inside.read(RunState, begun.path / STATE) or inside.read(RunState, launcher)
@@ -239,7 +239,7 @@ def _lives(owner: RunState, run: Path) -> bool:
     return seconds_from(max(owner.at, beat.at if beat else "")) < SILENT_SECONDS
 
 
-def _progress(begun: Begun, owner: RunState) -> str:
+def _progress(begun: Attempt, owner: RunState) -> str:
     who = f"process {owner.pid} on {owner.host}"
     beat = inside.read(Heartbeat, begun.path / HEARTBEAT)
     if beat is None:

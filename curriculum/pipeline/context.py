@@ -9,7 +9,7 @@ from curriculum.pipeline.notifiers import Notifier
 from curriculum.pipeline.plan import RunPlan
 from curriculum.train.launch.gpu_slots import Slots
 from schemas.errors import DietError
-from schemas.progress import Watch, unwatched
+from schemas.progress import ProgressCallback, ignore_progress
 
 
 def ignore(_: str) -> None:
@@ -59,7 +59,7 @@ class Context:
     resources: Resources = field(default_factory=Resources)
     sources: Sources | None = None
     """Sources that all builds share, of whoever only looks; None where each build resolves pins itself."""
-    watch: Watch = unwatched
+    watch: ProgressCallback = ignore_progress
     log: Callable[[str], None] = ignore
     """Receives the lines of a training job's log."""
     warn: Callable[[str], None] = ignore

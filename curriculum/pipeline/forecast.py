@@ -130,7 +130,7 @@ _LAST: Mapping[str, type[Event]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ahead:
+class PhaseForecast:
     """Forecast of one phase."""
 
     phase: str
@@ -146,7 +146,7 @@ class Ahead:
 class Forecast:
     """Forecast of a command, phase by phase."""
 
-    phases: tuple[Ahead, ...]
+    phases: tuple[PhaseForecast, ...]
     model: str
     speed: Speed | None
     price: float | None
@@ -182,7 +182,7 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
     )
 
 
-def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[Ahead]:
+def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     held, anew = "", scope.phase if scope.retrain else None
     for name, made in _made(plan, scope, context):
@@ -192,7 +192,7 @@ def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[Ahead]:
         run = made[-1] if scope.until == "train" else None
         tokens, steps, note = _training(plan, phase, made) if run and run.planned else (0, 0, "")
         gate = _gate(plan, phase, run, anew=anew)
-        yield Ahead(
+        yield PhaseForecast(
             phase=name,
             to_make=Counter(each.manifest.stage for each in fresh),
             tokens=tokens,

@@ -17,7 +17,7 @@ from curriculum.mixing.load import load_diet
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, verdict
-from curriculum.pipeline.notifiers import Whose
+from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
@@ -106,7 +106,7 @@ def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None
     return tell
 
 
-def broken_down(whose: Whose, title: str, words: str, *, mark: str, context: Context) -> bool:
+def broken_down(whose: EventSource, title: str, words: str, *, mark: str, context: Context) -> bool:
     """Tell that a flow run broke down, in the words of its state; whether that is told, now or earlier.
 
     `mark` tells this end of it from others: its own process tells of it, and `serve` where that is gone.
@@ -121,13 +121,13 @@ def broken_down(whose: Whose, title: str, words: str, *, mark: str, context: Con
     return arrived
 
 
-def whose(home: Path, name: str) -> Whose:
+def whose(home: Path, name: str) -> EventSource:
     """Whose a run of a diet is; of that name where there is no such diet."""
     try:
         diet = load_diet(name, home=home)
     except CurriculumError:
-        return Whose(home=home, specialist=name)
-    return Whose(home=home, specialist=diet.specialist, branch=diet.branch)
+        return EventSource(home=home, specialist=name)
+    return EventSource(home=home, specialist=diet.specialist, branch=diet.branch)
 
 
 def _kind_of(failed: JobError) -> EventKind | None:

@@ -34,11 +34,11 @@ PAUSES_S = (1.0, 3.0)
 COMMAND_S = 30.0
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Whose:
+class EventSource:
     """The specialist of an event, where no plan is at hand."""
 
     home: Path
@@ -66,13 +66,13 @@ class Notifier:
 
     def notify(
         self,
-        whose: RunPlan | Whose,
+        whose: RunPlan | EventSource,
         kind: EventKind,
         text: str,
         *,
         phase: str | None = None,
         run: Path | None = None,
-        warn: Say,
+        warn: Log,
     ) -> bool:
         """Send an event to the target, if there is one, and return whether it arrived.
 
@@ -94,12 +94,12 @@ class Notifier:
 
 
 def event_of(
-    whose: RunPlan | Whose, kind: EventKind, text: str, *, phase: str | None, run: Path | None
+    whose: RunPlan | EventSource, kind: EventKind, text: str, *, phase: str | None, run: Path | None
 ) -> Event:
     """The event as it is sent."""
     if isinstance(whose, RunPlan):
         diet = whose.diet
-        whose = Whose(home=whose.store.root, specialist=diet.specialist, branch=diet.branch)
+        whose = EventSource(home=whose.store.root, specialist=diet.specialist, branch=diet.branch)
     inside = run is not None and run.is_relative_to(whose.home)
     return Event(
         event=kind,

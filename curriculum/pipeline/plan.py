@@ -12,7 +12,7 @@ from curriculum.mixing.imported import ImportedRows, imported_rows
 from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.model.presets import preset
-from curriculum.pipeline.attempts import mark
+from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
@@ -94,7 +94,7 @@ class RunPlan:
         if self.store.dry:
             self.planned[name] = artefact
         else:
-            mark(self.store, name, [artefact])
+            mark_current(self.store, name, [artefact])
 
 
 def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:

@@ -11,7 +11,14 @@ from pydantic import Field
 from curriculum.corpus.domains import is_path
 from curriculum.mixing.imported import ImportedRows
 from curriculum.mixing.load import diet_names, load_diet
-from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
+from curriculum.pipeline.attempts import (
+    Attempt,
+    SpecialistRef,
+    attempts_in,
+    names_of,
+    specialist_of,
+    spelled,
+)
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint
@@ -136,7 +143,7 @@ def _read(file: Path) -> ConfigSnapshot:
 _MIDDLE = ("continue", "at_step", "from_step", "without_rows")
 
 
-def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> RunPlan:
+def course_of(store: Store, way: SpecialistRef, begun: Iterable[Attempt]) -> RunPlan:
     """Resolve the config of a specialist's newest run with the diet as it is today.
 
     Where that diet is gone, it is the one that its last flow run laid down.
@@ -164,7 +171,7 @@ def course_of(store: Store, way: Way, begun: Iterable[Begun]) -> RunPlan:
     )
 
 
-def config_of(store: Store, way: Way, begun: Sequence[Begun]) -> RunConfig:
+def config_of(store: Store, way: SpecialistRef, begun: Sequence[Attempt]) -> RunConfig:
     """Return the config that a specialist and branch were made by, as the last of these runs recorded it.
 
     Where none has begun, the one that was laid down last; else that of a diet of this specialist and branch.
@@ -214,8 +221,10 @@ def resolved(
     if not home.is_dir():
         return config
     store = Store(config.workspace, dry=True)
-    begun = sorted(begun_in(store), key=lambda each: (each.job.begun, each.job.attempt))
-    ways = {each.way for each in begun} | {way_of(each) for each in store.artefacts("mixtures")}
+    begun = sorted(attempts_in(store), key=lambda each: (each.job.begun, each.job.attempt))
+    ways = {each.way for each in begun} | {
+        specialist_of(each) for each in store.artefacts("mixtures")
+    }
     way = next((each for each in ways if config.specialist in names_of(each)), None)
     if way is None:
         return config
@@ -243,7 +252,7 @@ def _is_diet(home: Path, name: str) -> bool:
     return name in diet_names(home) or Path(name).is_file()
 
 
-def _way_of(home: Path, name: str) -> Way | None:
+def _way_of(home: Path, name: str) -> SpecialistRef | None:
     """Whose diet it is; nobody's where it can't be read."""
     try:
         diet = load_diet(name, home=home)
@@ -280,7 +289,7 @@ def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
     )
 
 
-def _middles(store: Store, begun: Iterable[Begun]) -> Iterator[ResumePoint]:
+def _middles(store: Store, begun: Iterable[Attempt]) -> Iterator[ResumePoint]:
     """Yield the checkpoints from which runs resumed their own phase, the first first."""
     for each in begun:
         if each.job.start_from is not None:

@@ -15,14 +15,14 @@ from curriculum.inspection.origins import inputs
 from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import (
     STEP,
-    Begun,
-    Succession,
-    Way,
-    begun_in,
+    Attempt,
+    RunHistory,
+    SpecialistRef,
+    attempts_in,
     checkpoints,
     names_of,
+    specialist_of,
     spelled,
-    way_of,
 )
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.train.run_directory import CHECKPOINTS, JOB, read_report
@@ -40,7 +40,7 @@ class Reference:
     """Artefacts in path order, an open run or a checkpoint; of rows or documents perhaps one line."""
 
     artefacts: tuple[Artefact, ...] = ()
-    begun: Begun | None = None
+    begun: Attempt | None = None
     checkpoint: Path | None = None
     """Directory runs/…/attempt=1/checkpoints/step=N."""
     pack_id: str | None = None
@@ -49,16 +49,16 @@ class Reference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
+class SpecialistName:
     """A specialist and branch; all of its phases, or one."""
 
-    way: Way
+    way: SpecialistRef
     phase: str | None
 
     def has(self, artefact: Artefact) -> bool:
         """Return True for a run or a mixture of these phases."""
         phase = artefact.manifest.labels["phase"]
-        return way_of(artefact) == self.way and self.phase in (None, phase)
+        return specialist_of(artefact) == self.way and self.phase in (None, phase)
 
 
 def store_of(home: Path, what: str) -> Store:
@@ -125,7 +125,7 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
     return [each for each in mixtures if each.manifest.stage in stages]
 
 
-def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
+def named(home: Path, what: str, ways: Collection[SpecialistRef]) -> SpecialistName | None:
     """Resolve a name among some specialists and branches; a diet's name means its specialist and branch.
 
     A branch is named templates/ux or templates.ux, each with or without a phase: templates.ux/syntax. A
@@ -152,7 +152,7 @@ def named(home: Path, what: str, ways: Collection[Way]) -> Named | None:
         way = (first, None) if (first, None) in branches else branches[0]
     if len(rest) > 1:
         return None
-    return Named(way=way, phase=rest[0] if rest else None)
+    return SpecialistName(way=way, phase=rest[0] if rest else None)
 
 
 def checkpoint_of(home: Path, what: str) -> Path:
@@ -182,10 +182,10 @@ def checkpoint_of(home: Path, what: str) -> Path:
 
 def title_of(checkpoint: Path) -> str:
     """The title of a checkpoint for a reader: its run, and the step."""
-    return f"{Begun.at(checkpoint.parents[1]).title}, {checkpoint.name}"
+    return f"{Attempt.at(checkpoint.parents[1]).title}, {checkpoint.name}"
 
 
-def run_of(store: Store, what: str, *, name: str) -> Begun:
+def run_of(store: Store, what: str, *, name: str) -> Attempt:
     """Resolve a reference to a run; `name` is whose value it is in an error.
 
     Of a path or key it is the newest attempt; of specialist/phase the finished run that is marked as
@@ -196,7 +196,7 @@ def run_of(store: Store, what: str, *, name: str) -> Begun:
         JobError: for none, for several at a path or with a key, and where no phase's inputs are current.
         StoreError: for a specialist of several branches.
     """
-    begun = begun_in(store)
+    begun = attempts_in(store)
     path = Path(what).absolute()
     if not path.exists() and (there := store.root / what).exists():
         path = there
@@ -221,7 +221,7 @@ def is_run(store: Store, what: str) -> bool:
     try:
         run_of(store, what, name="the run")
     except (JobError, StoreError):
-        begun = begun_in(store)
+        begun = attempts_in(store)
         return any(what in each.names or each.job.run_key.startswith(what) for each in begun)
     return True
 
@@ -252,7 +252,7 @@ def _at_path(store: Store, path: Path) -> Reference:
     if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
     if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():
-        return Reference(begun=Begun.at(folder))
+        return Reference(begun=Attempt.at(folder))
     below = tuple(_below(store, path))
     if not below:
         raise StoreError(
@@ -290,7 +290,7 @@ def _of_key(store: Store, prefix: str) -> Reference | None:
     found = _with_key(store, prefix)
     if found:
         return Reference(artefacts=tuple(found))
-    begun = [each for each in begun_in(store) if each.job.run_key.startswith(prefix.lower())]
+    begun = [each for each in attempts_in(store) if each.job.run_key.startswith(prefix.lower())]
     return _of_run(store, begun[-1]) if begun else None
 
 
@@ -310,7 +310,7 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
 
 def _of_name(store: Store, what: str) -> Reference | None:
     """The newest run with a name; where there is none yet the mixtures that it would be trained on."""
-    if named(store.root, what, {each.way for each in begun_in(store)}) is not None:
+    if named(store.root, what, {each.way for each in attempts_in(store)}) is not None:
         return _of_run(store, run_of(store, what, name="inspect"))
     mixtures = _mixtures_named(store, what)
     return Reference(artefacts=tuple(mixtures)) if mixtures else None
@@ -319,7 +319,7 @@ def _of_name(store: Store, what: str) -> Reference | None:
 def _mixtures_named(store: Store, what: str) -> list[Artefact]:
     """The current mixtures of a name, in the order of phases."""
     mixtures = _current_mixtures(store)
-    whose = named(store.root, what, {way_of(each) for each in mixtures})
+    whose = named(store.root, what, {specialist_of(each) for each in mixtures})
     return [each for each in mixtures if whose is not None and whose.has(each)]
 
 
@@ -330,16 +330,16 @@ def _current_mixtures(store: Store) -> list[Artefact]:
         for file in (store.root / "current").glob(f"{MIXTURES}-*.txt")
         for line in read_mark(file)
     }
-    by_phase: dict[tuple[Way, str], Artefact] = {}
+    by_phase: dict[tuple[SpecialistRef, str], Artefact] = {}
     there = sorted(
         store.artefacts(MIXTURES), key=lambda each: (each.path in marked, each.manifest.created)
     )
     for each in there:
-        by_phase[way_of(each), each.manifest.labels["phase"]] = each
+        by_phase[specialist_of(each), each.manifest.labels["phase"]] = each
     return sorted(by_phase.values(), key=lambda each: each.manifest.created)
 
 
-def _of_run(store: Store, begun: Begun) -> Reference:
+def _of_run(store: Store, begun: Attempt) -> Reference:
     if (begun.path / MANIFEST_NAME).is_file():
         return Reference(artefacts=(store.load(begun.path),))
     return Reference(begun=begun)
@@ -372,12 +372,12 @@ def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Re
     return Reference(artefacts=(holders[0][0],), document=known[0])
 
 
-def _way_of_diet(home: Path, name: str) -> Way:
+def _way_of_diet(home: Path, name: str) -> SpecialistRef:
     diet = load_diet(name, home=home)
     return diet.specialist, diet.branch
 
 
-def _run_named(store: Store, begun: list[Begun], what: str) -> Begun | None:
+def _run_named(store: Store, begun: list[Attempt], what: str) -> Attempt | None:
     """The run with a name; a diet's name means its specialist and branch."""
     whose = named(store.root, what, {each.way for each in begun})
     if whose is None:
@@ -385,7 +385,7 @@ def _run_named(store: Store, begun: list[Begun], what: str) -> Begun | None:
     mine = [each for each in begun if each.way == whose.way]
     if whose.phase is not None:
         mine = [each for each in mine if each.job.phase == whose.phase]
-    succession = Succession.of(store)
+    succession = RunHistory.of(store)
     finished = [each for each in mine if each.path in succession.runs]
     if whose.phase is not None or not finished:
         return max(finished or mine, key=_began, default=None)
@@ -400,11 +400,11 @@ def _run_named(store: Store, begun: list[Begun], what: str) -> Begun | None:
     return last
 
 
-def _began(run: Begun) -> tuple[str, int]:
+def _began(run: Attempt) -> tuple[str, int]:
     return run.job.begun, run.job.attempt
 
 
-def _names(begun: list[Begun]) -> list[str]:
+def _names(begun: list[Attempt]) -> list[str]:
     return sorted({each.name for each in begun})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curriculum.mixing.exclusions import read_left_out
 from curriculum.mixing.mix import report_of, seen_until
-from curriculum.pipeline.attempts import STEP, Begun, begun_in, checkpoints
+from curriculum.pipeline.attempts import STEP, Attempt, attempts_in, checkpoints
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store
 from curriculum.train.run_directory import JOB, read_job
@@ -50,7 +50,7 @@ def middle_of(store: Store, run: str, step: int | None) -> ResumePoint:
     return _not_in_a_decay(ResumePoint.at(there[max(there) if step is None else step]))
 
 
-def back_to(store: Store, run: Begun, step: int) -> ResumePoint:
+def back_to(store: Store, run: Attempt, step: int) -> ResumePoint:
     """The last checkpoint of a run at or before a step, of its newest attempt that has one.
 
     Raises:
@@ -70,7 +70,7 @@ def back_to(store: Store, run: Begun, step: int) -> ResumePoint:
     return _not_in_a_decay(ResumePoint.at(there[max(earlier)]))
 
 
-def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str]) -> Begun:
+def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str]) -> Attempt:
     """The run of a specialist and branch that began last.
 
     Those that this very command began, with overrides `same`, lead to the run that it went back in: the
@@ -79,7 +79,7 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
     Raises:
         JobError: where none has begun.
     """
-    runs = [each for each in begun_in(store) if each.way == way]
+    runs = [each for each in attempts_in(store) if each.way == way]
     if not runs:
         raise JobError(
             "--from-step", cause="no run of this specialist has begun", cure="Leave it out"
@@ -88,7 +88,7 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
     while found.job.start_from is not None and same.items() <= found.job.overrides.items():
         before = (store.root / found.job.start_from.path).parents[1]
         store.require_inside(before)
-        found = Begun.at(before)
+        found = Attempt.at(before)
     return found
 
 

@@ -10,7 +10,15 @@ from curriculum.corpus.sources import Sources
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
-from curriculum.pipeline.attempts import Begun, SlotQueue, Way, attempt, begun_in, marked, way_of
+from curriculum.pipeline.attempts import (
+    Attempt,
+    SlotQueue,
+    SpecialistRef,
+    attempt_state,
+    attempts_in,
+    current_artefacts,
+    specialist_of,
+)
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import (
@@ -43,10 +51,10 @@ State = Literal[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class PhaseStatus:
     """A phase of a specialist, its newest attempt, and why it stands so."""
 
-    way: Way
+    way: SpecialistRef
     phase: str
     state: State
     why: str
@@ -58,41 +66,41 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Survey:
+class StatusInputs:
     """Everything that the status of a workspace is computed from, except the repositories' own history."""
 
     store: Store
-    begun: Sequence[Begun]
+    begun: Sequence[Attempt]
     current: Sequence[Artefact]
     """Finished runs that are marked as current."""
     line: SlotQueue
-    courses: Mapping[Way, RunPlan | CurriculumError]
+    courses: Mapping[SpecialistRef, RunPlan | CurriculumError]
     """The course of each specialist that has begun, with its diet of today; or why there is none."""
 
     @staticmethod
-    def of(store: Store, resources: Resources) -> "Survey":
+    def of(store: Store, resources: Resources) -> "StatusInputs":
         """Read a workspace; nothing is made, cloned or fetched for it. `store` is a dry one."""
         assert store.dry
-        begun = begun_in(store)
+        begun = attempts_in(store)
         ways = {each.way: None for each in begun}
-        ways |= {way_of(each): None for each in store.artefacts("mixtures")}
+        ways |= {specialist_of(each): None for each in store.artefacts("mixtures")}
         courses = {
             way: _course(store, way, [each for each in begun if each.way == way])
             for way in sorted(ways, key=lambda way: (way[0], way[1] or ""))
         }
-        return Survey(
+        return StatusInputs(
             store=store,
             begun=begun,
-            current=marked(store, "runs"),
+            current=current_artefacts(store, "runs"),
             line=SlotQueue.of(resources.slots_of(store.root)),
             courses=courses,
         )
 
-    def standings(self) -> Iterator[Standing]:
+    def phase_statuses(self) -> Iterator[PhaseStatus]:
         """Every phase of every specialist that has begun, in the order of its curriculum."""
         sources = Sources.of(self.store.root, clones="none")
         for way, course in self.courses.items():
-            yield from self._look(way).standings(course, sources)
+            yield from self._look(way).phase_statuses(course, sources)
 
     def digest(self) -> str:
         """Digest the manifests, marks, approvals, open attempts and courses of the workspace."""
@@ -105,28 +113,30 @@ class Survey:
                 hashed.update(repr((file.name, regular_files.read(file))).encode())
         for begun in self.begun:
             if not (begun.path / MANIFEST_NAME).is_file():
-                found = attempt(store, begun, self.line)
+                found = attempt_state(store, begun, self.line)
                 hashed.update(repr((str(begun.path), found.state, found.why)).encode())
         for way, course in self.courses.items():
             said = str(course) if isinstance(course, CurriculumError) else _said(course)
             hashed.update(repr((way, said)).encode())
         return hashed.hexdigest()
 
-    def _look(self, way: Way) -> "_Look":
+    def _look(self, way: SpecialistRef) -> "_Look":
         begun = [each for each in self.begun if each.way == way]
-        runs = [run for run in self.current if way_of(run) == way]
+        runs = [run for run in self.current if specialist_of(run) == way]
         return _Look.at(self.store, way, begun, runs, self.line)
 
 
-def standings(store: Store, resources: Resources) -> Iterator[Standing]:
+def workspace_statuses(store: Store, resources: Resources) -> Iterator[PhaseStatus]:
     """Every phase of every specialist that has begun, in the order of its curriculum.
 
     Nothing is made, cloned or fetched for it. `store` is a dry one.
     """
-    return Survey.of(store, resources).standings()
+    return StatusInputs.of(store, resources).phase_statuses()
 
 
-def _course(store: Store, way: Way, begun: Sequence[Begun]) -> RunPlan | CurriculumError:
+def _course(
+    store: Store, way: SpecialistRef, begun: Sequence[Attempt]
+) -> RunPlan | CurriculumError:
     try:
         return course_of(store, way, begun)
     except CurriculumError as wrong:
@@ -143,28 +153,28 @@ def _said(plan: RunPlan) -> str:
     return repr((plan.config.model_dump_json(), plan.overrides, *own))
 
 
-def standings_of(plan: RunPlan, resources: Resources) -> tuple[Standing, ...]:
+def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ...]:
     """Every phase of one course, held against what it was ordered as rather than against its diet of today.
 
     Raises:
         CurriculumError: where its corpus can't be looked at.
     """
     store, way = Store(plan.store.root, dry=True), (plan.diet.specialist, plan.diet.branch)
-    mine = [each for each in begun_in(store) if (each.job.specialist, each.job.branch) == way]
-    runs = [run for run in marked(store, "runs") if way_of(run) == way]
+    mine = [each for each in attempts_in(store) if (each.job.specialist, each.job.branch) == way]
+    runs = [run for run in current_artefacts(store, "runs") if specialist_of(run) == way]
     look = _Look.at(store, way, mine, runs, SlotQueue.of(resources.slots_of(store.root)))
     dry = replace(plan, store=store, planned={})
     sources = Sources.of(store.root, clones="none")
     return tuple(look.phases(dry, _Walk.through(dry, sources)))
 
 
-def earlier(store: Store) -> Iterator[Standing]:
+def earlier(store: Store) -> Iterator[PhaseStatus]:
     """Finished runs that others have taken the place of, in the order in which they ended."""
-    current = {run.path for run in marked(store, "runs")}
+    current = {run.path for run in current_artefacts(store, "runs")}
     runs = sorted(store.artefacts("runs"), key=lambda run: run.manifest.created)
     for run in runs:
         if run.path not in current:
-            yield _finished(way_of(run), run, "earlier", "")
+            yield _finished(specialist_of(run), run, "earlier", "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,21 +182,25 @@ class _Look:
     """Runs and attempts of one specialist."""
 
     store: Store
-    way: Way
+    way: SpecialistRef
     current: Mapping[str, Artefact]
     """Finished runs by phase."""
-    open: Mapping[str, Begun]
+    open: Mapping[str, Attempt]
     """The newest attempt by phase, where it isn't finished and nothing finished is newer."""
     line: SlotQueue
-    found: dict[str, Standing] = field(default_factory=dict)
+    found: dict[str, PhaseStatus] = field(default_factory=dict)
     """So far, by phase."""
 
     @staticmethod
     def at(
-        store: Store, way: Way, begun: Sequence[Begun], current: Sequence[Artefact], line: SlotQueue
+        store: Store,
+        way: SpecialistRef,
+        begun: Sequence[Attempt],
+        current: Sequence[Artefact],
+        line: SlotQueue,
     ) -> "_Look":
         by_phase = {run.manifest.labels["phase"]: run for run in current}
-        newest: dict[str, Begun] = {}
+        newest: dict[str, Attempt] = {}
         for each in sorted(begun, key=lambda each: (each.job.begun, each.job.attempt)):
             newest[each.job.phase] = each
         return _Look(
@@ -197,7 +211,9 @@ class _Look:
             line=line,
         )
 
-    def standings(self, course: RunPlan | CurriculumError, sources: Sources) -> Iterator[Standing]:
+    def phase_statuses(
+        self, course: RunPlan | CurriculumError, sources: Sources
+    ) -> Iterator[PhaseStatus]:
         """The phases of its diet; of a diet that can't be read what is known without it."""
         if isinstance(course, CurriculumError):
             yield from self._without_diet(course)
@@ -209,14 +225,14 @@ class _Look:
             return
         yield from self.phases(course, walk)
 
-    def phases(self, plan: RunPlan, walk: "_Walk") -> Iterator[Standing]:
+    def phases(self, plan: RunPlan, walk: "_Walk") -> Iterator[PhaseStatus]:
         """The phases of a course."""
         for phase in plan.phases:
             standing = self._phase(plan, phase, walk)
             self.found[phase.name] = standing
             yield standing
 
-    def _phase(self, plan: RunPlan, phase: ResolvedPhase, walk: "_Walk") -> Standing:
+    def _phase(self, plan: RunPlan, phase: ResolvedPhase, walk: "_Walk") -> PhaseStatus:
         if phase.name in self.open:
             return self._open(self.open[phase.name])
         run = self.current.get(phase.name)
@@ -230,9 +246,9 @@ class _Look:
             return _finished(self.way, run, "done", report_of(run).reason)
         return _finished(self.way, run, "holds" if gate.kind == "holds" else "waiting", gate.why)
 
-    def _open(self, begun: Begun) -> Standing:
-        found = attempt(self.store, begun, self.line)
-        return Standing(
+    def _open(self, begun: Attempt) -> PhaseStatus:
+        found = attempt_state(self.store, begun, self.line)
+        return PhaseStatus(
             way=self.way,
             phase=begun.job.phase,
             state=found.state,
@@ -242,7 +258,7 @@ class _Look:
             attempt=begun.job.attempt,
         )
 
-    def _not_there(self, plan: RunPlan, phase: ResolvedPhase) -> Standing:
+    def _not_there(self, plan: RunPlan, phase: ResolvedPhase) -> PhaseStatus:
         ahead = [self.found[each.name] for each in plan.before(phase)]
         held = next((each for each in ahead if each.state != "done"), None)
         state: State = "missing" if held is None else "waiting"
@@ -250,9 +266,9 @@ class _Look:
             why = f"for {held.phase}, which {_verb(held.state)}"
         else:
             why = f"comes next: {command('run', plan.config)}"
-        return Standing(way=self.way, phase=phase.name, state=state, why=why)
+        return PhaseStatus(way=self.way, phase=phase.name, state=state, why=why)
 
-    def _without_diet(self, wrong: CurriculumError) -> Iterator[Standing]:
+    def _without_diet(self, wrong: CurriculumError) -> Iterator[PhaseStatus]:
         unsure = f"can't be held against its diet: {wrong}"
         for begun in self.open.values():
             yield self._open(begun)
@@ -260,7 +276,7 @@ class _Look:
             if name not in self.open:
                 yield _finished(self.way, run, "done", unsure)
         if not self.open and not self.current:
-            yield Standing(way=self.way, phase="", state="missing", why=unsure)
+            yield PhaseStatus(way=self.way, phase="", state="missing", why=unsure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -284,7 +300,9 @@ class _Walk:
         }
         return _Walk(plan=plan, built=built, mixtures=mixtures)
 
-    def stale(self, phase: ResolvedPhase, run: Artefact, before: Sequence[Standing]) -> str | None:
+    def stale(
+        self, phase: ResolvedPhase, run: Artefact, before: Sequence[PhaseStatus]
+    ) -> str | None:
         """Explain why the current run of a phase isn't the one that the plan leads to; None where it is."""
         plan = self.plan
         mixture = self.mixtures[phase.name]
@@ -317,13 +335,13 @@ def _planned(built: Built) -> Perform:
 
 def _machine(run: Artefact) -> Machine:
     """The one that a run was made on: where it is looked at doesn't make it stale."""
-    job = Begun.at(run.path).job
+    job = Attempt.at(run.path).job
     return Machine(device=job.device, backend=job.backend, threads=job.threads)
 
 
-def _finished(way: Way, run: Artefact, state: State, why: str) -> Standing:
+def _finished(way: SpecialistRef, run: Artefact, state: State, why: str) -> PhaseStatus:
     report = report_of(run)
-    return Standing(
+    return PhaseStatus(
         way=way,
         phase=report.phase,
         state=state,
@@ -335,7 +353,7 @@ def _finished(way: Way, run: Artefact, state: State, why: str) -> Standing:
     )
 
 
-def _is_open(begun: Begun, current: Mapping[str, Artefact]) -> bool:
+def _is_open(begun: Attempt, current: Mapping[str, Artefact]) -> bool:
     """Return True for an attempt that isn't finished and began after the phase's finished run had ended."""
     if (begun.path / MANIFEST_NAME).is_file():
         return False

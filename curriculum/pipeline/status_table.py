@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import Standing, Survey
+from curriculum.pipeline.status import PhaseStatus, StatusInputs
 from curriculum.store import Store
 from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.run_directory import replace_whole
@@ -21,7 +21,7 @@ from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
 FOLDER = "current"
 
 
-def write_status(survey: Survey, standings: Iterable[Standing]) -> None:
+def write_status(survey: StatusInputs, standings: Iterable[PhaseStatus]) -> None:
     """Write the standings of a survey to current/status.parquet, with its digest.
 
     catalog.sql is written anew where it doesn't read that file yet. Nothing is written into a folder that
@@ -51,11 +51,11 @@ def current_status(home: Path, resources: Resources) -> pa.Table | None:
     Raises:
         CurriculumError: for an artefact that isn't what its manifest says.
     """
-    survey = Survey.of(Store(home, dry=True), resources)
+    survey = StatusInputs.of(Store(home, dry=True), resources)
     digest = survey.digest()
     if digest == _written(home):
         return None
-    return _table(survey.store, survey.standings(), digest)
+    return _table(survey.store, survey.phase_statuses(), digest)
 
 
 def _written(home: Path) -> str:
@@ -67,7 +67,7 @@ def _written(home: Path) -> str:
     return said.get(DIGEST, b"").decode(errors="replace")
 
 
-def _table(store: Store, standings: Iterable[Standing], digest: str) -> pa.Table:
+def _table(store: Store, standings: Iterable[PhaseStatus], digest: str) -> pa.Table:
     lines = [
         {
             "specialist": each.way[0],
@@ -89,7 +89,7 @@ def _table(store: Store, standings: Iterable[Standing], digest: str) -> pa.Table
 def record_status(home: Path, resources: Resources, warn: Callable[[str], None]) -> None:
     """Write the status of a workspace; a failure is a warning, since no run is stopped by it."""
     try:
-        survey = Survey.of(Store(home, dry=True), resources)
-        write_status(survey, survey.standings())
+        survey = StatusInputs.of(Store(home, dry=True), resources)
+        write_status(survey, survey.phase_statuses())
     except (CurriculumError, OSError) as failed:
         warn(f"the status of {home} isn't written: {failed}")

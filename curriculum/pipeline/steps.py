@@ -18,13 +18,13 @@ from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
-from curriculum.pipeline.attempts import mark
+from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import continued, left_out_before
 from curriculum.pipeline.row_exclusions import OPTION
-from curriculum.stages import Built, Shard, Tokenizing, Wanted, Workers, build, sample
+from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
@@ -57,7 +57,7 @@ def build_phase(plan: RunPlan, phase: str, context: Context) -> Built:
         require_documents(built, served, all_of_them=resolved.on_shortage == "stop")
         length = f"-{plan.config.build.row_length}" if plan.config.build.row_length else ""
         name = f"{plan.mark_of('build', phase)}{length}-of-{plan.corpus.name}"
-        mark(plan.store, name, built.artefacts())
+        mark_current(plan.store, name, built.artefacts())
         write_card(plan.store)
     return built
 
@@ -104,7 +104,7 @@ def sample_phase(plan: RunPlan, phase: str, number: int, context: Context) -> tu
         watch=context.watch,
     )
     if not plan.store.dry:
-        mark(plan.store, f"sample-{plan.corpus.name}-{phase}", made)
+        mark_current(plan.store, f"sample-{plan.corpus.name}-{phase}", made)
     return made
 
 
@@ -240,7 +240,7 @@ def job_of(
     Raises:
         JobError: for a plan without one whole step, another tokenizer, or structure that would go.
     """
-    from curriculum.train.job import Ingredients, make_job
+    from curriculum.train.job import JobInputs, make_job
 
     store, middle = plan.store, plan.goes_on_in(resolved)
     if middle and middle.job.tokenizer.key != built.tokenizer.key:
@@ -254,7 +254,7 @@ def job_of(
         completed(plan.diet, plan.imported),
         resolved.name,
         plan.specs[_spec_name(plan, resolved)],
-        Ingredients(
+        JobInputs(
             workspace=store.root,
             plan=mixture,
             rows=tuple(built.rows_of(each).train for each in _data_sets(resolved)),
@@ -354,11 +354,11 @@ def _planned(plan: RunPlan, phase: ResolvedPhase, recipe: Recipe) -> Artefact:
     return run
 
 
-def wanted_of(phase: ResolvedPhase) -> list[list[Wanted]]:
+def wanted_of(phase: ResolvedPhase) -> list[list[RowsSpec]]:
     """The data sets of each serving in the servings' order, one a variant."""
     return [
         [
-            Wanted(
+            RowsSpec(
                 family=serving.family,
                 base=serving.base or "",
                 objective=serving.objective,
@@ -373,7 +373,7 @@ def wanted_of(phase: ResolvedPhase) -> list[list[Wanted]]:
     ]
 
 
-def _data_sets(phase: ResolvedPhase) -> list[Wanted]:
+def _data_sets(phase: ResolvedPhase) -> list[RowsSpec]:
     """Data sets of all servings, each once."""
     return list(dict.fromkeys(each for variants in wanted_of(phase) for each in variants))
 

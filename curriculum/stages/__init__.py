@@ -38,7 +38,7 @@ from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.imported import imported_of
 from curriculum.stages.indexes import make_indexes
 from curriculum.stages.repositories import Repository, repositories, require_sources
-from curriculum.stages.row_sources import RowSources, Wanted, check_lessons
+from curriculum.stages.row_sources import RowSources, RowsSpec, check_objectives
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.structure import Structure
@@ -46,9 +46,9 @@ from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.store import Artefact, Store, in_lease
 from schemas.corpus import CorpusSpec
 from schemas.families import CHAT_FAMILY, VERSIONS_FAMILY, families_of, need_index
-from schemas.progress import Watch, unwatched
+from schemas.progress import ProgressCallback, ignore_progress
 
-__all__ = ["Built", "RowSet", "Shard", "Tokenizing", "Wanted", "Workers", "build", "sample"]
+__all__ = ["Built", "RowSet", "RowsSpec", "Shard", "Tokenizing", "Workers", "build", "sample"]
 
 COMMITS_A_SAMPLE = 4
 """Commits that are read for each document of a sample: most have one."""
@@ -58,7 +58,7 @@ COMMITS_A_SAMPLE = 4
 class RowSet:
     """One data set of rows: what is trained on, and what is held out to measure it."""
 
-    wanted: Wanted
+    wanted: RowsSpec
     train: Artefact
     val: Artefact | None
     """None of imported rows that nothing was imported to measure."""
@@ -85,7 +85,7 @@ class Built:
     rows: tuple[RowSet, ...]
     anchor: Artefact
 
-    def rows_of(self, wanted: Wanted) -> RowSet:
+    def rows_of(self, wanted: RowsSpec) -> RowSet:
         """The rows that were asked for."""
         return next(each for each in self.rows if each.wanted == wanted)
 
@@ -114,14 +114,14 @@ class Built:
 def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     store: Store,
     corpus: CorpusSpec,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[RowsSpec],
     *,
     anchor_length: int,
     tokenizing: Tokenizing | None = None,
     configure: bool = False,
     workers: Workers = ALONE,
     sources: Sources | None = None,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> Built:
     """Build the rows that are wanted, and all that they are made of.
 
@@ -139,7 +139,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
     """
     tokenizing = tokenizing or Tokenizing()
     own = [each for each in wanted if each.imported is None]
-    check_lessons(tokenizing, own)
+    check_objectives(tokenizing, own)
     families = {each.flat_family for each in own} | {VERSIONS_FAMILY}
     listed = _resolved(corpus, families, sources or Sources.of(store.root))
     with Coordinator(store=store, workers=workers, watch=watch).keeping_workers() as coordinator:
@@ -149,7 +149,7 @@ def build(  # noqa: PLR0913 - what is built, by which processes, and who watches
 def _build(
     coordinator: Coordinator,
     corpus: CorpusSpec,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[RowsSpec],
     listed: Sequence[Repository],
     anchor_length: int,
     tokenizing: Tokenizing,
@@ -212,12 +212,12 @@ def _build(
 def sample(
     store: Store,
     corpus: CorpusSpec,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[RowsSpec],
     *,
     number: int,
     configure: bool = False,
     workers: Workers = ALONE,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> tuple[Artefact, ...]:
     """At most `number` documents, or 8 MB, of each family that is wanted in each repository, to look at.
 

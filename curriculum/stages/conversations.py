@@ -21,11 +21,11 @@ from curriculum.corpus.select_conversations import (
     select_conversations,
 )
 from curriculum.families import chat
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
 from schemas.families import CHAT_FAMILY, FAMILIES
@@ -69,7 +69,7 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         )
         return [recipe]
 
-    def run(self, task: ConversationFiles, drafts: Sequence[Draft]) -> None:
+    def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         """Write each conversation as a document.
 
         Raises:
@@ -78,7 +78,7 @@ class Conversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
         skips = SkippedLines()
         with FamilyWriters(drafts, sample=self.sample) as writers:
             for each in read_conversations(task, self.corpus, skips):
-                writers.add(Rendered(documents=(chat.document(each),), counts=()))
+                writers.add(RenderResult(documents=(chat.document(each),), counts=()))
                 if writers.are_full:
                     break
         refuse_losses(task, self.corpus, skips)
@@ -128,7 +128,7 @@ class ConversationSelection(Stage[Sequence[Artefact], Sequence[Artefact]]):
         )
         return [recipe]
 
-    def run(self, task: Sequence[Artefact], drafts: Sequence[Draft]) -> None:
+    def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
         """Find duplicates, apply the rules of quality and split by conversations."""
         (draft,) = drafts
         draft.record(select_conversations(folders(task), self.corpus, draft.path).report())

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.store.store import WORKSPACE_NAME
 from curriculum.workers import RayPool, WorkerPool
 from curriculum.workers.map import Pool
 from schemas.errors import DietError, WorkerError
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 Inputs = TypeVar("Inputs")
 Task = TypeVar("Task")
@@ -96,7 +96,7 @@ class Coordinator:
 
     store: Store
     workers: Workers = ALONE
-    watch: Watch = unwatched
+    watch: ProgressCallback = ignore_progress
     pool: WorkerPool | None = None
     """Processes that are kept from stage to stage; None: each stage starts its own."""
 
@@ -210,7 +210,7 @@ def _planned(store: Store, assignment: Assignment[Task]) -> tuple[Artefact, ...]
     return tuple(store.produce(assignment.recipes, _run_nothing))
 
 
-def _run_nothing(_: Sequence[Draft]) -> None:
+def _run_nothing(_: Sequence[StagingDirectory]) -> None:
     raise AssertionError("a dry store makes nothing")
 
 

@@ -11,7 +11,7 @@ from curriculum.families.render import render, tools
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
-from curriculum.store import Draft, Recipe
+from curriculum.store import Recipe, StagingDirectory
 from schemas.families import FAMILIES, families_of
 from schemas.reports import DocumentsReport
 
@@ -36,7 +36,7 @@ class Documents(Stage[Sequence[Repository], Repository]):
         """Return the recipe of each family."""
         return [self._recipe(task, family) for family in families_of("changes")]
 
-    def run(self, task: Repository, drafts: Sequence[Draft]) -> None:
+    def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         """Render each change of the history for all families that are missing.
 
         Raises:

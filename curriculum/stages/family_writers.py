@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
 
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.families.write import DocumentWriter
-from curriculum.store import Draft
+from curriculum.store import StagingDirectory
 from schemas.document import Document
 from schemas.reports import DocumentsReport
 
@@ -19,7 +19,7 @@ SAMPLE_BYTES = 8_000_000
 class FamilyWriters:
     """Writers of several families' documents, one for each draft, with counts for their manifests."""
 
-    def __init__(self, drafts: Sequence[Draft], *, sample: int | None = None) -> None:
+    def __init__(self, drafts: Sequence[StagingDirectory], *, sample: int | None = None) -> None:
         self._drafts = {dict(draft.recipe.labels)["family"]: draft for draft in drafts}
         self._sample = sample
         self._files = contextlib.ExitStack()
@@ -45,7 +45,7 @@ class FamilyWriters:
             return True
         return writer.count < self._sample and writer.num_bytes < SAMPLE_BYTES
 
-    def add(self, rendered: Rendered) -> None:
+    def add(self, rendered: RenderResult) -> None:
         """Write documents and add counts; a family that has its sample gets no more."""
         for document in rendered.documents:
             writer = self._writers[document.family]

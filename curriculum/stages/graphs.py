@@ -7,7 +7,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
 from curriculum.corpus.skips import Skips
-from curriculum.families.render import Rendered, tools
+from curriculum.families.render import RenderResult, tools
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
@@ -15,7 +15,7 @@ from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
-from curriculum.store import Draft, Recipe
+from curriculum.store import Recipe, StagingDirectory
 from schemas.change import CommitChange, TreeDelta
 from schemas.families import FAMILIES, need_index
 from schemas.reports import CoverageReport, DocumentsReport
@@ -65,7 +65,7 @@ class Graphs(Stage[GraphInputs, GraphTask]):
         """Return the recipe of each family."""
         return [self._recipe(task, family) for family in self.families]
 
-    def run(self, task: GraphTask, drafts: Sequence[Draft]) -> None:
+    def run(self, task: GraphTask, drafts: Sequence[StagingDirectory]) -> None:
         """Apply each commit to the graphs, and render what it changed for all families that are missing.
 
         Raises:
@@ -140,7 +140,7 @@ class RepositoryGraphs:
             if crowded:
                 self.crowded[file.path] = max(crowded, self.crowded.get(file.path, 0))
 
-    def documents(self, commit: CommitChange) -> Iterator[Rendered]:
+    def documents(self, commit: CommitChange) -> Iterator[RenderResult]:
         """The documents of one commit, whose tree was applied."""
         for name in self.families:
             family = FAMILIES[name]

@@ -1,14 +1,14 @@
 """Imported rows take the place of built ones: they are there, and must be of the diet's tokenizer."""
 
 from curriculum.mixing.imported import ImportedRows
-from curriculum.stages.row_sources import Wanted
+from curriculum.stages.row_sources import RowsSpec
 from curriculum.stages.tokens import TOKENIZER_NAME
 from curriculum.store import Artefact, Store
 from schemas.errors import DietError
 
 
 def imported_of(
-    store: Store, tokenizer: Artefact, wanted: Wanted
+    store: Store, tokenizer: Artefact, wanted: RowsSpec
 ) -> tuple[Artefact, Artefact | None]:
     """(train, val) of a data set that was imported; None where nothing was imported to measure it.
 

@@ -14,9 +14,9 @@ from curriculum.graph import clang
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.errors import CorpusError
-from schemas.progress import Watch
+from schemas.progress import ProgressCallback
 from schemas.reports import IndexReport
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
@@ -56,7 +56,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
     configure: bool
     """Let cmake make the databases that are missing, in a throw-away copy; it runs the repository's code."""
     processes: int
-    watch: Watch
+    watch: ProgressCallback
 
     def tasks(self, inputs: Sequence[Repository]) -> Sequence[IndexTask]:
         """Return the repositories that have a database, or get one by cmake.
@@ -89,7 +89,7 @@ class Indexes(Stage[Sequence[Repository], IndexTask]):
         )
         return [recipe]
 
-    def run(self, task: IndexTask, drafts: Sequence[Draft]) -> None:
+    def run(self, task: IndexTask, drafts: Sequence[StagingDirectory]) -> None:
         """Index a copy of the tree at the pinned commit, unit by unit.
 
         Raises:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from curriculum.encode import Fitted, Teach, Tokenised
+from curriculum.encode import ApplyObjective, FitResult, TokenizedDocument
 from curriculum.mixing.imported import ImportedRows
-from curriculum.objectives import Document, Lesson, lesson_of
+from curriculum.objectives import Document, Objective, objective_of
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
@@ -14,7 +14,7 @@ from schemas.objectives import CHAT_OBJECTIVE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class RowsSpec:
     """A data set of rows that a diet asks for."""
 
     family: str
@@ -29,7 +29,7 @@ class Wanted:
     """Rows that are there already; None where they are built of the corpus."""
 
     @property
-    def held_out(self) -> "Wanted":
+    def held_out(self) -> "RowsSpec":
         """The data set whose validation rows measure this one: causal, so that objectives compare."""
         assert self.imported is None, "imported rows bring their own"
         if self.objective == CHAT_OBJECTIVE:
@@ -42,9 +42,9 @@ class Wanted:
 
         Imported rows have their name before.
 
-        >>> Wanted(family="v6_enriched", base="v2_simple", row_length=4096).title
+        >>> RowsSpec(family="v6_enriched", base="v2_simple", row_length=4096).title
         'v6_enriched of v2_simple causal 4096'
-        >>> Wanted(family="v3_simple", objective="fim", variant=1, row_length=512).title
+        >>> RowsSpec(family="v3_simple", objective="fim", variant=1, row_length=512).title
         'v3_simple fim 2 512'
         """
         if self.imported is not None:
@@ -88,11 +88,11 @@ class RowSources:
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
 
-    def selected(self, wanted: "Wanted") -> Artefact:
+    def selected(self, wanted: "RowsSpec") -> Artefact:
         """The selection that decides about what is wanted."""
         return self.selections.get(wanted.flat_family, self.selection)
 
-    def of(self, wanted: "Wanted") -> list[RowSource]:
+    def of(self, wanted: "RowsSpec") -> list[RowSource]:
         """What is wanted, repository by repository in the corpus' order."""
         bases = _by_repository(self.documents, wanted.flat_family)
         tokens = _by_repository(self.tokens, wanted.flat_family)
@@ -114,7 +114,7 @@ def _by_repository(
     }
 
 
-def check_lessons(tokenizing: Tokenizing, wanted: Iterable[Wanted]) -> None:
+def check_objectives(tokenizing: Tokenizing, wanted: Iterable[RowsSpec]) -> None:
     """Pass if a given tokenizer has what the objectives need, before anything is read; a trained one has.
 
     Raises:
@@ -123,13 +123,13 @@ def check_lessons(tokenizing: Tokenizing, wanted: Iterable[Wanted]) -> None:
     if tokenizing.file:
         tokenizer = Tokenizer.load(tokenizing.file, tokenizing.roles)
         for objective in sorted({each.objective for each in wanted}):
-            lesson_of(objective, tokenizer, variant=0)
+            objective_of(objective, tokenizer, variant=0)
 
 
-def taught_by(lesson: Lesson, *, row_length: int) -> Teach:
+def apply_objective(lesson: Objective, *, row_length: int) -> ApplyObjective:
     """What a lesson makes of each encoding of a document for rows of one length, and what it counts."""
 
-    def teach(document: Tokenised, fitted: Fitted) -> Fitted:
+    def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         known = Document(
             flat_id=document.flat_id,
             spans=document.spans,
@@ -137,11 +137,11 @@ def taught_by(lesson: Lesson, *, row_length: int) -> Teach:
             part_kinds=document.part_kinds,
             room=row_length,
         )
-        taught = [lesson.teach(encoding, known) for encoding in fitted.encodings]
+        taught = [lesson.apply(encoding, known) for encoding in fitted.encodings]
         return replace(
             fitted,
             encodings=tuple(each.encoding for each in taught),
             taught=tuple(count for each in taught for count in each.counts),
         )
 
-    return teach
+    return apply

@@ -12,17 +12,17 @@ import numpy.typing as npt
 from pydantic import JsonValue
 
 from curriculum import encode, parquet
-from curriculum.objectives import lesson_of
+from curriculum.objectives import objective_of
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
 from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.row_sources import RowSources, Wanted, taught_by
+from curriculum.stages.row_sources import RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
 from curriculum.stages.stage import Stage
 from curriculum.stages.tokens import load_tokenizer
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens import BYTE_END, BYTE_START
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
@@ -46,20 +46,20 @@ Split = Literal["train", "val", "anchor"]
 class RowTask:
     """One data set, one or both sides of the split."""
 
-    wanted: Wanted
+    wanted: RowsSpec
     splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rows(Stage[Sequence[Wanted], RowTask]):
+class Rows(Stage[Sequence[RowsSpec], RowTask]):
     """Packed rows of data sets to train on, and of those that measure them, which several may share."""
 
     name = "rows"
     sources: RowSources
 
-    def tasks(self, inputs: Sequence[Wanted]) -> Sequence[RowTask]:
+    def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
         """Cut by data set: both sides are made in one pass."""
-        asked: dict[Wanted, tuple[Split, ...]] = {each.held_out: ("val",) for each in inputs}
+        asked: dict[RowsSpec, tuple[Split, ...]] = {each.held_out: ("val",) for each in inputs}
         asked |= {each: ("train", *asked.get(each, ())) for each in inputs if each.held_out == each}
         asked |= {each: ("train",) for each in inputs if each.held_out != each}
         return [RowTask(wanted=each, splits=splits) for each, splits in asked.items()]
@@ -72,7 +72,7 @@ class Rows(Stage[Sequence[Wanted], RowTask]):
         """Return the recipe of each side."""
         return [_recipe(self.sources, task.wanted, split) for split in task.splits]
 
-    def run(self, task: RowTask, drafts: Sequence[Draft]) -> None:
+    def run(self, task: RowTask, drafts: Sequence[StagingDirectory]) -> None:
         """Fit, score, pack, write and check the rows of all sides that are missing.
 
         Raises:
@@ -98,7 +98,7 @@ class AnchorRows(Rows):
 
     placement = "each shard"
 
-    def tasks(self, inputs: Sequence[Wanted]) -> Sequence[RowTask]:
+    def tasks(self, inputs: Sequence[RowsSpec]) -> Sequence[RowTask]:
         """Return a task for each length of its rows."""
         return [RowTask(wanted=each, splits=("anchor",)) for each in inputs]
 
@@ -108,7 +108,7 @@ class AnchorRows(Rows):
 
 
 def make_rows(
-    coordinator: Coordinator, sources: RowSources, wanted: Sequence[Wanted]
+    coordinator: Coordinator, sources: RowSources, wanted: Sequence[RowsSpec]
 ) -> list[tuple[Artefact, Artefact]]:
     """Return (train, val) of each data set; val are the rows that measure it."""
     stage = Rows(sources=sources)
@@ -122,12 +122,12 @@ def make_rows(
 
 def make_anchor(coordinator: Coordinator, sources: RowSources, row_length: int) -> Artefact:
     """Return the anchor in rows of one length."""
-    wanted = Wanted(family=VERSIONS_FAMILY, row_length=row_length)
+    wanted = RowsSpec(family=VERSIONS_FAMILY, row_length=row_length)
     (anchor,) = coordinator.make(AnchorRows(sources=sources), [wanted])
     return anchor
 
 
-def _recipe(sources: RowSources, wanted: Wanted, split: Split) -> Recipe:
+def _recipe(sources: RowSources, wanted: RowsSpec, split: Split) -> Recipe:
     asked = asdict(wanted)
     assert asked.pop("imported") is None, "imported rows aren't built"
     config: dict[str, JsonValue] = {
@@ -188,7 +188,7 @@ class _Sorting:
         default_factory=lambda: {split: encode.Counts() for split in SPLITS}
     )
 
-    def add(self, fitted: encode.Fitted, split: Split, domain: str) -> None:
+    def add(self, fitted: encode.FitResult, split: Split, domain: str) -> None:
         """Note one document and all its encodings."""
         self.counts[split].add(fitted)
         code = self.domains.setdefault(domain, len(self.domains))
@@ -198,10 +198,10 @@ class _Sorting:
 
 
 def _spool(
-    sources: RowSources, wanted: Wanted, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
+    sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
 ) -> _Spooled:
     """Spool what goes to the splits that lack."""
-    lesson = lesson_of(wanted.objective, tokenizer, variant=wanted.variant)
+    lesson = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
     room = wanted.row_length - lesson.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=wanted.flat_family)
     selection, sorting = sources.selected(wanted), _Sorting()
@@ -220,7 +220,7 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
-                teach=taught_by(lesson, row_length=wanted.row_length),
+                objective=apply_objective(lesson, row_length=wanted.row_length),
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)
@@ -251,7 +251,7 @@ def _kept(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[
 
 
 def _anchored(
-    sources: RowSources, wanted: Wanted, chosen: Sequence[Decisions]
+    sources: RowSources, wanted: RowsSpec, chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
     """By artefact, the kept validation documents among those with the smallest ids."""
     listed: list[tuple[bytes, int, int, int]] = []
@@ -276,7 +276,11 @@ def _sizes(documents: Artefact) -> npt.NDArray[np.int32]:
 
 
 def _write(
-    draft: Draft, spooled: _Spooled, sources: RowSources, wanted: Wanted, tokenizer: Tokenizer
+    draft: StagingDirectory,
+    spooled: _Spooled,
+    sources: RowSources,
+    wanted: RowsSpec,
+    tokenizer: Tokenizer,
 ) -> RowsReport:
     """Pack and write the rows of a draft; returns the report on them."""
     split = _split_of(draft)
@@ -379,6 +383,6 @@ def _encoded(counts: encode.Counts, spooled: _Spooled, split: Split) -> RowsRepo
     return RowsReport(encode=counts.report(), unscored=len(unscored), unscored_bytes=num_bytes)
 
 
-def _split_of(draft: Draft) -> Split:
+def _split_of(draft: StagingDirectory) -> Split:
     label = dict(draft.recipe.labels)["split"]
     return next(split for split in SPLITS if split == label)

@@ -27,7 +27,7 @@ from curriculum.corpus.select import (
     select,
 )
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.corpus import CorpusSpec
 from schemas.domains import DomainsSpec
 from schemas.errors import StoreError
@@ -65,7 +65,7 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
         )
         return [recipe]
 
-    def run(self, task: Sequence[Artefact], drafts: Sequence[Draft]) -> None:
+    def run(self, task: Sequence[Artefact], drafts: Sequence[StagingDirectory]) -> None:
         """Find duplicates, apply the rules of quality and split by files."""
         (draft,) = drafts
         sides = self.files.path / SIDES_NAME if self.files else None
@@ -116,10 +116,10 @@ class Selection(Stage[KeptDocuments, KeptDocuments]):
         )
         return [recipe]
 
-    def run(self, task: KeptDocuments, drafts: Sequence[Draft]) -> None:
+    def run(self, task: KeptDocuments, drafts: Sequence[StagingDirectory]) -> None:
         """Decide the domain of each kept document by the rules."""
         (draft,) = drafts
-        decided = label_domains.decide(
+        decided = label_domains.label_domains(
             folders(task.documents), task.kept.path, self.rules, draft.path
         )
         draft.record(task.kept.reported(SelectionReport))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from curriculum.store import Draft, Recipe
+from curriculum.store import Recipe, StagingDirectory
 
 Inputs = TypeVar("Inputs")
 Task = TypeVar("Task")
@@ -46,5 +46,5 @@ class Stage(ABC, Generic[Inputs, Task]):
         """Return the recipe of each artefact of a task, from the task and installed versions alone."""
 
     @abstractmethod
-    def run(self, task: Task, drafts: Sequence[Draft]) -> None:
+    def run(self, task: Task, drafts: Sequence[StagingDirectory]) -> None:
         """Fill the drafts of all artefacts of a task that are missing, in one pass over what it reads."""

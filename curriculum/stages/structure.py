@@ -8,7 +8,7 @@ from curriculum.families.render import tools
 from curriculum.families.write import EnrichedWriter, documents_in
 from curriculum.stages.selection import title
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.families import ENRICHED_FAMILY, FAMILIES
 from schemas.reports import DocumentsReport
 
@@ -43,7 +43,7 @@ class Structure(Stage[Sequence[Artefact], Artefact]):
         )
         return [recipe]
 
-    def run(self, task: Artefact, drafts: Sequence[Draft]) -> None:
+    def run(self, task: Artefact, drafts: Sequence[StagingDirectory]) -> None:
         """Parse the documents and write what was found beside their text."""
         (draft,) = drafts
         with EnrichedWriter(draft.path) as writer:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from curriculum.stages.selection import KeptDocuments, title, train_ids
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
 from curriculum.tokens.codec import Tokenizer
@@ -75,7 +75,7 @@ class Tokenizers(Stage[KeptDocuments, TokenizerTask]):
         """Return the recipe of the tokenizer."""
         return [_given(task.given) if task.given else _trained(self.tokenizing, task)]
 
-    def run(self, task: TokenizerTask, drafts: Sequence[Draft]) -> None:
+    def run(self, task: TokenizerTask, drafts: Sequence[StagingDirectory]) -> None:
         """Train the tokenizer if none is given, and write it."""
         (draft,) = drafts
         tokenizer = task.given or _train(self.tokenizing, task)
@@ -94,7 +94,7 @@ def given_tokenizer(store: Store, file: Path, document_tokens: DocumentTokens) -
         if known.json == given.json and known.ids_of == given.ids_of:
             return store.load(each.path)
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         drafts[0].record(train.write_tokenizer(given, drafts[0].path))
 
     return store.produce([_given(given)], fill)[0]
@@ -133,7 +133,7 @@ class Tokens(Stage[Sequence[Artefact], Artefact]):
         )
         return [recipe]
 
-    def run(self, task: Artefact, drafts: Sequence[Draft]) -> None:
+    def run(self, task: Artefact, drafts: Sequence[StagingDirectory]) -> None:
         """Encode the documents in their order."""
         (draft,) = drafts
         tokenizer = load_tokenizer(self.tokenizer)

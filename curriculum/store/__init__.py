@@ -12,7 +12,7 @@ merge.py      artefacts of other workspaces
 os_errors.py  errors of the operating system, such as a full disk
 """
 
-from curriculum.store.artefact import Artefact, Draft, published
+from curriculum.store.artefact import Artefact, StagingDirectory, published
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.gc import collect, garbage, strange
 from curriculum.store.leases import in_lease
@@ -25,10 +25,10 @@ from curriculum.store.verify import read_mark
 __all__ = [
     "Artefact",
     "Difference",
-    "Draft",
     "Explanation",
     "Input",
     "Recipe",
+    "StagingDirectory",
     "Step",
     "Store",
     "collect",

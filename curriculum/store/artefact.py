@@ -91,7 +91,7 @@ class Artefact:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class StagingDirectory:
     """An artefact in the making: its files go under `path`, its report into `record`."""
 
     recipe: Recipe
@@ -185,7 +185,7 @@ def _is_draft(name: str) -> bool:
     return any(step.endswith(_DRAFT) for step in name.split("/"))
 
 
-def manifest_of(draft: Draft, *, content: str = "") -> Manifest:
+def manifest_of(draft: StagingDirectory, *, content: str = "") -> Manifest:
     """The manifest of a draft's files; `content` is the folder that alone makes up its content."""
     names = sorted(_whole_files(draft.path))
     files = tuple(

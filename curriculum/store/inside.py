@@ -116,7 +116,7 @@ def files_of(folder: Path) -> Iterator[tuple[str, "os.DirEntry[str]"]]:
                 yield f"{before}{entry.name}", entry
 
 
-class Inside:
+class PlainFolders:
     """The folders of a workspace that are known to be reached through no link."""
 
     def __init__(self, root: Path) -> None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from curriculum.store.artefact import Artefact, Draft
+from curriculum.store.artefact import Artefact, StagingDirectory
 from curriculum.store.recipe import KEY_DIGITS, Input, Recipe
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas.errors import StoreError
@@ -39,7 +39,7 @@ def merge(store: Store, source: Path) -> Iterator[Artefact]:
 def _take(store: Store, other: Store, artefact: Artefact) -> Artefact:
     recipe = _recipe(other, artefact)
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         for record in artefact.manifest.files:
             _link(artefact.path, record.name, drafts[0].path)
         taken = Artefact(path=drafts[0].path, manifest=artefact.manifest)

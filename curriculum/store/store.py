@@ -21,7 +21,7 @@ from pydantic import BaseModel, JsonValue
 from curriculum.store import inside, leases
 from curriculum.store.artefact import (
     Artefact,
-    Draft,
+    StagingDirectory,
     file_size,
     is_waiting,
     manifest_of,
@@ -33,7 +33,7 @@ from curriculum.store.artefact import (
     write_whole,
 )
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
-from curriculum.store.inside import Inside
+from curriculum.store.inside import PlainFolders
 from curriculum.store.os_errors import refusal
 from curriculum.store.recipe import Recipe
 from curriculum.store.verify import damaged, marks_text, verify_file
@@ -93,7 +93,7 @@ class Store:
         self.steps: list[Step] = []
         self._seen: dict[Path, Artefact] = {}
         inside.require_plain(self.root)
-        self._inside = Inside(self.root)
+        self._inside = PlainFolders(self.root)
 
     @staticmethod
     def containing(path: Path) -> "Store":
@@ -275,7 +275,7 @@ class Store:
                 yield artefact
 
     def produce(
-        self, recipes: Sequence[Recipe], make: Callable[[Sequence[Draft]], None]
+        self, recipes: Sequence[Recipe], make: Callable[[Sequence[StagingDirectory]], None]
     ) -> list[Artefact]:
         """The artefacts of the recipes; those that are missing are made by one call of `make`.
 
@@ -305,7 +305,7 @@ class Store:
         last checkpoint. So a run that was resumed, or done again with the same weights, leaves what
         lies downstream as it is.
         """
-        draft = Draft(recipe=recipe, path=directory, report=report)
+        draft = StagingDirectory(recipe=recipe, path=directory, report=report)
         manifest = manifest_of(draft, content=content)
         write_manifest(directory, manifest)
         return Artefact(path=directory, manifest=manifest, made=True)
@@ -346,7 +346,9 @@ class Store:
         with filelock.FileLock(inside.lock(self.root, f"{name}.lock")):
             yield
 
-    def _make(self, missing: list[Recipe], make: Callable[[Sequence[Draft]], None]) -> set[str]:
+    def _make(
+        self, missing: list[Recipe], make: Callable[[Sequence[StagingDirectory]], None]
+    ) -> set[str]:
         with contextlib.ExitStack() as held:
             for recipe in sorted(missing, key=lambda each: each.key):
                 held.enter_context(self.lock(recipe.key))
@@ -368,16 +370,16 @@ class Store:
                         inside.remove(self.root, draft.path)
             return {draft.recipe.key for draft in drafts}
 
-    def _draft(self, recipe: Recipe) -> Draft:
+    def _draft(self, recipe: Recipe) -> StagingDirectory:
         """A fresh folder for a key whose lock we hold; what a killed writer of it left is removed."""
         folder = self.root / inside.DRAFTS
         folder.mkdir(exist_ok=True)
         path = folder / recipe.key
         inside.remove(self.root, path)
         path.mkdir()
-        return Draft(recipe=recipe, path=path)
+        return StagingDirectory(recipe=recipe, path=path)
 
-    def _publish(self, draft: Draft) -> None:
+    def _publish(self, draft: StagingDirectory) -> None:
         manifest = manifest_of(draft)
         write_manifest(draft.path, manifest)
         target = self.root / draft.recipe.directory

@@ -13,10 +13,10 @@ from curriculum.corpus.conversations import (
 )
 from curriculum.corpus.survey import SURVEY_SCHEMA, in_sample
 from curriculum.families import chat
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.stages.family_writers import FamilyWriters
 from curriculum.stages.stage import Stage
-from curriculum.store import Draft, Recipe
+from curriculum.store import Recipe, StagingDirectory
 from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
 from schemas.conversation import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
@@ -59,7 +59,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
             ),
         ]
 
-    def run(self, task: ConversationFiles, drafts: Sequence[Draft]) -> None:
+    def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all lines, then read them again for the documents of the sample."""
         rows = [_row(each) for each in read_conversations(task, self.corpus, SkippedLines())]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
@@ -71,7 +71,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         with FamilyWriters(drafts[1:]) as writers:
             for each in read_conversations(task, self.corpus, SkippedLines()):
                 if each.digest in chosen:
-                    writers.add(Rendered(documents=(chat.document(each),), counts=()))
+                    writers.add(RenderResult(documents=(chat.document(each),), counts=()))
 
 
 def _row(conversation: Conversation) -> tuple[str, str, int, int]:

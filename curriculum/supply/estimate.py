@@ -19,10 +19,10 @@ from curriculum.stages.repositories import repositories
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply.measure import Floats, Kind, by_ratio, measure
-from curriculum.supply.sampled_corpus import Plan, Taken, take
+from curriculum.supply.sampled_corpus import SampledCorpus, SamplingPlan, sample_corpus
 from schemas.corpus import CorpusSpec
 from schemas.families import FAMILIES
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 ALL = "*"
 """The domain of a line that counts all domains."""
@@ -107,7 +107,7 @@ def estimate(
     sources: Sources,
     indexes: Sequence[Index] = (),
     workers: int = 1,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> Estimate:
     """What there is of each kind, from a `share` of each repository's commits and some dozens at least.
 
@@ -119,7 +119,7 @@ def estimate(
         CorpusError: for a pin that resolves to nothing, and a history without a file to read.
         TokenizerError: for a given tokenizer that can't be used.
     """
-    plan = Plan(
+    plan = SamplingPlan(
         corpus=corpus,
         families=_families(kinds),
         share=share,
@@ -130,7 +130,7 @@ def estimate(
         coordinator = Coordinator(
             store=Store(Path(folder)), workers=Workers(processes=workers), watch=watch
         )
-        taken = take(coordinator, plan, tokenizing)
+        taken = sample_corpus(coordinator, plan, tokenizing)
         measured = _measured(kinds)
         lines: list[Line] = []
         for done, kind in enumerate(measured):
@@ -163,7 +163,7 @@ def _measured(kinds: Sequence[Kind]) -> list[Kind]:
     return sorted({*kinds, *stand_ins})
 
 
-def _lines(taken: Taken, plan: Plan, kind: Kind) -> Iterator[Line]:
+def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Line]:
     """What each repository or source has of one kind."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository)
@@ -178,7 +178,7 @@ def _lines(taken: Taken, plan: Plan, kind: Kind) -> Iterator[Line]:
 
 
 def _file_lines(
-    taken: Taken, plan: Plan, kind: Kind, repository: str, measured: pl.DataFrame
+    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, measured: pl.DataFrame
 ) -> Iterator[Line]:
     """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
@@ -196,7 +196,7 @@ def _file_lines(
 
 
 def _graph_lines(
-    taken: Taken, kind: Kind, repository: str, measured: pl.DataFrame
+    taken: SampledCorpus, kind: Kind, repository: str, measured: pl.DataFrame
 ) -> Iterator[Line]:
     """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
     sizes, population = taken.sizes[repository], _population(taken, repository)
@@ -254,12 +254,12 @@ def _amounts(frame: pl.DataFrame, column: str, units: Sequence[str]) -> Floats:
     return np.array([float(sums.get(each, 0)) for each in units])
 
 
-def _population(taken: Taken, repository: str) -> int:
+def _population(taken: SampledCorpus, repository: str) -> int:
     return taken.surveys[repository]["commit"].n_unique()
 
 
 def _bytes_by_commit(
-    taken: Taken, plan: Plan, kind: Kind, repository: str, column: str
+    taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, column: str
 ) -> dict[str, int]:
     """By commit of a repository, the bytes of files on the train side; a file nobody saw goes by its hash."""
     selection = taken.selections[kind.family]
@@ -277,7 +277,7 @@ def _bytes_by_commit(
     return dict(ours.group_by("commit").agg(pl.col(column).sum()).iter_rows())
 
 
-def _stand_ins(plan: Plan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
+def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
     """Lines of a family that needs an index where it isn't made yet."""
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:
@@ -287,7 +287,7 @@ def _stand_ins(plan: Plan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
                 yield replace(each, family=kind.family)
 
 
-def _samplings(taken: Taken) -> Iterator[Sampling]:
+def _samplings(taken: SampledCorpus) -> Iterator[Sampling]:
     for name, survey in taken.surveys.items():
         yield Sampling(
             repository=name,
@@ -298,7 +298,7 @@ def _samplings(taken: Taken) -> Iterator[Sampling]:
         )
 
 
-def _notes(plan: Plan, taken: Taken, tokenizing: Tokenizing) -> Iterator[str]:
+def _notes(plan: SamplingPlan, taken: SampledCorpus, tokenizing: Tokenizing) -> Iterator[str]:
     is_part = any(each.read < each.units for each in _samplings(taken))
     if tokenizing.file is None and is_part:
         yield "a tokenizer was trained on the sample; one of the whole corpus may count otherwise"
@@ -306,7 +306,7 @@ def _notes(plan: Plan, taken: Taken, tokenizing: Tokenizing) -> Iterator[str]:
         yield from _index_notes(plan, family)
 
 
-def _index_notes(plan: Plan, family: str) -> Iterator[str]:
+def _index_notes(plan: SamplingPlan, family: str) -> Iterator[str]:
     """Yield a note for repositories whose index isn't made yet, and one for each that has none."""
     stand_ins = [each.repository for each in plan.indexes if plan.stands_in(each.repository)]
     if stand_ins:

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import encode, frames
-from curriculum.objectives import lesson_of
-from curriculum.stages.row_sources import RowSource, taught_by
+from curriculum.objectives import objective_of
+from curriculum.stages.row_sources import RowSource, apply_objective
 from curriculum.stages.selection import decisions, val_lineages
 from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
@@ -80,7 +80,7 @@ def measure(
     kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
 ) -> pl.DataFrame:
     """A table of MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
-    lesson = lesson_of(kind.objective, tokenizer, variant=0)
+    lesson = objective_of(kind.objective, tokenizer, variant=0)
     room = kind.row_length - lesson.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
     picked = decisions(selection, source.documents)
@@ -93,7 +93,7 @@ def measure(
         kept=picked.kept & ~picked.val,
         val=picked.val,
         val_lineages=val_lineages(selection),
-        teach=taught_by(lesson, row_length=kind.row_length),
+        objective=apply_objective(lesson, row_length=kind.row_length),
     ):
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)

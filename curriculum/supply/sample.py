@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
-from curriculum.corpus.history import Past, Sampled, changes_of, opened, read_changes
+from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened, read_changes
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.survey import Survey, in_sample, survey, survey_of_snapshot
 from curriculum.corpus.trees import commits_of, read_commits
@@ -26,7 +26,7 @@ from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.change import CommitChange, FileChange
 from schemas.families import families_of
 from schemas.reports import SurveyReport
@@ -80,7 +80,7 @@ class SampledFiles(Stage[Sequence[Repository], Repository]):
         ]
         return [survey, *documents]
 
-    def run(self, task: Repository, drafts: Sequence[Draft]) -> None:
+    def run(self, task: Repository, drafts: Sequence[StagingDirectory]) -> None:
         """Survey all commits, and render the changes of the sampled ones."""
         touched: list[tuple[str, str, int]] = []
         with FamilyWriters(drafts[1:]) as writers, _reading(task) as reader:
@@ -124,7 +124,7 @@ class SampledGraphs(Stage[Sequence[CommitsTask], CommitsTask]):
             for family in task.families
         ]
 
-    def run(self, task: CommitsTask, drafts: Sequence[Draft]) -> None:
+    def run(self, task: CommitsTask, drafts: Sequence[StagingDirectory]) -> None:
         """Render the commits one after another."""
         graphs = RepositoryGraphs.of(task.families, task.index)
         with FamilyWriters(drafts) as writers, _reading(task.repository) as reader:
@@ -180,7 +180,7 @@ class _Reader:
     """A history that is open, or a plain directory, which is read as a whole."""
 
     repository: Repository
-    past: Past | None
+    past: OpenHistory | None
 
     def survey(self) -> Survey:
         """What there is to read."""
@@ -193,7 +193,7 @@ class _Reader:
         if self.past is None:
             yield from self._directory()
             return
-        sampled = Sampled(commits=frozenset(commits), marks=found.marks)
+        sampled = SampledCommits(commits=frozenset(commits), marks=found.marks)
         yield from changes_of(self.past, self.repository.spec, Skips(), sampled)
 
     def commits(self, commits: Sequence[str]) -> Iterator[CommitChange]:
@@ -202,7 +202,7 @@ class _Reader:
         if self.past is None:
             yield from read_commits(self.repository.source, spec, corpus, Skips())
             return
-        sampled = Sampled(commits=frozenset(commits), marks=frozenset())
+        sampled = SampledCommits(commits=frozenset(commits), marks=frozenset())
         yield from commits_of(self.past, spec, Skips(), sampled)
 
     def _directory(self) -> Iterator[FileChange]:

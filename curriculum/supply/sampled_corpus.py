@@ -32,7 +32,7 @@ from schemas.reports import SurveyReport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class SamplingPlan:
     """What is to be sampled."""
 
     corpus: CorpusSpec
@@ -81,7 +81,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Taken:
+class SampledCorpus:
     """A sample, as artefacts."""
 
     surveys: Mapping[str, pl.DataFrame]
@@ -109,7 +109,9 @@ class Taken:
         ]
 
 
-def take(coordinator: Coordinator, plan: Plan, tokenizing: Tokenizing) -> Taken:
+def sample_corpus(
+    coordinator: Coordinator, plan: SamplingPlan, tokenizing: Tokenizing
+) -> SampledCorpus:
     """Sample a corpus; a tokenizer that isn't given is trained on the files of the sample.
 
     Raises:
@@ -134,7 +136,7 @@ def take(coordinator: Coordinator, plan: Plan, tokenizing: Tokenizing) -> Taken:
     (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
     chat_selections = coordinator.make(ConversationSelection(corpus=corpus), said)
     documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
-    return Taken(
+    return SampledCorpus(
         surveys={name: read_survey(each) for name, each in surveys.items()},
         sampled={name: _units(each) for name, each in surveys.items()},
         sizes=sizes,
@@ -169,7 +171,7 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
     return [each for each in commits if each in chosen]
 
 
-def _talks(coordinator: Coordinator, plan: Plan) -> dict[str, tuple[Artefact, Artefact]]:
+def _talks(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
     """By source of conversations, its survey and its documents."""
     if CHAT_FAMILY not in plan.families:
         return {}

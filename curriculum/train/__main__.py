@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from curriculum.train.processes import dying_with_parent
 
 if TYPE_CHECKING:
-    from curriculum.train.distributed import Place
+    from curriculum.train.distributed import ProcessRank
     from schemas.errors import CurriculumError
 
 _WRONG = 2
@@ -55,11 +55,11 @@ def main() -> int:
 
 def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> int:
     # torch takes seconds to import; signals and the parent's death are heeded from the start.
-    from curriculum.train.distributed import Place, leave
+    from curriculum.train.distributed import ProcessRank, leave
 
-    place = Place.of(os.environ)
+    place = ProcessRank.of(os.environ)
     if arguments.rank is not None:
-        place = Place(
+        place = ProcessRank(
             rank=arguments.rank, size=arguments.of, local=arguments.rank, meet=arguments.meet
         )
     if place.rank:
@@ -71,7 +71,7 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
     return code
 
 
-def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "Place") -> int:
+def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "ProcessRank") -> int:
     from curriculum.store import no_room
     from curriculum.train.exit_codes import CANCELLED
     from curriculum.train.trainer import run_job

@@ -147,7 +147,7 @@ class PlannedRow:
     pack_id: str
 
 
-class Plan:
+class PlanReader:
     """plan.parquet; memory holds a few row groups whatever the plan's length."""
 
     def __init__(self, path: Path) -> None:

@@ -31,8 +31,8 @@ from curriculum.train.checkpoint_files import (
     require_listed,
     stranger,
 )
-from curriculum.train.metrics import say
-from curriculum.train.optimizer import Learner, generators, is_moment, tensors, whole
+from curriculum.train.metrics import log
+from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
 from curriculum.train.run_directory import flush, write_text
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
@@ -44,7 +44,7 @@ _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
 """How safetensors tells an error of the operating system."""
 
 
-class TrainerState(Strict):
+class CheckpointState(Strict):
     """How far a run has come; `slot` is the data cursor."""
 
     step: int = 0
@@ -53,7 +53,7 @@ class TrainerState(Strict):
     figures: tuple[Figure, ...] = ()
     """Of all evaluations, strata and weighted means."""
 
-    def advanced(self, job: Job, counts: TokenCounts) -> "TrainerState":
+    def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
         """The state one step of `job` later, by what that step consumed."""
         slot = max(rows.row_length for rows in job.rows)
         sums = {
@@ -74,13 +74,13 @@ class Snapshot:
     """What a portable checkpoint will hold, copied: training goes on while it is written."""
 
     spec: ModelSpec
-    state: TrainerState
+    state: CheckpointState
     weights: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
     """Of Adam, and the states of the generators."""
 
 
-def snapshot(learner: Learner, state: TrainerState) -> Snapshot:
+def snapshot(learner: TrainState, state: CheckpointState) -> Snapshot:
     """A copy on the host of what rank 0 writes; every rank calls this, the others keep no tensors."""
     taken = Snapshot(spec=learner.model.spec, state=state)
     for name, tensor in tensors(learner):
@@ -93,7 +93,7 @@ def snapshot(learner: Learner, state: TrainerState) -> Snapshot:
     return taken
 
 
-def save(folder: Path, learner: Learner, state: TrainerState) -> Path:
+def save(folder: Path, learner: TrainState, state: CheckpointState) -> Path:
     """Write the portable checkpoint `folder`/step=N whole, drop all but the newest two, return its path."""
     return write(folder, snapshot(learner, state))
 
@@ -131,7 +131,7 @@ def new_draft(folder: Path, step: int) -> Path:
     return path
 
 
-def publish(folder: Path, spec: ModelSpec | None, state: TrainerState) -> Path:
+def publish(folder: Path, spec: ModelSpec | None, state: CheckpointState) -> Path:
     """Complete a draft that holds its tensors, manifest last, and let it appear; older ones go.
 
     `spec` is None for what another trainer wrote, whose model is its own affair.
@@ -170,13 +170,13 @@ def newest(folder: Path) -> Path | None:
             return path
         if fault == stranger(path):
             raise damaged(path, fault)
-        say(f"{path.name} is passed over: {fault}")
+        log(f"{path.name} is passed over: {fault}")
     return None
 
 
-def read_state(checkpoint: Path) -> TrainerState:
+def read_state(checkpoint: Path) -> CheckpointState:
     """How far the run had come at a checkpoint."""
-    return read_part(TrainerState, checkpoint, STATE)
+    return read_part(CheckpointState, checkpoint, STATE)
 
 
 def _numbered(folder: Path) -> list[Path]:

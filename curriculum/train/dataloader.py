@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.packing.read import GroupCache
-from curriculum.train.batch import Batch, Plan, Row, Shards, blank, collate
+from curriculum.train.batch import Batch, PlanReader, Row, Shards, blank, collate
 from curriculum.workers.spawn import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
@@ -82,7 +82,7 @@ class PlannedRows(Dataset[Row]):
         self.path = plan
         self.folders = rows
         self.structure = structure
-        self.plan = Plan(plan)
+        self.plan = PlanReader(plan)
         cache = GroupCache(CACHE_BYTES)
         self.shards = {
             key: Shards(each, cache=cache, structure=structure) for key, each in rows.items()
@@ -129,7 +129,7 @@ class MicroBatches(Sampler[list[int]]):
     """
 
     def __init__(
-        self, plan: Plan, *, slots_per_step: int, micro_positions: int, steps: range
+        self, plan: PlanReader, *, slots_per_step: int, micro_positions: int, steps: range
     ) -> None:
         self.plan = plan
         self.slots_per_step = slots_per_step

@@ -24,7 +24,7 @@ ENVIRONMENT = "env://"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ProcessRank:
     """Where a process stands among those that train a job."""
 
     rank: int = 0
@@ -35,9 +35,9 @@ class Place:
     """Where they find each other: as torchrun says in the environment, or file:///…"""
 
     @staticmethod
-    def of(environment: Mapping[str, str]) -> "Place":
+    def of(environment: Mapping[str, str]) -> "ProcessRank":
         """The place that torchrun gave, or that of a process alone."""
-        return Place(
+        return ProcessRank(
             rank=int(environment.get("RANK", "0")),
             size=int(environment.get("WORLD_SIZE", "1")),
             local=int(environment.get("LOCAL_RANK", "0")),
@@ -112,7 +112,7 @@ def _outcome(make: Callable[[], T]) -> tuple[list[T], CurriculumError | None]:
 
 
 @contextlib.contextmanager
-def joined(place: Place, device: Literal["cpu", "cuda"]) -> Iterator[Ranks]:
+def joined(place: ProcessRank, device: Literal["cpu", "cuda"]) -> Iterator[Ranks]:
     """Meet the other ranks; alone, nothing happens."""
     if place.size == 1:
         yield ALONE

@@ -16,7 +16,7 @@ from curriculum.train.batch import EVALUATION_COLUMNS, Row, Shards
 from curriculum.train.dataloader import Batch, blank, collate
 from curriculum.train.device import mixed
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.optimizer import Learner
+from curriculum.train.optimizer import TrainState
 from schemas.errors import JobError
 from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 
@@ -55,7 +55,7 @@ class Evaluator:
     Ranks share its micro-batches; the figures are those of one rank, and the same on all.
     """
 
-    learner: Learner
+    learner: TrainState
     job: Job
     workspace: Path
     token_bytes: torch.Tensor

@@ -35,7 +35,7 @@ from curriculum import parquet
 from curriculum.store import Store
 from curriculum.train import checkpoint
 from curriculum.train.batch import Batch
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import damage, require_whole
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.evaluation import HeldOut, read_token_bytes
@@ -43,8 +43,8 @@ from curriculum.train.exit_codes import CANCELLED, FAILED
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import LEAST
 from curriculum.train.metric_writers import open_writers
-from curriculum.train.metrics import Learnt, Metrics, StepCounts, StepMetrics, counts_of_step
-from curriculum.train.report import Heart, Outcome, report_of
+from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step
+from curriculum.train.report import HeartbeatWriter, Outcome, report_of
 from curriculum.train.run_directory import (
     CHECKPOINTS,
     METRICS,
@@ -70,11 +70,11 @@ class ForeignRun:
         self.job, self.workspace, self.directory = job, workspace, directory
         self.resumed = checkpoint.newest(directory / CHECKPOINTS)
         self.start = _start(job, workspace)
-        self.state = checkpoint.read_state(self.resumed) if self.resumed else TrainerState()
+        self.state = checkpoint.read_state(self.resumed) if self.resumed else CheckpointState()
         self.rows = PlannedRows.of(job, workspace)
         self._token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self._metrics: Metrics | None = None
-        self._heart = Heart(job, directory)
+        self._heart = HeartbeatWriter(job, directory)
         self._began = time.perf_counter()
 
     @property
@@ -127,7 +127,7 @@ class ForeignRun:
             counts,
             step=self.step,
             position=self.state.tokens.positions,
-            learnt=Learnt(
+            learnt=StepOutcome(
                 loss=loss,
                 z_loss=z_loss,
                 gradient_norm=gradient_norm,

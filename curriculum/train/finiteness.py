@@ -28,7 +28,7 @@ Measure = Callable[[Batch], float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Blamed:
+class NonfiniteRow:
     """A row whose own loss or gradient isn't finite, and those of its documents of which that is true.
 
     No document where each is finite by itself and only their sum isn't.
@@ -51,7 +51,7 @@ class Verdict:
 
     what: What
     rows: int
-    blamed: tuple[Blamed, ...]
+    blamed: tuple[NonfiniteRow, ...]
 
     def __str__(self) -> str:
         if not self.blamed:
@@ -69,7 +69,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finite:
+class FinitenessCheck:
     """What a step is held against, and what it takes to find the rows that break it."""
 
     model: Decoder
@@ -135,13 +135,13 @@ class Finite:
             return loss_sums(x_BTD, self.model.head.weight, here.target_ids, here.loss_mask)
 
 
-def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> Blamed:
+def _blamed(row: Batch, measure: Measure, folders: Mapping[str, Path]) -> NonfiniteRow:
     (pack_id,) = row.pack_ids
     documents = tuple(
         number for number, each in _documents(row) if not math.isfinite(measure(each))
     )
     ids = row.document_ids[0] or _document_ids(pack_id, folders)
-    return Blamed(
+    return NonfiniteRow(
         pack_id=pack_id,
         documents=documents,
         document_ids=tuple(ids[each] for each in documents) if ids else (),

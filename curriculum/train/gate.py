@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from curriculum.train.exit_codes import words_of
-from curriculum.train.metrics import say
+from curriculum.train.metrics import log
 from curriculum.train.processes import dying_with_parent
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.diet import AdvanceWhen
@@ -91,7 +91,7 @@ def proven(path: Path, stop: Callable[[], bool]) -> bool:
             else "the proof is empty",
             cure=f"Read {file}; don't train with this model, loader and backend",
         )
-    say(f"leakcheck  nothing was seen; {report.result}")
+    log(f"leakcheck  nothing was seen; {report.result}")
     return True
 
 

@@ -40,7 +40,7 @@ SHORTEST_BETWEEN_CHECKPOINTS = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ingredients:
+class JobInputs:
     """The published artefacts that a job reads; `previous` is the finished run that it carries on.
 
     `middle` is a checkpoint of any run, which it carries on instead.
@@ -68,7 +68,7 @@ def make_job(
     diet: Diet,
     phase_name: str,
     phase: PhaseSpec,
-    ingredients: Ingredients,
+    ingredients: JobInputs,
     *,
     evaluations: Sequence[Evaluation],
     machine: Machine | None = None,
@@ -226,7 +226,7 @@ def _diet_phase(diet: Diet, name: str) -> DietPhase:
     return found
 
 
-def _rows(ingredients: Ingredients) -> tuple[RowsSource, ...]:
+def _rows(ingredients: JobInputs) -> tuple[RowsSource, ...]:
     """Each artefact once, also where several servings read it."""
     sources = (rows_source(each, ingredients.workspace) for each in ingredients.rows)
     return tuple({each.key: each for each in sources}.values())
@@ -276,14 +276,14 @@ def _gate(rule: AdvanceWhen | None, mixture: MixtureReport) -> AdvanceWhen | Non
     return rule.model_copy(update={"min_tokens": left})
 
 
-def _previous_job(ingredients: Ingredients) -> Job | None:
+def _previous_job(ingredients: JobInputs) -> Job | None:
     previous = ingredients.previous
     if ingredients.middle is not None:
         return read_job(ingredients.middle.parents[1] / JOB)
     return read_job(previous.path / JOB) if previous is not None else None
 
 
-def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
+def _start_from(ingredients: JobInputs) -> CheckpointRef | None:
     previous, middle = ingredients.previous, ingredients.middle
     if middle is not None:
         from curriculum.train.checkpoint_files import content_of
@@ -302,7 +302,7 @@ def _start_from(ingredients: Ingredients) -> CheckpointRef | None:
     )
 
 
-def _tokenizer(ingredients: Ingredients) -> TokenizerRef:
+def _tokenizer(ingredients: JobInputs) -> TokenizerRef:
     tokenizer = ingredients.tokenizer
     return TokenizerRef(
         key=tokenizer.key,

@@ -20,8 +20,8 @@ from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import mixed
-from curriculum.train.metrics import say
-from curriculum.train.optimizer import new_learner
+from curriculum.train.metrics import log
+from curriculum.train.optimizer import new_train_state
 from curriculum.train.run_directory import write_text
 from schemas.errors import JobError
 from schemas.job import Job, MaskingCost
@@ -68,7 +68,7 @@ def measured_once(
             cure="Delete it: it is measured again",
         ).cost
     cost = _of_job(job, workspace, device)
-    say(_line(cost))
+    log(_line(cost))
     if required:
         require_cheap(cost)
     write_text(file, KeptCost(cost=cost).model_dump_json(indent=1))
@@ -187,7 +187,7 @@ def now(device: torch.device) -> float:
 
 def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
     """By a model of the job's sizes of its own, whose weights nobody trains."""
-    model = new_learner(job, device).model
+    model = new_train_state(job, device).model
     rows = PlannedRows.of(job, workspace)
     steps = itertools.islice(steps_of(job, rows, first_step=0, workers=0), STEPS)
     cost = masking_cost(model, itertools.chain.from_iterable(steps))

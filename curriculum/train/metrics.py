@@ -108,7 +108,7 @@ FLUSH_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learnt:
+class StepOutcome:
     """What a step's loss and gradient came to, and the rate at which it was taken."""
 
     loss: float
@@ -145,7 +145,7 @@ class StepMetrics:
         *,
         step: int,
         position: int,
-        learnt: Learnt,
+        learnt: StepOutcome,
         seconds: float,
         device: torch.device,
         masked_mfu: float | None = None,
@@ -210,7 +210,7 @@ class Metrics:
             writer.write(row.step, of_step(asdict(row)))
         due = time.monotonic() - self._flushed >= FLUSH_SECONDS
         if due or row.step % max(steps // 20, 1) == 0 or row.step == steps:
-            say(_line(row, steps))
+            log(_line(row, steps))
         if due:
             self.flush()
 
@@ -275,7 +275,7 @@ def memory_bytes(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def say(line: str) -> None:
+def log(line: str) -> None:
     """A line of the run's console log."""
     sys.stdout.write(f"{visible(line)}\n")
     sys.stdout.flush()

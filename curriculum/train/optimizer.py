@@ -26,7 +26,7 @@ _SPARED = {"embedding", "embeddings", "table", "tables", "norm", "bias", "biases
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Learner:
+class TrainState:
     """The model and what optimises it, as one rank holds them."""
 
     model: Decoder
@@ -44,7 +44,7 @@ class Learner:
             self.model.reshard()
 
 
-def new_learner(job: Job, device: torch.device, ranks: Ranks = ALONE) -> Learner:
+def new_train_state(job: Job, device: torch.device, ranks: Ranks = ALONE) -> TrainState:
     """A fresh model on the device and its AdamW; the same weights whatever the number of ranks."""
     model = initialise(Decoder(job.model, job.backend), job.seed).to(device)
     model.rope_base = job.rope_base
@@ -65,7 +65,7 @@ def new_learner(job: Job, device: torch.device, ranks: Ranks = ALONE) -> Learner
         betas=(settings.beta1, settings.beta2),
         fused=device.type == "cuda",
     )
-    return Learner(model=model, optimizer=optimizer, ranks=ranks)
+    return TrainState(model=model, optimizer=optimizer, ranks=ranks)
 
 
 def decays(name: str, weight: Tensor) -> bool:
@@ -99,7 +99,7 @@ def shard(model: Decoder, ranks: Ranks) -> None:
     register_fsdp_forward_method(model, "hidden")
 
 
-def tensors(learner: Learner) -> Iterator[tuple[str, Tensor]]:
+def tensors(learner: TrainState) -> Iterator[tuple[str, Tensor]]:
     """Weights and Adam's moments by their names in a checkpoint, sharded where they are."""
     learner.rest()
     for name, weight in learner.model.named_parameters():
@@ -117,7 +117,7 @@ def is_moment(name: str, names: Container[str]) -> bool:
     return moment in MOMENT_NAMES and weight in names
 
 
-def generators(learner: Learner) -> dict[str, Tensor]:
+def generators(learner: TrainState) -> dict[str, Tensor]:
     """The states of this rank's random numbers, by names that no other rank has."""
     states = {_of_rank("generator", learner.ranks): torch.get_rng_state()}
     if learner.device.type == "cuda":
@@ -125,7 +125,7 @@ def generators(learner: Learner) -> dict[str, Tensor]:
     return states
 
 
-def set_generators(learner: Learner, states: dict[str, Tensor]) -> None:
+def set_generators(learner: TrainState, states: dict[str, Tensor]) -> None:
     """Put this rank's random numbers where they were; those without a state stay as they are."""
     for kind, put in (
         ("generator", torch.set_rng_state),
@@ -146,7 +146,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def whole_model(learner: Learner, job: Job) -> Decoder:
+def whole_model(learner: TrainState, job: Job) -> Decoder:
     """The model as one rank alone would hold it; costs its whole memory on every rank."""
     if learner.ranks.mesh is None:
         return learner.model

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from curriculum.train import checkpoint
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.gate import gate_bits
 from curriculum.train.metrics import read_metrics, summary
 from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, METRICS, REPORT, write_text
@@ -22,7 +22,7 @@ class Outcome:
 
     stopped: Stopped
     reason: str
-    state: TrainerState
+    state: CheckpointState
     checkpoint: Path | None
 
 
@@ -83,7 +83,7 @@ def write_end(
 ) -> None:
     """Leave report.json of a run that ended as it shouldn't: how far its last checkpoint had come."""
     last = checkpoint.newest(directory / CHECKPOINTS)
-    state = TrainerState()
+    state = CheckpointState()
     if last is not None and (last / "state.json").is_file():
         state = checkpoint.read_state(last)
     outcome = Outcome(stopped=stopped, reason=reason, state=state, checkpoint=last)
@@ -98,7 +98,7 @@ def _at(figures: tuple[Figure, ...], step: int) -> tuple[Figure, ...]:
 LEAST_SECONDS = 1.0
 
 
-class Heart:
+class HeartbeatWriter:
     """Beats after a step, unless it did a moment ago; a beat costs a file of a hundred bytes."""
 
     def __init__(self, job: Job, directory: Path) -> None:
@@ -106,7 +106,7 @@ class Heart:
         self._last = float("-inf")
         self._positions, self._seconds = 0, 0.0
 
-    def step(self, state: TrainerState, *, positions: int, seconds: float) -> None:
+    def step(self, state: CheckpointState, *, positions: int, seconds: float) -> None:
         """Say how far `state` is, by a step of so many row positions that took so long."""
         self._positions += positions
         self._seconds += seconds

@@ -13,7 +13,7 @@ from curriculum.model.decoder import Decoder
 from curriculum.model.generate import continuation
 from curriculum.model.sampling import Sampling
 from curriculum.train import sharded
-from curriculum.train.checkpoint import TrainerState, read_state
+from curriculum.train.checkpoint import CheckpointState, read_state
 from curriculum.train.checkpoint_files import (
     MOMENTS,
     SHARDS,
@@ -24,13 +24,19 @@ from curriculum.train.checkpoint_files import (
 )
 from curriculum.train.distributed import ALONE, Ranks
 from curriculum.train.job import would_lose_structure
-from curriculum.train.optimizer import MOMENT_NAMES, Learner, generators, is_moment, set_generators
+from curriculum.train.optimizer import (
+    MOMENT_NAMES,
+    TrainState,
+    generators,
+    is_moment,
+    set_generators,
+)
 from curriculum.train.run_directory import JOB, read_job
 from schemas.errors import JobError
 from schemas.job import Backend, Job, ModelSpec
 
 
-def resume(checkpoint: Path, learner: Learner) -> TrainerState:
+def resume(checkpoint: Path, learner: TrainState) -> CheckpointState:
     """Load everything: the run goes on as if it had never stopped.
 
     A rank that the writers hadn't keeps the generator that its seed gave it.
@@ -50,7 +56,7 @@ def resume(checkpoint: Path, learner: Learner) -> TrainerState:
 
 
 @torch.no_grad()
-def carry_over(checkpoint: Path, learner: Learner) -> None:
+def carry_over(checkpoint: Path, learner: TrainState) -> None:
     """Load weights and Adam's moments, as a new phase does.
 
     Raises:
@@ -155,7 +161,7 @@ def _copy(value: Tensor, into: Tensor) -> None:
     into.copy_(value)
 
 
-def _empty(moment: str, weight: Tensor, learner: Learner) -> Tensor:
+def _empty(moment: str, weight: Tensor, learner: TrainState) -> Tensor:
     if moment != "step":
         return torch.zeros_like(weight)
     # AdamW counts its steps on the host unless it is fused.
@@ -171,7 +177,7 @@ def _differences(ours: ModelSpec, theirs: ModelSpec) -> Iterator[tuple[str, obje
             yield name, mine, its
 
 
-def _require_fitting(checkpoint: Path, learner: Learner) -> None:
+def _require_fitting(checkpoint: Path, learner: TrainState) -> None:
     require_whole(checkpoint)
     spec, ours = read_spec(checkpoint), learner.model.spec
     attached = spec.model_copy(update={"structure": ours.structure})

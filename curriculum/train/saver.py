@@ -5,24 +5,24 @@ from pathlib import Path
 
 from curriculum.store import no_room, refusal
 from curriculum.train import checkpoint, sharded
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import SHARDS
-from curriculum.train.metrics import say
-from curriculum.train.optimizer import Learner
+from curriculum.train.metrics import log
+from curriculum.train.optimizer import TrainState
 from schemas.errors import CurriculumError, JobError
 
 
 class Saver:
     """Writes the checkpoints of a run; every rank makes the same calls."""
 
-    def __init__(self, folder: Path, learner: Learner, last: Path | None = None) -> None:
+    def __init__(self, folder: Path, learner: TrainState, last: Path | None = None) -> None:
         self.folder, self.learner = folder, learner
         self.last = last
         """The newest whole checkpoint."""
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[Path | None] | None = None
 
-    def save(self, state: TrainerState, *, portable: bool = False) -> None:
+    def save(self, state: CheckpointState, *, portable: bool = False) -> None:
         """Copy what a checkpoint holds, and write it from a thread.
 
         One rank writes the portable form; several write their shards, or are gathered where it must be
@@ -54,10 +54,10 @@ class Saver:
         try:
             self._written()
         except CurriculumError as failed:
-            say(str(failed))
+            log(str(failed))
         self._threads.shutdown()
 
-    def _shards(self, state: TrainerState) -> "Future[Path | None]":
+    def _shards(self, state: CheckpointState) -> "Future[Path | None]":
         ranks = self.learner.ranks
         draft = ranks.from_first(lambda: checkpoint.new_draft(self.folder, state.step))
         shards = sharded.start(draft / SHARDS, self.learner)

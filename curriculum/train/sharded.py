@@ -36,7 +36,7 @@ from torch.futures import Future as TorchFuture
 from curriculum.train.checkpoint import write_tensors
 from curriculum.train.checkpoint_files import INDEX, damaged, read_part
 from curriculum.train.distributed import Ranks
-from curriculum.train.optimizer import Learner, generators, tensors
+from curriculum.train.optimizer import TrainState, generators, tensors
 from curriculum.train.run_directory import write_text
 from schemas.text import Strict
 
@@ -70,7 +70,7 @@ class ShardIndex(Strict):
     tensors: tuple[ShardedTensor, ...]
 
 
-def start(folder: Path, learner: Learner) -> "Future[object]":
+def start(folder: Path, learner: TrainState) -> "Future[object]":
     """Copy, then write in a thread of its own and over a process group of its own.
 
     The result comes when the parts of all ranks and the index are written.

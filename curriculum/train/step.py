@@ -15,8 +15,8 @@ from curriculum.model.loss import loss_sums
 from curriculum.train.batch import Batch, tensors_in
 from curriculum.train.device import mixed
 from curriculum.train.distributed import Ranks
-from curriculum.train.finiteness import Finite, Verdict, What
-from curriculum.train.optimizer import Learner, whole, whole_model
+from curriculum.train.finiteness import FinitenessCheck, Verdict, What
+from curriculum.train.optimizer import TrainState, whole, whole_model
 from schemas.job import Job
 
 
@@ -65,7 +65,7 @@ class Gradient:
 
 
 def gradients(
-    learner: Learner,
+    learner: TrainState,
     batches: Sequence[Batch],
     job: Job,
     *,
@@ -102,7 +102,7 @@ def gradients(
 
 
 def optimizer_step(
-    learner: Learner,
+    learner: TrainState,
     batches: Sequence[Batch],
     job: Job,
     *,
@@ -130,7 +130,7 @@ def cut_for(job: Job, ranks: Ranks) -> Job:
     return job.model_copy(update={"micro_positions": min(job.micro_positions, most)})
 
 
-def _backward(learner: Learner, batch: Batch, divisor: float, z_weight: float) -> Tensor:
+def _backward(learner: TrainState, batch: Batch, divisor: float, z_weight: float) -> Tensor:
     """Σ nll and Σ z of a batch [2]."""
     model = learner.model
     with mixed(learner.device):
@@ -145,7 +145,7 @@ def _backward(learner: Learner, batch: Batch, divisor: float, z_weight: float) -
 class _Finiteness:
     """A step's figures must be finite; else all ranks look for the rows to blame, each among its own."""
 
-    learner: Learner
+    learner: TrainState
     job: Job
     step: int
     count: int
@@ -155,7 +155,7 @@ class _Finiteness:
         """Let a finite value pass, or raise on every rank what they found together."""
         if math.isfinite(value):
             return
-        finite = Finite(
+        finite = FinitenessCheck(
             model=whole_model(self.learner, self.job),
             step=self.step,
             count=self.count,

@@ -13,19 +13,26 @@ import torch
 
 from curriculum.store import Store
 from curriculum.train import checkpoint, restore
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
-from curriculum.train.distributed import ALONE, Place, Ranks, joined
+from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
 from curriculum.train.exit_codes import failure_of
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.gate import gate_bits, opens, proven
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
-from curriculum.train.metrics import Learnt, Metrics, StepCounts, StepMetrics, counts_of_step, say
-from curriculum.train.optimizer import learning_rate, new_learner
-from curriculum.train.report import Heart, Outcome, report_of, write_end
+from curriculum.train.metrics import (
+    Metrics,
+    StepCounts,
+    StepMetrics,
+    StepOutcome,
+    counts_of_step,
+    log,
+)
+from curriculum.train.optimizer import learning_rate, new_train_state
+from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.saver import Saver
 from curriculum.train.step import cut_for, optimizer_step
@@ -34,7 +41,7 @@ from schemas.errors import CurriculumError
 from schemas.job import Job, Report
 
 
-def run_job(path: Path, stop: Callable[[], bool], place: Place) -> Report:
+def run_job(path: Path, stop: Callable[[], bool], place: ProcessRank) -> Report:
     """Train the job in a file until it ends or `stop` returns true, and leave report.json beside it.
 
     Every rank calls this; rank 0 owns the directory.
@@ -48,7 +55,7 @@ def run_job(path: Path, stop: Callable[[], bool], place: Place) -> Report:
         directory = path.absolute().parent
         ranks.from_first(lambda: stack.enter_context(claimed(store, job, directory)))
         report = _trained(job, store, path.absolute(), stop, place, ranks)
-    say(f"{report.stopped}: {report.reason}")
+    log(f"{report.stopped}: {report.reason}")
     return report
 
 
@@ -57,7 +64,7 @@ def _trained(
     store: Store,
     path: Path,
     stop: Callable[[], bool],
-    place: Place,
+    place: ProcessRank,
     ranks: Ranks,
 ) -> Report:
     directory = path.parent
@@ -130,13 +137,13 @@ class Trainer:
         # A signal reaches ranks at different times; they must stop at the same step.
         self.stop: Callable[[], bool] = lambda: ranks.any(stop())
         torch.manual_seed(job.seed)
-        self.learner = new_learner(job, device, ranks)
+        self.learner = new_train_state(job, device, ranks)
         checkpoints = directory / "checkpoints"
         last = ranks.from_first(lambda: checkpoint.newest(checkpoints))
         self.saver = Saver(checkpoints, self.learner, last)
         self.state = self._open(workspace)
         self.metrics = self._metrics(directory) if ranks.leads else None
-        self.heart = Heart(job, directory)
+        self.heart = HeartbeatWriter(job, directory)
         self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self.evaluator = Evaluator(
             learner=self.learner,
@@ -205,14 +212,14 @@ class Trainer:
             if self.state.step % self.job.checkpoint_every == 0:
                 self._save()
 
-    def _open(self, workspace: Path) -> TrainerState:
+    def _open(self, workspace: Path) -> CheckpointState:
         if self.saver.last is not None:
             state = restore.resume(self.saver.last, self.learner)
-            say(f"going on at step {state.step} of {self.job.steps}")
+            log(f"going on at step {state.step} of {self.job.steps}")
             return state
         if self.job.start_from is not None:
             restore.carry_over(workspace / self.job.start_from.path, self.learner)
-        return TrainerState()
+        return CheckpointState()
 
     def _evaluate_if_due(self) -> str | None:
         """Evaluate where it is due: at the start, at intervals, at the end; the reason if the gate opens."""
@@ -225,7 +232,7 @@ class Trainer:
                 self.metrics.evaluated(figures)
             for figure in figures:
                 if figure.family == "*":
-                    say(f"step {step}  {figure.kind} {figure.phase}  val_bpb {figure.val_bpb:.4f}")
+                    log(f"step {step}  {figure.kind} {figure.phase}  val_bpb {figure.val_bpb:.4f}")
         if not due or step in (0, self.job.steps):
             return None
         return opens(
@@ -258,7 +265,7 @@ class Trainer:
             counts,
             step=self.state.step,
             position=self.state.tokens.positions,
-            learnt=Learnt(
+            learnt=StepOutcome(
                 loss=gradient.loss,
                 z_loss=gradient.z_loss,
                 gradient_norm=gradient.norm,

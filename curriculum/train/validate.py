@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from curriculum import parquet
 from curriculum.packing.read import load_format
 from curriculum.store import published
-from curriculum.store.inside import Inside
+from curriculum.store.inside import PlainFolders
 from curriculum.store.verify import verify_file, verify_footers
 from curriculum.train.checkpoint_files import read_spec
 from schemas.errors import JobError, SchemaError
@@ -77,7 +77,7 @@ def _require_published(job: Job, workspace: Path) -> None:
 
 def _require_inside(job: Job, workspace: Path) -> None:
     """Refuse a job that reads outside of the workspace, or starts from a run that was changed."""
-    inside = Inside(workspace)
+    inside = PlainFolders(workspace)
     for path in (job.tokenizer.path, job.plan, *(rows.path for rows in _rows_of(job))):
         inside.require(workspace / path)
     if job.start_from is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from curriculum.inspection.context_tree import Branch, branches, path_of
 from curriculum.inspection.document_facts import facts, what
-from curriculum.inspection.documents import Seen
+from curriculum.inspection.documents import DocumentView
 from curriculum.inspection.formats import number
 from curriculum.inspection.pieces import pieces
 from dashboards.inspect.sheet import (
@@ -42,7 +42,7 @@ LONGEST_NAME = 80
 class _Drawing:
     """A sheet in the making."""
 
-    seen: Seen
+    seen: DocumentView
     inside: dict[int, list[int]]
     """The structure chunks worth a line that begin in each part."""
     nodes: list[Node] = field(default_factory=list)
@@ -53,7 +53,7 @@ class _Drawing:
     """Structure chunks that are what a chunk of the document is: they have no line of their own."""
 
 
-def document_sheet(seen: Seen) -> Sheet:
+def document_sheet(seen: DocumentView) -> Sheet:
     """The sheet of a document."""
     drawing = _Drawing(seen=seen, inside=_beginning(seen))
     if seen.document.chunks:
@@ -71,7 +71,7 @@ def document_sheet(seen: Seen) -> Sheet:
     )
 
 
-def _beginning(seen: Seen) -> dict[int, list[int]]:
+def _beginning(seen: DocumentView) -> dict[int, list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     starts = [part.start for part in seen.document.parts]
     structure = seen.structure
@@ -112,7 +112,7 @@ def _main(drawing: _Drawing, chunk: Chunk, parts: range) -> int | None:
     return next((i for i in inside if structure and structure.chunks[i].name == chunk.name), None)
 
 
-def _chunk_note(seen: Seen, chunk: Chunk, branch: Branch) -> Iterator[str]:
+def _chunk_note(seen: DocumentView, chunk: Chunk, branch: Branch) -> Iterator[str]:
     parts = seen.document.parts
     first, last = parts[chunk.first_part], parts[chunk.last_part - 1]
     yield path_of(seen.document, chunk)
@@ -156,7 +156,7 @@ def _own(drawing: _Drawing, parts: range, depth: int) -> None:
             drawing.nodes.append(structure_node(chunk, depth + 1))
 
 
-def _size(seen: Seen, first: int, last: int) -> str:
+def _size(seen: DocumentView, first: int, last: int) -> str:
     parts = seen.document.parts
     tokens = seen.tokens(first, last)
     if tokens is not None:

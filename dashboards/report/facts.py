@@ -17,7 +17,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import approvals
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.status import Standing, standings_of
+from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.store import Artefact, inside, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
@@ -82,7 +82,7 @@ class PhaseFacts:
     phase: ResolvedPhase
     evaluation: str
     """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
-    standing: Standing
+    standing: PhaseStatus
     beat: Heartbeat | None
     """How far an open attempt is."""
     run: str
@@ -202,7 +202,7 @@ def _is_trained_on(artefact: Artefact) -> bool:
 def _phases(
     plan: RunPlan, resources: Resources, examples: Mapping[str, Example]
 ) -> Iterator[PhaseFacts]:
-    stand = standings_of(plan, resources)
+    stand = phase_statuses(plan, resources)
     for number, (phase, each) in enumerate(zip(plan.phases, stand, strict=True), start=1):
         yield _facts(plan, number, phase, each, examples)
 
@@ -211,7 +211,7 @@ def _facts(
     plan: RunPlan,
     number: int,
     phase: ResolvedPhase,
-    stands: Standing,
+    stands: PhaseStatus,
     examples: Mapping[str, Example],
 ) -> PhaseFacts:
     run, mixture = plan.current("runs", phase), plan.current("mixtures", phase)
@@ -246,7 +246,7 @@ def _begun(run: Path | None) -> str:
 
 
 def _earlier(
-    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: Standing
+    plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: PhaseStatus
 ) -> Iterator[Attempt]:
     """What was left by attempts that are neither the current run nor going on."""
     goes_on = stands.run if stands.state == "running" else None

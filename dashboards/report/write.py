@@ -5,7 +5,7 @@ from pathlib import Path
 from pyarrow.lib import ArrowException
 
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.notifiers import Say
+from curriculum.pipeline.notifiers import Log
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
@@ -18,7 +18,7 @@ from dashboards.rows.write import Example, example
 from schemas.errors import CurriculumError
 
 
-def write(plan: RunPlan, resources: Resources, say: Say) -> Path:
+def write(plan: RunPlan, resources: Resources, say: Log) -> Path:
     """The report of a course as its workspace stands now; a reader never sees half of one.
 
     Beside it lie pages of its rows, each written once. One that can't be is told to `say`, and not linked.
@@ -35,7 +35,7 @@ def write(plan: RunPlan, resources: Resources, say: Say) -> Path:
     return file
 
 
-def _examples(plan: RunPlan, say: Say) -> dict[str, Example]:
+def _examples(plan: RunPlan, say: Log) -> dict[str, Example]:
     """A row to look at of each rows artefact, by key; its page is written where it isn't yet."""
     found: dict[str, Example] = {}
     for each, made_of in rows_of(plan):
@@ -49,7 +49,7 @@ def _examples(plan: RunPlan, say: Say) -> dict[str, Example]:
     return found
 
 
-def rewritten(plan: RunPlan, resources: Resources, say: Say) -> Path | None:
+def rewritten(plan: RunPlan, resources: Resources, say: Log) -> Path | None:
     """The report, written anew; None where that fails, which `say` is told and no run is stopped by."""
     try:
         return write(plan, resources, say)

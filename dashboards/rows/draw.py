@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.inspection.formats import number
-from curriculum.inspection.packed_rows import Shown
+from curriculum.inspection.packed_rows import RowView
 from dashboards.rows.tokens import scored
 from schemas.structure import StructureChunk, StructureEdge
 
@@ -29,7 +29,7 @@ def documents(spans: Spans, length: int) -> str:
     return _strip("documents", length, drawn, f"{number(len(spans), 'document')} side by side")
 
 
-def loss(shown: Shown) -> str:
+def loss(shown: RowView) -> str:
     """How much of each stretch is scored, as a step line that is filled."""
     shares = binned(scored(shown))
     size = -(-shown.length // BINS)
@@ -41,7 +41,7 @@ def loss(shown: Shown) -> str:
     return _strip("loss", shown.length, f'<path d="{path}V1z"/>', said)
 
 
-def structure(shown: Shown) -> str:
+def structure(shown: RowView) -> str:
     """What most of each stretch is, by structure; empty where the row has none."""
     if not shown.row.is_structured:
         return ""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from curriculum.inspection.formats import percent
-from curriculum.inspection.packed_rows import Shown
+from curriculum.inspection.packed_rows import RowView
 from curriculum.tokens.codec import Tokenizer
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, quoted, template
@@ -28,7 +28,7 @@ WORTH_SAYING = 0.05
 
 
 def page(
-    title: str, subtitle: str, rows: Sequence[Shown], tokenizer: Tokenizer, *, largest: int = 0
+    title: str, subtitle: str, rows: Sequence[RowView], tokenizer: Tokenizer, *, largest: int = 0
 ) -> str:
     """The page as HTML; with `largest` it leaves out the last rows that would make it larger, but one."""
     filled = fill(template(TEMPLATE), {"palette": palette.properties(), "shades": _shades()})
@@ -67,7 +67,7 @@ def _shades() -> str:
     )
 
 
-def _row(shown: Shown, at: int, tokenizer: Tokenizer) -> tuple[str, str]:
+def _row(shown: RowView, at: int, tokenizer: Tokenizer) -> tuple[str, str]:
     """A row as an article, and what the script reads of it."""
     row, place = shown.row, f"r{at}"
     said = texts_of(shown, tokenizer)
@@ -84,7 +84,7 @@ def _row(shown: Shown, at: int, tokenizer: Tokenizer) -> tuple[str, str]:
     return article, _data(shown, said.lengths)
 
 
-def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
+def _facts(shown: RowView) -> Iterator[tuple[str, str]]:
     row, length = shown.row, shown.length
     yield "tokens", f"{row.valid:,} <small>of {length:,}</small>"
     yield "documents", f"{len(shown.parts):,} <small>{escaped(row.domain)}</small>"
@@ -96,7 +96,7 @@ def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
         yield "context", context
 
 
-def _context(shown: Shown) -> str:
+def _context(shown: RowView) -> str:
     """How much of its own document stands before what is scored, for rows where that can be much."""
     total = sum(shown.histogram)
     if shown.length <= HISTOGRAM_EDGES[0] or not total:
@@ -106,7 +106,7 @@ def _context(shown: Shown) -> str:
     return f"{percent(far[at])} <small>scored after {HISTOGRAM_EDGES[at] // 1024}k or more</small>"
 
 
-def _strips(shown: Shown) -> str:
+def _strips(shown: RowView) -> str:
     structure = draw.structure(shown)
     edges = (*shown.row.call_edges, *shown.row.type_edges)
     lines = [
@@ -124,7 +124,7 @@ def _strips(shown: Shown) -> str:
     )
 
 
-def _data(shown: Shown, lengths: str) -> str:
+def _data(shown: RowView, lengths: str) -> str:
     """What the script needs beside the texts: everything in tokens, runs where there are runs."""
     row = shown.row
     words, lines = rest(shown.parts)

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 
 from curriculum.inspection.formats import number, percent
-from curriculum.inspection.packed_rows import Part, Place, Source
+from curriculum.inspection.packed_rows import DocumentInRow, FileRange, Source
 from dashboards.html import escaped
 from schemas.visible import visible
 
@@ -15,7 +15,7 @@ MOST_PLACES = 40
 """Files of a document that are listed."""
 
 
-def table(parts: Sequence[Part], place: str) -> str:
+def table(parts: Sequence[DocumentInRow], place: str) -> str:
     """A line a document; it links to its text, whose place begins with `place`."""
     heads = (
         '<th class="n">#</th><th>repository</th><th>commit</th><th>path</th><th>licence</th>'
@@ -31,7 +31,7 @@ def table(parts: Sequence[Part], place: str) -> str:
 
 
 # End tags and quotes that HTML can do without are left out: there may be thousands of lines.
-def _line(part: Part, at: int, place: str) -> str:
+def _line(part: DocumentInRow, at: int, place: str) -> str:
     repository, commit, licence, share = (escaped(each) for each in _words(part))
     return (
         f"<tr><th scope=row><a href=#{place}d{at}>{at}</a><td>{repository}<td>{commit}"
@@ -40,7 +40,7 @@ def _line(part: Part, at: int, place: str) -> str:
     )
 
 
-def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
+def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
     """What lines that aren't written say: each word once, and the numbers of four words for each line."""
     numbers: dict[str, int] = {}
     said = (visible(word) for part in parts[MOST_LINES:] for word in _words(part))
@@ -48,17 +48,17 @@ def rest(parts: Sequence[Part]) -> tuple[list[str], list[int]]:
     return list(numbers), lines
 
 
-def _words(part: Part) -> tuple[str, str, str, str]:
+def _words(part: DocumentInRow) -> tuple[str, str, str, str]:
     first = part.source.first
     share = percent(part.scored / part.tokens)
     return first.repository, first.commit[:COMMIT_DIGITS], part.source.licence or "", share
 
 
-def _name(part: Part) -> str:
+def _name(part: DocumentInRow) -> str:
     return part.source.first.path or part.document_id or "unknown"
 
 
-def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[str]:
+def texts(parts: Sequence[DocumentInRow], said: Sequence[str], place: str) -> Iterator[str]:
     """Each document's text as it is trained on."""
     for at, (part, text) in enumerate(zip(parts, said, strict=True)):
         # The parser drops one line feed after <pre>.
@@ -68,12 +68,12 @@ def texts(parts: Sequence[Part], said: Sequence[str], place: str) -> Iterator[st
         )
 
 
-def _head(part: Part, at: int) -> str:
+def _head(part: DocumentInRow, at: int) -> str:
     facts = " · ".join(escaped(each) for each in _facts(part))
     return f"<h3><b>{at}</b>{escaped(_name(part))}</h3><p>{facts}{_whence(part)}"
 
 
-def _facts(part: Part) -> Iterator[str]:
+def _facts(part: DocumentInRow) -> Iterator[str]:
     first, source = part.source.first, part.source
     if first.commit:
         yield f"{first.repository} at {first.commit}"
@@ -91,7 +91,7 @@ def _facts(part: Part) -> Iterator[str]:
         yield f"bytes {part.first_byte:,} to {part.last_byte:,} of {source.num_bytes:,}"
 
 
-def _whence(part: Part) -> str:
+def _whence(part: DocumentInRow) -> str:
     """The document's id and all that it was made of, folded away; of each file what its head doesn't say."""
     places = _merged(part.source)
     if not part.document_id:
@@ -105,7 +105,7 @@ def _whence(part: Part) -> str:
     )
 
 
-def _place(place: Place, first: Place) -> str:
+def _place(place: FileRange, first: FileRange) -> str:
     """A file: its path unless it is the document's own, its repository and commit where they are others."""
     size = f"{place.num_bytes:,} bytes"
     elsewhere = [place.repository] if place.repository != first.repository else []
@@ -117,13 +117,13 @@ def _place(place: Place, first: Place) -> str:
     return f"<li>{at}<b>{escaped(place.path)}</b> {size}"
 
 
-def _merged(source: Source) -> list[Place]:
+def _merged(source: Source) -> list[FileRange]:
     """Places of one file at one commit as one, in the order in which they came first."""
     sizes: dict[tuple[str, str, str], int] = {}
     for each in source.places:
         name = (each.repository, each.commit, each.path)
         sizes[name] = sizes.get(name, 0) + each.num_bytes
     return [
-        Place(repository=repository, commit=commit, path=path, num_bytes=size)
+        FileRange(repository=repository, commit=commit, path=path, num_bytes=size)
         for (repository, commit, path), size in sizes.items()
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.inspection.packed_rows import Shown
+from curriculum.inspection.packed_rows import RowView
 from curriculum.tokens.codec import Tokenizer
 from schemas.visible import visible
 
@@ -27,7 +27,7 @@ class Texts:
     """Of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
 
 
-def texts_of(shown: Shown, tokenizer: Tokenizer) -> Texts:
+def texts_of(shown: RowView, tokenizer: Tokenizer) -> Texts:
     """The documents' texts; a character of several tokens belongs to the one that completes it."""
     special = tokenizer.special
     known: dict[int, bytes] = {}
@@ -82,13 +82,13 @@ def runs(flags: Sequence[bool] | npt.NDArray[np.bool_]) -> list[int]:
     return [end - start for start, end in itertools.pairwise((0, *edges, len(values)))]
 
 
-def scored(shown: Shown) -> npt.NDArray[np.bool_]:
+def scored(shown: RowView) -> npt.NDArray[np.bool_]:
     """[T]: whether a prediction of each token counts, which the token before it makes."""
     mask = np.asarray(shown.row.loss_mask, dtype=np.bool_)
     return np.concatenate([[False], mask[:-1]])
 
 
-def generated(shown: Shown) -> npt.NDArray[np.bool_]:
+def generated(shown: RowView) -> npt.NDArray[np.bool_]:
     """[T]: whether each token is one that no document holds."""
     flags = np.zeros(shown.length, dtype=np.bool_)
     for start, end in shown.generated:
@@ -96,7 +96,7 @@ def generated(shown: Shown) -> npt.NDArray[np.bool_]:
     return flags
 
 
-def codes(shown: Shown) -> list[int]:
+def codes(shown: RowView) -> list[int]:
     """Structure codes and the lengths of their runs, in turn; empty where the row has no structure."""
     if not shown.row.is_structured:
         return []

@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.inspection.documents import wished as chosen_lines
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import inputs
-from curriculum.inspection.packed_rows import Shown, shown, spread
+from curriculum.inspection.packed_rows import RowView, shown, spread
 from curriculum.inspection.rows import tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
@@ -85,7 +85,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | Non
     return file
 
 
-def wished(store: Store, rows: Artefact, wish: Wish) -> str:
+def wished(store: Store, rows: Artefact, wish: InspectOptions) -> str:
     """The page of the rows that somebody asked for.
 
     Raises:
@@ -105,7 +105,7 @@ def wished(store: Store, rows: Artefact, wish: Wish) -> str:
 
 
 def _page(
-    root: Path, rows: Artefact, held: Sequence[Shown], tokenizer: Tokenizer, *, largest: int = 0
+    root: Path, rows: Artefact, held: Sequence[RowView], tokenizer: Tokenizer, *, largest: int = 0
 ) -> str:
     where = rows.path.relative_to(root).as_posix()
     return page(named(rows.manifest.labels), where, held, tokenizer, largest=largest) + _mark()

@@ -9,17 +9,24 @@ from rich.text import Text
 
 from curriculum.inspection.comparison import (
     OTHER_ROWS,
-    Measured,
+    ComparedRun,
+    MeasuredPair,
     Setting,
     Shared,
-    Side,
     measured,
     settings,
     shared,
 )
 from curriculum.inspection.formats import Line, count, percent
 from curriculum.inspection.runs import change
-from curriculum.pipeline.attempts import Begun, SlotQueue, Succession, attempt, begun_in, spelled
+from curriculum.pipeline.attempts import (
+    Attempt,
+    RunHistory,
+    SlotQueue,
+    attempt_state,
+    attempts_in,
+    spelled,
+)
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
@@ -44,7 +51,7 @@ class Group:
 
     phase: str
     """Empty where runs were named, whatever their phases."""
-    sides: tuple[Side, ...]
+    sides: tuple[ComparedRun, ...]
 
 
 def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
@@ -81,7 +88,7 @@ def groups(home: Path, what: Sequence[str]) -> list[Group]:
     ]
 
 
-def sides(home: Path, what: str) -> dict[str, Side]:
+def sides(home: Path, what: str) -> dict[str, ComparedRun]:
     """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
 
     Raises:
@@ -89,24 +96,26 @@ def sides(home: Path, what: str) -> dict[str, Side]:
         StoreError: for a specialist of several branches.
     """
     store = store_of(home, what)
-    begun = begun_in(store)
+    begun = attempts_in(store)
     whose = named(store.root, what, {each.way for each in begun})
     if whose is None or whose.phase is not None:
         run = run_of(store, what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
     mine = [each for each in begun if each.way == whose.way]
-    mine.sort(key=Succession.of(store).place)
+    mine.sort(key=RunHistory.of(store).place)
     phases = dict.fromkeys(each.job.phase for each in mine)
     runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
 
 
-def _side(store: Store, title: str, run: Begun) -> Side:
+def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
     is_closed = (run.path / MANIFEST_NAME).is_file()
     open_ = (
-        None if is_closed else attempt(store, run, SlotQueue.of(resources().slots_of(store.root)))
+        None
+        if is_closed
+        else attempt_state(store, run, SlotQueue.of(resources().slots_of(store.root)))
     )
-    return Side(
+    return ComparedRun(
         title=title,
         path=run.path,
         job=run.job,
@@ -123,7 +132,7 @@ def _mixture(store: Store, job: Job) -> Artefact | None:
     return store.load(folder) if (folder / MANIFEST_NAME).is_file() else None
 
 
-def _title(what: str, run: Begun) -> str:
+def _title(what: str, run: Attempt) -> str:
     """What was asked for, or of a path the first digits of its key."""
     return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
 
@@ -143,7 +152,7 @@ def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
             yield from _shares(shared(group.sides), titles, full=full)
 
 
-def _titles(compared: Sequence[Side]) -> list[str]:
+def _titles(compared: Sequence[ComparedRun]) -> list[str]:
     """What heads their columns; with the first digits of the key where two are called alike."""
     asked = [one_line(each.title) for each in compared]
     keys = [each.job.run_key[:6] for each in compared]
@@ -153,7 +162,7 @@ def _titles(compared: Sequence[Side]) -> list[str]:
     ]
 
 
-def _run_line(side: Side) -> Line:
+def _run_line(side: ComparedRun) -> Line:
     job, report = side.job, side.report
     way = spelled((job.specialist, job.branch))
     if report is None:
@@ -205,7 +214,7 @@ def _settings(
 
 
 def _figures(
-    found: Sequence[Measured], titles: Sequence[str], *, brief: bool, full: bool
+    found: Sequence[MeasuredPair], titles: Sequence[str], *, brief: bool, full: bool
 ) -> Iterator[RenderableType]:
     """val_bpb with intervals; of two runs also what it changed by, and whether the intervals touch."""
     worth = [each for each in found if each.place[2] == "*" or (not brief and each.is_shared)]
@@ -243,7 +252,7 @@ def _figure(figure: Figure | None, best: float, *, is_mean: bool) -> Text:
     return Text.assemble((f"{figure.val_bpb:.3f}", style), (width, MUTED))
 
 
-def _verdict(each: Measured, *, two: bool) -> Iterator[Text]:
+def _verdict(each: MeasuredPair, *, two: bool) -> Iterator[Text]:
     first, last = each.figures[0], each.figures[-1]
     if not two:
         yield Text("" if each.same_rows else OTHER_ROWS, "yellow")
@@ -297,7 +306,7 @@ def _as_json(group: Group) -> dict[str, object]:
     }
 
 
-def _run_json(side: Side) -> dict[str, object]:
+def _run_json(side: ComparedRun) -> dict[str, object]:
     job, report = side.job, side.report
     left = report.model_dump(mode="json", exclude={"before", "after", "history"}) if report else {}
     return {
@@ -314,7 +323,7 @@ def _run_json(side: Side) -> dict[str, object]:
     }
 
 
-def _figure_json(each: Measured) -> dict[str, object]:
+def _figure_json(each: MeasuredPair) -> dict[str, object]:
     kind, phase, family, domain = each.place
     return {
         "kind": kind,

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line
 from dashboards.palette import DOCUMENT_COLOURS
-from schemas.progress import Progress, Watch
+from schemas.progress import Progress, ProgressCallback
 from schemas.visible import in_json, one_line, visible
 
 ACCENT = "cyan"
@@ -111,7 +111,7 @@ def _numeric(value: str | int) -> bool:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[Watch]:
+def watching() -> Iterator[ProgressCallback]:
     """A watch that draws bars on a terminal and writes plain lines elsewhere, to stderr both."""
     if not err.is_terminal:
         yield _Lines().watch

@@ -14,7 +14,7 @@ from curriculum.interop.parquet_in import parquet_rows
 from curriculum.interop.publish import Imported, ImportFormat, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
-from curriculum.pipeline.attempts import mark
+from curriculum.pipeline.attempts import mark_current
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
@@ -59,7 +59,7 @@ def take_in(home: Path, wish: Import) -> None:
         with bounded_memory(wish.path):
             rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
         before = _live_before(store, wish.name, rows)
-        mark(store, _mark_of(wish.name, rows), [rows, tokenizer])
+        mark_current(store, _mark_of(wish.name, rows), [rows, tokenizer])
     write_card(store)
     _tell(store, rows)
     if wish.name is not None:

@@ -8,8 +8,8 @@ from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
 from curriculum.mixing.check import (
-    Held,
     PhaseCheck,
+    ServingCheck,
     SourceCheck,
     check_phase,
     source_checks,
@@ -30,7 +30,7 @@ from curriculum.stages import Built, RowSet
 from curriculum.store import Artefact, Store
 from curriculum.supply import ALL, Estimate, Kind
 from flows.cli.console import ACCENT, MUTED, out, print_json, table, warn, watching
-from flows.cli.supply import Wish, counted, doubtful, kind_of
+from flows.cli.supply import SupplyOptions, counted, doubtful, kind_of
 from flows.settings.contexts import context_of
 from flows.settings.trust import shadow_words, shadows
 from schemas.errors import DietError
@@ -182,7 +182,7 @@ def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | 
     """What there is of some kinds; None where all is built."""
     if not kinds:
         return None
-    wish = Wish(
+    wish = SupplyOptions(
         home=plan.config.workspace,
         corpus=plan.corpus,
         kinds=tuple(kinds),
@@ -253,7 +253,9 @@ def _held_lines(
             yield _held_line(title, [each], is_built=is_built, found=found)
 
 
-def _held_line(title: str, held: Sequence[Held], *, is_built: bool, found: Estimate | None) -> Line:
+def _held_line(
+    title: str, held: Sequence[ServingCheck], *, is_built: bool, found: Estimate | None
+) -> Line:
     return {
         "serving": title,
         "asked": count(sum(each.asked for each in held)),
@@ -266,14 +268,14 @@ def _held_line(title: str, held: Sequence[Held], *, is_built: bool, found: Estim
     }
 
 
-def _most(held: Sequence[Held]) -> str:
+def _most(held: Sequence[ServingCheck]) -> str:
     """The domain that is seen most; empty where all are seen about alike."""
     most = max(held, key=lambda each: each.repetition)
     least = min(held, key=lambda each: each.repetition)
     return most.stratum.domain if most.repetition > UNEVEN * least.repetition else ""
 
 
-def _doubt(found: Estimate | None, held: Sequence[Held]) -> str:
+def _doubt(found: Estimate | None, held: Sequence[ServingCheck]) -> str:
     assert found is not None
     serving = held[0].stratum.serving
     domain = held[0].stratum.domain if len(held) == 1 else ALL
@@ -293,7 +295,7 @@ def _source_lines(sources: Sequence[SourceCheck], limit: float) -> Iterator[Line
         }
 
 
-def _imported(held: Held) -> str | None:
+def _imported(held: ServingCheck) -> str | None:
     rows = held.stratum.serving.imported
     return rows.name if rows else None
 

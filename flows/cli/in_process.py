@@ -8,11 +8,11 @@ from curriculum.store import Artefact
 from flows import artifacts
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
-from schemas.progress import Watch
+from schemas.progress import ProgressCallback
 
 
 def run_flow(
-    config: RunConfig, phase: str | None, watch: Watch, *, onwards: bool = False
+    config: RunConfig, phase: str | None, watch: ProgressCallback, *, onwards: bool = False
 ) -> tuple[Artefact, ...]:
     """The runs of the phases; `watch` is told what the flow tells the server."""
     artifacts.onlooker.set(watch)

@@ -9,7 +9,7 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.leakcheck.external_models import prove_stranger, stranger
+from curriculum.leakcheck.external_models import prove_external_model, stranger
 from curriculum.leakcheck.gate import proven_file
 from curriculum.leakcheck.proof import (
     DTYPES,
@@ -28,15 +28,15 @@ from curriculum.train.run_directory import JOB
 from flows.cli.console import MUTED, err, out, plain_table, watching
 from schemas.errors import JobError
 from schemas.job import Backend
-from schemas.leak import Finding, LeakReport, Planted, Skipped
-from schemas.progress import Watch
+from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
+from schemas.progress import ProgressCallback
 
 GOOD, PARTLY, BAD = "green", "yellow", "bold red"
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class LeakcheckOptions:
     """What the command line asks for; empty where it leaves the choice."""
 
     what: str | None = None
@@ -52,7 +52,7 @@ class Wish:
     device: str | None = None
 
 
-def leakcheck(wish: Wish, json_file: Path | None) -> bool:
+def leakcheck(wish: LeakcheckOptions, json_file: Path | None) -> bool:
     """Prove, show, and write the report; whether nothing leaks and every planted leak was seen.
 
     Raises:
@@ -68,7 +68,7 @@ def leakcheck(wish: Wish, json_file: Path | None) -> bool:
     return report.passed
 
 
-def _proven(wish: Wish, watch: Watch) -> LeakReport:
+def _proven(wish: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
     dtypes = tuple(DTYPES[_known("dtype", name, DTYPES)] for name in wish.dtypes)
     lengths = wish.row_lengths or (LONGER if wish.full else ())
     device = device_of(wish.device)
@@ -79,7 +79,7 @@ def _proven(wish: Wish, watch: Watch) -> LeakReport:
         _require_no_sizes(wish)
         return proven_file(job, watch)
     if wish.what is not None:
-        return prove_stranger(
+        return prove_external_model(
             stranger(wish.what),
             dtypes=dtypes or (DTYPES["float32"],),
             row_lengths=lengths or LONGER[1:2],
@@ -103,7 +103,7 @@ def _proven(wish: Wish, watch: Watch) -> LeakReport:
     return prove(scope, watch)
 
 
-def _job(wish: Wish) -> Path | None:
+def _job(wish: LeakcheckOptions) -> Path | None:
     """The job.json that is meant: a file, a run's folder, or a run by its name; None for a builder.
 
     Raises:
@@ -121,7 +121,7 @@ def _job(wish: Wish) -> Path | None:
     return run_of(Store(wish.home, dry=True), wish.what, name="leakcheck").path / JOB
 
 
-def _require_no_sizes(wish: Wish) -> None:
+def _require_no_sizes(wish: LeakcheckOptions) -> None:
     if wish.row_lengths or wish.dtypes or wish.device:
         raise JobError(
             "leakcheck",
@@ -139,7 +139,7 @@ def _known(what: str, name: str, names: Iterable[str]) -> str:
     )
 
 
-def _require_no_decoder_options(wish: Wish) -> None:
+def _require_no_decoder_options(wish: LeakcheckOptions) -> None:
     if wish.model is not None or wish.backends:
         raise JobError(
             "leakcheck",
@@ -208,7 +208,7 @@ def _claims(findings: Iterable[Finding]) -> Table:
     return drawn
 
 
-def _planted(planted: Iterable[Planted]) -> Table:
+def _planted(planted: Iterable[InjectedLeakReport]) -> Table:
     drawn = plain_table("planted leak", "in", "attention", "dtype", "claims that fail of it")
     for each in planted:
         drawn.add_row(
@@ -221,7 +221,7 @@ def _planted(planted: Iterable[Planted]) -> Table:
     return drawn
 
 
-def _seen(each: Planted) -> Text:
+def _seen(each: InjectedLeakReport) -> Text:
     if each.passed:
         return Text(f"{len(each.red)}, as they must", GOOD)
     words = [f"the proof is blind to it: {'; '.join(each.blind)} still hold"] if each.blind else []

@@ -20,7 +20,7 @@ from curriculum.inspection.lineage import (
     StepRead,
     Visit,
 )
-from curriculum.pipeline.attempts import STEP, Begun
+from curriculum.pipeline.attempts import STEP, Attempt
 from curriculum.pipeline.references import is_run, run_of, store_of
 from curriculum.store.recipe import KEY_DIGITS
 from flows.cli.console import MUTED, out, print_json, table
@@ -79,7 +79,7 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
     catalog = LineageCatalog(store)
     path = Path(what).absolute()
     if path.is_dir() and path.name.startswith(STEP):
-        begun = Begun.at(path.parents[1])
+        begun = Attempt.at(path.parents[1])
         return _read_until(catalog, begun, int(path.name.removeprefix(STEP)))
     if _PACK.fullmatch(what):
         return catalog.readers("row", what, "FROM consumers_of_row(?)")
@@ -93,7 +93,7 @@ def readers_or_read(home: Path, what: str) -> Readers | ReadUntil:
     return catalog.readers("file", what, "FROM consumers_of_file(?)")
 
 
-def _read_until(catalog: LineageCatalog, begun: Begun, step: int) -> ReadUntil:
+def _read_until(catalog: LineageCatalog, begun: Attempt, step: int) -> ReadUntil:
     return catalog.read_until(begun.path, step, name=begun.name, run_key=begun.job.run_key)
 
 

@@ -31,7 +31,7 @@ from curriculum.inspection.stage_tables import YIELD_NOTE, branch_lines, run_lin
 from curriculum.mixing.demand import unmeasured
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.tree import explain_diet, explain_plan
-from curriculum.pipeline.attempts import mark
+from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import (
@@ -369,5 +369,5 @@ def tokenizer(config: RunConfig) -> None:
         )
         inputs = KeptDocuments(documents=documents, kept=kept)
         (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
-        mark(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
+        mark_current(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from rich.text import Text
 
-from curriculum.pipeline.attempts import Begun, Way, begun_in, names_of, spelled, way_of
+from curriculum.pipeline.attempts import (
+    Attempt,
+    SpecialistRef,
+    attempts_in,
+    names_of,
+    specialist_of,
+    spelled,
+)
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import course_of
@@ -36,9 +43,9 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
 
 def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
     store = Store(home, dry=True)
-    begun = begun_in(store)
+    begun = attempts_in(store)
     ways = {(each.job.specialist, each.job.branch) for each in begun}
-    ways |= {way_of(each) for each in store.artefacts("mixtures")}
+    ways |= {specialist_of(each) for each in store.artefacts("mixtures")}
     meant = sorted((each for each in ways if specialist in {None, *_names(each)}), key=spelled)
     if not meant and specialist is not None:
         # It has built at most; its diet says what.
@@ -51,7 +58,9 @@ def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
         yield from _course(store, way, begun, must=specialist is not None)
 
 
-def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> Iterator[RunPlan]:
+def _course(
+    store: Store, way: SpecialistRef, begun: Sequence[Attempt], *, must: bool
+) -> Iterator[RunPlan]:
     """The course of a specialist; of several, one whose diet is gone is told and left out."""
     mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
     try:
@@ -62,7 +71,7 @@ def _course(store: Store, way: Way, begun: Sequence[Begun], *, must: bool) -> It
         warn(f"{spelled(way)} has no report: {wrong}")
 
 
-def _names(way: Way) -> set[str]:
+def _names(way: SpecialistRef) -> set[str]:
     """What a specialist may be called: templates/demo, templates.demo, templates."""
     return {*names_of(way), way[0]}
 

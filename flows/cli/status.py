@@ -11,7 +11,7 @@ from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.forecast import money
-from curriculum.pipeline.status import Standing, Survey, earlier
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier
 from curriculum.pipeline.status_table import write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
@@ -25,7 +25,7 @@ class Status:
     """What there is to say of a workspace."""
 
     stages: tuple[Line, ...]
-    phases: tuple[Standing, ...]
+    phases: tuple[PhaseStatus, ...]
 
 
 def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
@@ -53,8 +53,8 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
 def look(store: Store, *, everything: bool = False) -> Status:
     """What a workspace holds; only its status is written, where that can be. `store` is a dry one."""
     artefacts = list(store.artefacts())
-    survey = Survey.of(store, resources())
-    now = tuple(survey.standings())
+    survey = StatusInputs.of(store, resources())
+    now = tuple(survey.phase_statuses())
     with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
         write_status(survey, now)
     phases = (*(earlier(store) if everything else ()), *now)
@@ -76,7 +76,7 @@ def _stages(artefacts: list[Artefact], dead: int) -> Iterator[Line]:
         yield {"stage": "unused", "artefacts": dead, "size": "", "newest": "curriculum gc"}
 
 
-def _lines(phases: tuple[Standing, ...]) -> Iterator[Line]:
+def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
     """A line a phase; what GPUs cost has a column where something did."""
     is_priced = any(each.report and each.report.cost for each in phases)
     for each in phases:
@@ -95,7 +95,7 @@ def _lines(phases: tuple[Standing, ...]) -> Iterator[Line]:
         yield line
 
 
-def _as_json(store: Store, each: Standing) -> dict[str, object]:
+def _as_json(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
         "specialist": each.way[0],
@@ -112,11 +112,11 @@ def _as_json(store: Store, each: Standing) -> dict[str, object]:
     }
 
 
-def _figures(each: Standing) -> dict[str, str]:
+def _figures(each: PhaseStatus) -> dict[str, str]:
     if each.report is None:
         return {"val_bpb": "", "anchor": ""}
     return {"val_bpb": change(each.report, "phase"), "anchor": change(each.report, "anchor")}
 
 
-def _cost(each: Standing) -> str:
+def _cost(each: PhaseStatus) -> str:
     return money(each.report.cost) if each.report else ""

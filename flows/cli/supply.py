@@ -27,7 +27,7 @@ from flows.settings.trust import shadow_words, shadows
 from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
-from schemas.progress import Watch
+from schemas.progress import ProgressCallback
 from schemas.yaml_text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
@@ -36,7 +36,7 @@ DOUBT = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class SupplyOptions:
     """What of a corpus is to be counted, and how."""
 
     home: Path
@@ -82,7 +82,7 @@ def supply(
         kinds = _kinds(load_phases(phases or "phases", home), corpus)
         given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
         tokenizing = Tokenizing(file=Path(given) if given else None)
-    wish = Wish(
+    wish = SupplyOptions(
         home=home, corpus=corpus, kinds=kinds, tokenizing=tokenizing, share=share, workers=workers
     )
     with watching() as watch:
@@ -98,7 +98,7 @@ def kind_of(serving: ResolvedServing) -> Kind:
     return Kind(family=serving.base or serving.family, row_length=serving.row_length)
 
 
-def counted(wish: Wish, watch: Watch) -> Estimate:
+def counted(wish: SupplyOptions, watch: ProgressCallback) -> Estimate:
     """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
     sources = Sources.of(wish.home)
     indexed = need_index(each.family for each in wish.kinds)

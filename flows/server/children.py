@@ -28,7 +28,7 @@ class ServeError(CurriculumError):
 
 
 @dataclass(kw_only=True, slots=True)
-class Child:
+class ChildProcess:
     """A command of this Python; the system ends it should we be killed without a word.
 
     A group of its own keeps the terminal's Ctrl-C away from it: we end the children, in order.
@@ -150,7 +150,7 @@ def _works(process: psutil.Process) -> bool:
         return False
 
 
-def end_all(children: Sequence[Child]) -> None:
+def end_all(children: Sequence[ChildProcess]) -> None:
     """End all of them; all are asked before any is waited for, and once: a second time means at once."""
     started = [each for each in children if each.process is not None]
     for each in started:

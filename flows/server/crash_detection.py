@@ -32,7 +32,7 @@ START = datetime.timedelta(minutes=10)
 LONGEST = datetime.timedelta(days=7)
 """What happened before that is no news any more."""
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Send = Callable[["Crash"], bool]
 
 
@@ -66,7 +66,7 @@ class Crash:
 
 
 @dataclass(kw_only=True, slots=True)
-class Lookout:
+class CrashWatch:
     """Looks for crashes of a workspace's pools, and has each sent once it was found often enough."""
 
     workspace: Path
@@ -151,7 +151,7 @@ def _crash(run: _Run) -> Crash:
     )
 
 
-def sender(workspace: Path, say: Say) -> Send:
+def sender(workspace: Path, say: Log) -> Send:
     """What tells of a crash, unless its own process did."""
 
     def send(crash: Crash) -> bool:
@@ -167,7 +167,7 @@ def sender(workspace: Path, say: Say) -> Send:
     return send
 
 
-def watch(api: str, workspace: Path, pools: list[str], say: Say) -> None:
+def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
     """Look again and again; what fails is said once, and tried again."""
     said = ""
 
@@ -177,7 +177,7 @@ def watch(api: str, workspace: Path, pools: list[str], say: Say) -> None:
             said = words
             say(words)
 
-    lookout = Lookout(
+    lookout = CrashWatch(
         workspace=workspace,
         ask=lambda when: asked(api, pools, when),
         send=sender(workspace, complain),

@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 
 from flows import settings
-from flows.server.children import Child, ServeError
+from flows.server.children import ChildProcess, ServeError
 
 PATIENCE_S = 300.0
 """How long a server may take to start."""
@@ -39,7 +39,7 @@ def listening(port: int) -> Iterator[socket.socket]:
         yield ear
 
 
-def await_health(url: str, server: Child | None) -> None:
+def await_health(url: str, server: ChildProcess | None) -> None:
     """Wait until a server answers; a team's, which isn't our child, for a little while only."""
     patience = PATIENCE_S if server else TEAM_PATIENCE_S
     deadline = time.monotonic() + patience

@@ -20,7 +20,7 @@ from curriculum.store import Store
 from dashboards.guard import login
 from flows import settings
 from flows.server import dashboard
-from flows.server.children import Child, ServeError, end_all
+from flows.server.children import ChildProcess, ServeError, end_all
 from flows.server.deploying import Choices, deploy
 from flows.server.listening import await_health, listening
 from flows.settings import prefect_variables
@@ -91,17 +91,17 @@ class _Served:
     tell: Tell
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """Of our own servers: Prefect's, unless a team has one, reports and dashboards."""
-    server: Child | None = None
+    server: ChildProcess | None = None
     suffix: str = ""
-    workers: dict[str, Child] = field(default_factory=dict)
+    workers: dict[str, ChildProcess] = field(default_factory=dict)
     """By the kind of their pool."""
-    pages: list[Child] = field(default_factory=list)
+    pages: list[ChildProcess] = field(default_factory=list)
     choices: Choices = field(init=False)
 
     def __post_init__(self) -> None:
         self.choices = Choices(workspace=self.workspace)
 
-    def page(self, name: str, module: str, port: int) -> Child:
+    def page(self, name: str, module: str, port: int) -> ChildProcess:
         """Start a server of pages on a port of its own; browsers log in to all of ours by one token."""
         page = self.child(name, module, str(self.workspace), "--port", str(port))
         page.variables = settings.paged(self.token)
@@ -109,9 +109,11 @@ class _Served:
         page.start()
         return page
 
-    def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> Child:
+    def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> ChildProcess:
         log = settings.prefect_folder(self.workspace) / f"{name}.log"
-        return Child(name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s)
+        return ChildProcess(
+            name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s
+        )
 
     @property
     def address(self) -> str:
@@ -241,7 +243,7 @@ class _Served:
                 self._redeploy()
             time.sleep(LOOK_EVERY_S)
 
-    def _keep(self, child: Child, start: Callable[[], None]) -> None:
+    def _keep(self, child: ChildProcess, start: Callable[[], None]) -> None:
         code = child.died()
         if code is None:
             return
@@ -290,7 +292,7 @@ def api_for(workspace: Path) -> Iterator[None]:
     with listening(0) as ear:
         port = ear.getsockname()[1]
         settings.apply(prefect_variables.unseen(workspace, port, secrets.token_urlsafe(32)))
-        server = Child(
+        server = ChildProcess(
             name=f"server-{port}",
             arguments=("-m", _SERVER, str(ear.fileno())),
             log=settings.prefect_folder(workspace) / f"server-{port}.log",

@@ -7,7 +7,7 @@ from curriculum.pipeline.context import Context, Resources, ignore
 from curriculum.pipeline.notifiers import Notifier
 from flows import settings
 from flows.settings import trust
-from schemas.progress import Watch, unwatched
+from schemas.progress import ProgressCallback, ignore_progress
 from schemas.visible import visible
 
 
@@ -17,7 +17,7 @@ def warn_on_stderr(text: str) -> None:
 
 
 def context_of(
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
     *,
     log: Callable[[str], None] = ignore,
     warn: Callable[[str], None] = warn_on_stderr,

@@ -16,18 +16,18 @@ from curriculum.corpus.sample import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.encode import Counts, Fitted, Fitter, encode_documents, policy_of
+from curriculum.encode import Counts, FitResult, Fitter, encode_documents, policy_of
 from curriculum.families import v4_context_graph
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter
 from curriculum.graph.call_graph import CallGraph
-from curriculum.objectives import fim, lesson_of
+from curriculum.objectives import fim, objective_of
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
-from curriculum.stages.row_sources import taught_by
+from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
@@ -103,7 +103,7 @@ def rows_of(
 ) -> Counts:
     """Rows as a build makes them: fitted, scored, spooled, packed, written."""
     family, tokenizer, counts = pair.documents[0].family, pair.tokenizer, Counts()
-    lesson = lesson_of(objective, tokenizer, variant=0)
+    lesson = objective_of(objective, tokenizer, variant=0)
     room, policy = row_length - lesson.reserve, policy_of(family)
     fitter = Fitter.of(tokenizer, row_length=room, policy=policy)
     source = pair.enriched if structured else pair.base
@@ -114,7 +114,7 @@ def rows_of(
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
-            teach=taught_by(lesson, row_length=row_length),
+            objective=apply_objective(lesson, row_length=row_length),
         ):
             counts.add(fitted)
             for encoding in fitted.encodings:
@@ -219,15 +219,15 @@ def parts_in(document: Document, encoding: Encoding) -> Iterator[Part]:
             yield from (part for part in document.parts if part.start < end and start < part.end)
 
 
-def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterator[Fitted]:
-    lesson = lesson_of(objective, pair.tokenizer, variant=variant)
+def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterator[FitResult]:
+    lesson = objective_of(objective, pair.tokenizer, variant=variant)
     policy = policy_of(pair.documents[0].family)
     return encode_documents(
         sorted(pair.enriched.glob("part-*.parquet")),
         TokenStore.open(pair.base),
         Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,
-        teach=taught_by(lesson, row_length=row_length),
+        objective=apply_objective(lesson, row_length=row_length),
     )
 
 

@@ -17,7 +17,7 @@ from curriculum.corpus.hunks import whole
 from curriculum.corpus.quality import reason_against
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
-from curriculum.encode import Fitter, Tokenised
+from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
@@ -25,7 +25,7 @@ from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.outline import outline
 from curriculum.graph.syntax_tree import parse
-from curriculum.objectives import lesson_of
+from curriculum.objectives import objective_of
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import Spans
 from curriculum.tokens.codec import Tokenizer
@@ -163,7 +163,7 @@ def of_rows(text: str) -> None:
         ends=np.array([each.end for each in document.spans], dtype=np.int32),
     )
     kinds = [PART_KINDS.index(each.kind) for each in document.parts]
-    tokenised = Tokenised(
+    tokenised = TokenizedDocument(
         row=0,
         document_id=document.document_id,
         flat_id=document.document_id,
@@ -187,7 +187,7 @@ def of_rows(text: str) -> None:
     )
     for encoding in fitter.fit(tokenised).encodings:
         for name in ("causal", "fim", "doc_to_code", "code_to_doc"):
-            lesson_of(name, tokenizer(), variant=0).teach(encoding, known)
+            objective_of(name, tokenizer(), variant=0).apply(encoding, known)
         in_repeats(encoding.ids)
 
 

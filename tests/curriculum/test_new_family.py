@@ -7,18 +7,18 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from curriculum.families.document_builder import Sheet
+from curriculum.families.document_builder import DocumentBuilder
 from curriculum.pipeline import Pipeline
 from curriculum.pipeline.config import CorpusConfig
-from curriculum.stages import Wanted
+from curriculum.stages import RowsSpec
 from schemas.change import FileChange
 from schemas.diet import Serving
 from schemas.document import Document
-from schemas.families import FAMILIES, Family, families_of
-from schemas.objectives import OBJECTIVES, Objective
+from schemas.families import FAMILIES, FamilySpec, families_of
+from schemas.objectives import OBJECTIVES, ObjectiveSpec
 
 TITLE = "// toy: the newest version alone\n\n"
-FAMILY = Family(
+FAMILY = FamilySpec(
     name="toy", reads="changes", revision=1, render="tests.curriculum.test_new_family:newest"
 )
 LINE = "{family: toy, share: 1.0}"
@@ -40,7 +40,7 @@ phases:
 def newest(change: FileChange, *, family: str) -> Iterator[Document]:
     """Yield the version after a change under a title."""
     if change.after is not None and change.after.text:
-        sheet = Sheet()
+        sheet = DocumentBuilder()
         sheet.generate("header", TITLE)
         size = len(change.after.text.encode())
         source = sheet.cite(change, change.path, change.after, (0, size))
@@ -76,7 +76,7 @@ def test_an_objective_is_known_to_diets_from_its_registration_on(
 ) -> None:
     monkeypatch.setattr(OBJECTIVES, "_entries", {**OBJECTIVES})
     OBJECTIVES.register(
-        Objective(name="toy", revision=1, build="curriculum.objectives.causal:lesson")
+        ObjectiveSpec(name="toy", revision=1, build="curriculum.objectives.causal:lesson")
     )
     assert Serving(family="v2_simple", objective="toy", share=1.0).objective == "toy"
 
@@ -92,7 +92,7 @@ def test_a_new_family_is_built_packed_mixed_and_trained(tmp_path: Path) -> None:
     (run,) = pipeline.train(str(file), phase="syntax", corpus=corpus)
     assert (run.path / "report.json").is_file()
     built = pipeline.build(str(file), phase="syntax", corpus=corpus)["syntax"]
-    rows = built.rows_of(Wanted(family="toy", row_length=512))
+    rows = built.rows_of(RowsSpec(family="toy", row_length=512))
     assert rows.train.manifest.labels["family"] == "toy"
     made = [each for each in built.documents if each.manifest.labels["family"] == "toy"]
     texts = pl.concat(pl.read_parquet(file) for each in made for file in each.files())["text"]

@@ -17,9 +17,9 @@ from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import Standing, State, Survey
+from curriculum.pipeline.status import PhaseStatus, State, StatusInputs
 from curriculum.pipeline.status_table import write_status
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
 from schemas.phase_status import ClosedGate
@@ -75,7 +75,7 @@ def _documents(store: Store, family: str) -> Artefact:
         for number in range(len(ids))
     ]
 
-    def write(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
         table = pa.table(
             {
                 "document_id": ids,
@@ -106,7 +106,7 @@ def _rows(store: Store, family: str, length: int, documents: Artefact) -> Artefa
         for _ in range(n)
     ]
 
-    def write(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
         of = range(len(listed))
         valid = pa.array([each for _, each in listed], pa.int32())
         table = pa.table(
@@ -215,7 +215,7 @@ def _run(
         backend="sdpa",
     )
 
-    def write(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         (draft.path / "report.json").write_text(report.model_dump_json())
         (draft.path / "metrics").mkdir()
@@ -280,11 +280,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 before = after
                 if (way[0], name) in CLOSED:
                     _close(home, run, *CLOSED[way[0], name])
-    write_status(Survey.of(Store(home, dry=True), Resources()), _standings())
+    write_status(StatusInputs.of(Store(home, dry=True), Resources()), _standings())
     return home
 
 
-def _standings() -> Iterator[Standing]:
+def _standings() -> Iterator[PhaseStatus]:
     """What a run would leave as the status of these courses, in their order."""
     for way in sorted(COURSES, key=lambda way: way[0]):
         for name, after in COURSES[way]:
@@ -294,7 +294,7 @@ def _standings() -> Iterator[Standing]:
                 state = "holds" if kind == "holds" else "waiting"
             if (way[0], name) == ("testing", "structure"):
                 state = "failed"
-            yield Standing(way=way, phase=name, state=state, why=why)
+            yield PhaseStatus(way=way, phase=name, state=state, why=why)
 
 
 @pytest.fixture(scope="session")

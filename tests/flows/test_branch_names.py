@@ -76,7 +76,7 @@ def test_one_spelling_is_shown(home: Path) -> None:
     assert SHOWN in curriculum("compare", "tiny/ux", "tiny.ux", home=home).stdout
     snapshot, _ = overview_panels.snapshot(home, Resources())
     assert SHOWN in overview_panels.specialists(snapshot)
-    (line,) = snapshot.ask(question("panels/standing"), overview_panels.Standing)[:1]
+    (line,) = snapshot.ask(question("panels/standing"), overview_panels.PhaseLine)[:1]
     assert overview_panels.title(line.specialist, line.branch) == SHOWN
     wrong = curriculum("lineage", "no such", "--step", "1", home=home)
     assert f"{SHOWN}/syntax" in wrong.stderr

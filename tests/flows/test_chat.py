@@ -19,7 +19,7 @@ from curriculum.pipeline.references import Reference
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
-from flows.cli.inspect import Wish, look
+from flows.cli.inspect import InspectOptions, look
 from flows.cli.inspect.command import as_page
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
@@ -92,7 +92,7 @@ def test_a_build_says_what_conversations_came_to(trained: tuple[Built, Artefact,
     assert [*graph_lines(built)] == []
 
 
-def shown(artefact: Artefact, wish: Wish) -> str:
+def shown(artefact: Artefact, wish: InspectOptions) -> str:
     console = Console(record=True, width=120, color_system=None)
     for piece in look(Store.containing(artefact.path), Reference(artefacts=(artefact,)), wish):
         console.print(piece)
@@ -104,7 +104,7 @@ def test_a_conversation_and_its_row_show_who_speaks(
 ) -> None:
     built, _, _ = trained
     (documents,) = [each for each in built.documents if each.manifest.labels["family"] == "chat"]
-    told = shown(documents, Wish(rows=1))
+    told = shown(documents, InspectOptions(rows=1))
     assert "conversations.jsonl:1" in told
     assert [word for line in told.splitlines() for word in line.split()[3:4] if "■" in line] == [
         "system",
@@ -114,9 +114,9 @@ def test_a_conversation_and_its_row_show_who_speaks(
     assert "▎Is there a standard way to keep a value between two bounds?" in told
     assert " ·  · " not in told
     (rows,) = [each.train for each in built.rows if each.wanted.family == "chat"]
-    told = shown(rows, Wish(rows=1, full=True))
+    told = shown(rows, InspectOptions(rows=1, full=True))
     assert "<|end_of_turn|><|assistant|>" in told
-    page = as_page(Store.containing(documents.path), documents, Wish(rows=1))
+    page = as_page(Store.containing(documents.path), documents, InspectOptions(rows=1))
     assert "assistant" in page
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from curriculum.inspection.document_tables import context_lines, context_warnings, length_lines
-from curriculum.stages import Built, RowSet, Wanted
+from curriculum.stages import Built, RowSet, RowsSpec
 from curriculum.store import Artefact
 from schemas.manifest import Manifest
 
@@ -36,7 +36,7 @@ def artefact(report: dict[str, JsonValue]) -> Artefact:
 def built(family: str, row_length: int, report: dict[str, JsonValue]) -> Built:
     made = artefact(report)
     held_out = artefact(HELD_OUT)
-    rows = RowSet(wanted=Wanted(family=family, row_length=row_length), train=made, val=held_out)
+    rows = RowSet(wanted=RowsSpec(family=family, row_length=row_length), train=made, val=held_out)
     return Built(
         indexes=(),
         documents=(),

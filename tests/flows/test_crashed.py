@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from curriculum.pipeline import notifications
-from curriculum.pipeline.notifiers import Whose
+from curriculum.pipeline.notifiers import EventSource
 from curriculum.store import Store
 from flows import settings
 from flows.server import crash_detection
-from flows.server.crash_detection import LOOKS, PAGE, Crash, Lookout, asked, sender, since
+from flows.server.crash_detection import LOOKS, PAGE, Crash, CrashWatch, asked, sender, since
 from flows.settings.contexts import context_of
 from schemas.event import Event
 
@@ -114,16 +114,16 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "lab"
 
 
-def lookout(server: Server, home: Path, said: list[str] | None = None) -> Lookout:
+def lookout(server: Server, home: Path, said: list[str] | None = None) -> CrashWatch:
     """One that begins: what it counted before is gone, as after a restart of serve."""
-    return Lookout(
+    return CrashWatch(
         workspace=home,
         ask=lambda when: asked(server.api, POOLS, when),
         send=sender(home, (said if said is not None else []).append),
     )
 
 
-def look(watching: Lookout, times: int = LOOKS) -> None:
+def look(watching: CrashWatch, times: int = LOOKS) -> None:
     """Look some times, by default as often as makes a run due."""
     for _ in range(times):
         watching.look()
@@ -147,7 +147,7 @@ def test_a_process_that_lives_has_time_to_tell_it_itself(
     watching = lookout(server, home)
     look(watching, LOOKS - 1)
     assert told() == []
-    whose = Whose(home=home, specialist="templates")
+    whose = EventSource(home=home, specialist="templates")
     assert notifications.broken_down(
         whose, "run a", "its own words", mark="a-killed", context=context_of()
     )

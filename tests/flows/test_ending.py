@@ -13,7 +13,7 @@ import pytest
 
 from flows import settings
 from flows.server import supervisor
-from flows.server.children import DEATHS, Child, ServeError, end_all
+from flows.server.children import DEATHS, ChildProcess, ServeError, end_all
 from tests.flows.serving import wait_until
 
 BUSY, GONE, WELL = 503, 404, 200
@@ -69,7 +69,7 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def alive(tmp_path: Path) -> Iterator[Child]:
+def alive(tmp_path: Path) -> Iterator[ChildProcess]:
     """A child that lives until the test is over."""
     child = sleeper(tmp_path)
     child.start()
@@ -77,11 +77,13 @@ def alive(tmp_path: Path) -> Iterator[Child]:
     child.end()
 
 
-def sleeper(tmp_path: Path, code: str = "import time; time.sleep(900)") -> Child:
-    return Child(name="server", arguments=("-c", code), log=tmp_path / "server.log")
+def sleeper(tmp_path: Path, code: str = "import time; time.sleep(900)") -> ChildProcess:
+    return ChildProcess(name="server", arguments=("-c", code), log=tmp_path / "server.log")
 
 
-def served(tmp_path: Path, server: Server, child: Child, said: list[str]) -> supervisor._Served:
+def served(
+    tmp_path: Path, server: Server, child: ChildProcess, said: list[str]
+) -> supervisor._Served:
     """What is served, where workers were never started."""
     found = supervisor._Served(
         workspace=tmp_path, port=server.port, team=None, shared=False, tell=said.append
@@ -93,7 +95,7 @@ def served(tmp_path: Path, server: Server, child: Child, said: list[str]) -> sup
 
 @pytest.mark.parametrize("answers", [[BUSY, BUSY], [None, BUSY], [500, None, None, BUSY]])
 def test_a_busy_server_is_asked_until_it_has_paused_every_pool(
-    answers: list[int | None], tmp_path: Path, server: Server, alive: Child, said: list[str]
+    answers: list[int | None], tmp_path: Path, server: Server, alive: ChildProcess, said: list[str]
 ) -> None:
     server.answers = [*answers, WELL, *answers]
     served(tmp_path, server, alive, said).end_workers()
@@ -105,7 +107,7 @@ def test_a_busy_server_is_asked_until_it_has_paused_every_pool(
 def test_a_server_that_never_answers_is_waited_for_once_and_named(
     tmp_path: Path,
     server: Server,
-    alive: Child,
+    alive: ChildProcess,
     said: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -119,7 +121,11 @@ def test_a_server_that_never_answers_is_waited_for_once_and_named(
 
 
 def test_an_answer_may_take_as_long_as_all_of_the_patience(
-    tmp_path: Path, server: Server, alive: Child, said: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    server: Server,
+    alive: ChildProcess,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
     asked = urllib.request.urlopen
@@ -136,7 +142,7 @@ def test_an_answer_may_take_as_long_as_all_of_the_patience(
 
 
 def test_a_pool_that_somebody_took_away_needs_no_pause(
-    tmp_path: Path, server: Server, alive: Child, said: list[str]
+    tmp_path: Path, server: Server, alive: ChildProcess, said: list[str]
 ) -> None:
     server.answers = [GONE]
     served(tmp_path, server, alive, said).end_workers()
@@ -152,7 +158,7 @@ def test_a_server_that_is_gone_is_not_asked(
 
 
 def test_a_teams_pools_are_left_to_its_other_workers(
-    tmp_path: Path, server: Server, alive: Child, said: list[str]
+    tmp_path: Path, server: Server, alive: ChildProcess, said: list[str]
 ) -> None:
     ending = served(tmp_path, server, alive, said)
     ending.team = f"http://{settings.HOST}:{server.port}/api"
@@ -185,7 +191,7 @@ def test_a_signal_while_children_end_for_a_fault_changes_nothing(
     assert signal.getsignal(number) == before
 
 
-def dead(tmp_path: Path) -> Child:
+def dead(tmp_path: Path) -> ChildProcess:
     child = sleeper(tmp_path, code="")
     child.start()
     child.await_end()
@@ -193,7 +199,7 @@ def dead(tmp_path: Path) -> Child:
 
 
 def test_what_can_not_start_because_the_server_died_is_started_after_it(
-    tmp_path: Path, server: Server, alive: Child, said: list[str]
+    tmp_path: Path, server: Server, alive: ChildProcess, said: list[str]
 ) -> None:
     keeping, worker = served(tmp_path, server, dead(tmp_path), said), dead(tmp_path)
     assert keeping.server is not None
@@ -245,7 +251,7 @@ print(len(heard), flush=True)
 def test_each_child_is_interrupted_once(tmp_path: Path) -> None:
     """Prefect's workers take a second interrupt for the wish to be killed."""
     children = [
-        Child(name=name, arguments=("-c", COUNTS), log=tmp_path / name, grace_s=120.0)
+        ChildProcess(name=name, arguments=("-c", COUNTS), log=tmp_path / name, grace_s=120.0)
         for name in ("one", "two", "three")
     ]
     for each in children:

@@ -204,14 +204,14 @@ def _open_elsewhere(home: Path, ordered: Job, *, seconds_ago: float) -> Path:
     """An open run of another machine, whose heart beat so long ago by its own clock."""
     import datetime
 
-    from curriculum.train.checkpoint import TrainerState
-    from curriculum.train.report import Heart
+    from curriculum.train.checkpoint import CheckpointState
+    from curriculum.train.report import HeartbeatWriter
 
     folder = run(home, ordered, [figure(2.0, 0.1)], closed=False)
     shutil.rmtree(folder / "metrics")
     away: RunState = this_process().model_copy(update={"host": "elsewhere"})
     (folder / "state.json").write_text(away.model_dump_json())
-    Heart(ordered, folder).step(TrainerState(), positions=1, seconds=1.0)
+    HeartbeatWriter(ordered, folder).step(CheckpointState(), positions=1, seconds=1.0)
     beat, state = folder / "heartbeat.json", folder / "state.json"
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds_ago)
     for file in (beat, state):
@@ -232,12 +232,14 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
     if file_time is not None:
         for name in ("heartbeat.json", "state.json"):
             os.utime(folder / name, (file_time, file_time))
-    from curriculum.pipeline.attempts import Begun, SlotQueue, attempt
+    from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state
     from curriculum.pipeline.context import Resources
 
     store = Store(line.home, dry=True)
     assert (
-        attempt(store, Begun.at(folder), SlotQueue.of(Resources().slots_of(store.root))).state
+        attempt_state(
+            store, Attempt.at(folder), SlotQueue.of(Resources().slots_of(store.root))
+        ).state
         == state
     )
     path = folder.relative_to(line.home).as_posix()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from curriculum.pipeline.forecast import Ahead, Forecast, Speed, duration, expected, money
+from curriculum.pipeline.forecast import Forecast, PhaseForecast, Speed, duration, expected, money
 from flows import settings
 from flows.cli import forecast_table
 
@@ -24,8 +24,8 @@ def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 
     )
 
 
-def ahead(tokens: int, phase: str = "syntax") -> Ahead:
-    return Ahead(phase=phase, to_make={"runs": 1} if tokens else {}, tokens=tokens, steps=7)
+def ahead(tokens: int, phase: str = "syntax") -> PhaseForecast:
+    return PhaseForecast(phase=phase, to_make={"runs": 1} if tokens else {}, tokens=tokens, steps=7)
 
 
 def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from curriculum.mixing.mix import report_of as mixture_report_of
-from curriculum.pipeline.attempts import Begun, checkpoints
+from curriculum.pipeline.attempts import Attempt, checkpoints
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
@@ -39,7 +39,7 @@ def curriculum(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def syntax_of(home: Path) -> Begun:
+def syntax_of(home: Path) -> Attempt:
     return run_of(Store(home, dry=True), "templates/demo/syntax", name="it")
 
 
@@ -70,7 +70,7 @@ def test_a_run_goes_back_leaves_rows_out_and_goes_on_and_the_command_can_be_give
     )
     assert f"step={steps[0]}" in done.stdout
     assert f"left out: {', '.join(gone)}" in done.stderr
-    begun = [Begun.at(each) for each in (home / "runs").rglob("phase=syntax/*/attempt=1")]
+    begun = [Attempt.at(each) for each in (home / "runs").rglob("phase=syntax/*/attempt=1")]
     after = max(begun, key=lambda each: each.job.begun).path
     job = Job.model_validate_json((after / "job.json").read_text())
     assert after != before.path

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from curriculum.leakcheck.mutations import MUTATIONS
 from flows.cli import app
 from flows.cli.leakcheck import show
-from schemas.leak import Finding, LeakReport, Planted, Skipped
+from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
 
 SMALL = ("--dtype", "float32", "--row-length", "128", "--backend", "math")
 
@@ -96,7 +96,9 @@ def test_the_tables_tell_leaks_blindness_and_what_was_skipped(
         subject="mamba", dtype="float32", claim="it holds", passed=False, row_length=64,
         detail="by 0.5",
     )  # fmt: skip
-    blind = Planted(leak="a hole", subject="mamba", dtype="float32", expected=("x",), red=())
+    blind = InjectedLeakReport(
+        leak="a hole", subject="mamba", dtype="float32", expected=("x",), red=()
+    )
     skipped = Skipped(subject="attention", backend="varlen", reason="GPUs only")
     show(LeakReport(findings=(finding,), planted=(blind,), skipped=(skipped,)))
     shown = capsys.readouterr().out

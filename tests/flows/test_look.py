@@ -56,7 +56,7 @@ def _artefact(home: Path, stage: str, **labels: str) -> Artefact:
 
 def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v2_doxygen")
-    command.show(home, rows.key[:12], inspect.Wish(rows=2), as_json=False)
+    command.show(home, rows.key[:12], inspect.InspectOptions(rows=2), as_json=False)
     said = printed.export_text()
     for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
         assert line["pack_id"] in said
@@ -69,15 +69,15 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
 def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_simple")
     wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
-    command.show(home, str(rows.path), inspect.Wish(pack_id=wanted), as_json=False)
+    command.show(home, str(rows.path), inspect.InspectOptions(pack_id=wanted), as_json=False)
     assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
 
 
 def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    command.show(home, rows.key, inspect.Wish(), as_json=False)
+    command.show(home, rows.key, inspect.InspectOptions(), as_json=False)
     short = printed.export_text()
-    command.show(home, rows.key, inspect.Wish(full=True), as_json=False)
+    command.show(home, rows.key, inspect.InspectOptions(full=True), as_json=False)
     full = printed.export_text()
     assert "more lines (--full)" in short
     assert "more lines" not in full
@@ -88,14 +88,14 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
     store = Store(home, dry=True)
-    for piece in inspect.look(store, find(store, rows.key), inspect.Wish()):
+    for piece in inspect.look(store, find(store, rows.key), inspect.InspectOptions()):
         console.print(piece)
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
 
 def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    text = command.as_page(Store(home, dry=True), rows, inspect.Wish(rows=2))
+    text = command.as_page(Store(home, dry=True), rows, inspect.InspectOptions(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
     assert all(line["pack_id"] in text for line in lines)
     assert all(name[:12] in text for line in lines for name in line["document_ids"])
@@ -104,7 +104,7 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
 def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
     artefact = _artefact(home, stage)
-    command.show(home, artefact.key[:12], inspect.Wish(), as_json=False)
+    command.show(home, artefact.key[:12], inspect.InspectOptions(), as_json=False)
     said = printed.export_text()
     assert said.startswith(stage)
     assert artefact.key[:12] in said
@@ -116,7 +116,7 @@ def test_json_is_json_with_the_manifest(
     home: Path, capsys: pytest.CaptureFixture[str], stage: str
 ) -> None:
     artefact = _artefact(home, stage)
-    command.show(home, artefact.key, inspect.Wish(rows=2), as_json=True)
+    command.show(home, artefact.key, inspect.InspectOptions(rows=2), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["manifest"]["key"] == artefact.key
     assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from curriculum.pipeline import notifiers as notifying
-from curriculum.pipeline.notifiers import Whose
+from curriculum.pipeline.notifiers import EventSource
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows.settings.contexts import context_of
@@ -93,14 +93,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def whose(tmp_path: Path) -> Whose:
+def whose(tmp_path: Path) -> EventSource:
     """A specialist in a workspace with a name."""
     (tmp_path / "workspace.json").write_text(WorkspaceFile(uuid="u", name="lab").model_dump_json())
     assert Store(tmp_path).workspace().name == "lab"
-    return Whose(home=tmp_path, specialist="templates", branch="wide")
+    return EventSource(home=tmp_path, specialist="templates", branch="wide")
 
 
-def _told(whose: Whose, kind: str = "done") -> list[str]:
+def _told(whose: EventSource, kind: str = "done") -> list[str]:
     """The warnings of one event."""
     said: list[str] = []
     run = whose.home / "runs" / "specialist=templates" / "attempt=1"
@@ -116,7 +116,7 @@ def _told(whose: Whose, kind: str = "done") -> list[str]:
     return said
 
 
-def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: Whose) -> None:
+def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: EventSource) -> None:
     assert _told(whose, "gate_waiting") == []
     event = Event.model_validate_json(server.bodies[0])
     assert event.model_dump(exclude={"when"}) == {
@@ -134,14 +134,16 @@ def test_a_url_gets_the_event_as_json_by_post(server: Server, whose: Whose) -> N
 
 
 def test_without_a_target_nothing_is_sent(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     monkeypatch.delenv(VARIABLE)
     assert _told(whose) == []
     assert server.bodies == []
 
 
-def test_a_server_that_fails_twice_gets_it_at_the_third_try(server: Server, whose: Whose) -> None:
+def test_a_server_that_fails_twice_gets_it_at_the_third_try(
+    server: Server, whose: EventSource
+) -> None:
     server.answers = [500, 503]
     assert _told(whose) == []
     assert len(server.bodies) == 3
@@ -149,7 +151,7 @@ def test_a_server_that_fails_twice_gets_it_at_the_third_try(server: Server, whos
 
 
 def test_a_server_that_keeps_failing_is_named_without_its_secret(
-    server: Server, whose: Whose
+    server: Server, whose: EventSource
 ) -> None:
     server.answers = [500] * 9
     (said,) = _told(whose)
@@ -162,7 +164,7 @@ def test_a_server_that_keeps_failing_is_named_without_its_secret(
 
 @pytest.mark.parametrize("code", [400, 404, 301, 307])
 def test_what_no_other_try_would_change_is_tried_once(
-    server: Server, whose: Whose, code: int
+    server: Server, whose: EventSource, code: int
 ) -> None:
     server.answers = [code]
     (said,) = _told(whose)
@@ -172,7 +174,7 @@ def test_what_no_other_try_would_change_is_tried_once(
 
 @pytest.mark.parametrize("drips", [False, True])
 def test_a_server_that_hangs_or_drips_holds_nobody_up_for_longer_than_its_limit(
-    server: Server, whose: Whose, monkeypatch: pytest.MonkeyPatch, drips: bool
+    server: Server, whose: EventSource, monkeypatch: pytest.MonkeyPatch, drips: bool
 ) -> None:
     monkeypatch.setattr(notifying, "POST_S", 0.2)
     server.drips = drips
@@ -186,7 +188,7 @@ def test_a_server_that_hangs_or_drips_holds_nobody_up_for_longer_than_its_limit(
 
 
 def test_nobody_listening_is_a_warning(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -199,7 +201,7 @@ def test_nobody_listening_is_a_warning(
     "url", ["http://", "http://[", "https://user:hunter2@127.0.0.1/x", "http://a b/x"]
 )
 def test_what_is_no_url_is_a_warning_that_keeps_passwords(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch, server: Server, url: str
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, server: Server, url: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)
     (said,) = _told(whose)
@@ -214,7 +216,10 @@ def _script(tmp_path: Path, text: str) -> str:
 
 
 def test_a_command_gets_the_event_on_its_stdin(
-    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    whose: EventSource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     got = tmp_path / "got.json"
     script = f"import sys; open({str(got)!r}, 'wb').write(sys.stdin.buffer.read()); print('loud')"
@@ -226,7 +231,7 @@ def test_a_command_gets_the_event_on_its_stdin(
 
 
 def test_a_command_that_fails_is_named_with_its_last_words_and_without_its_arguments(
-    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whose: EventSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, _script(tmp_path, "print('a'); raise SystemExit('no such chat')"))
     (said,) = _told(whose)
@@ -237,7 +242,7 @@ def test_a_command_that_fails_is_named_with_its_last_words_and_without_its_argum
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(
-    whose: Whose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whose: EventSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = tmp_path / "child"
     monkeypatch.setenv(VARIABLE, f"sh -c 'sleep 600 & echo $! > {child}; sleep 600'")
@@ -267,7 +272,7 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("command", ["no-such-program", "'unclosed", " ", "/"])
 def test_what_is_no_command_is_a_warning(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch, command: str
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, command)
     (said,) = _told(whose)
@@ -275,7 +280,7 @@ def test_what_is_no_command_is_a_warning(
 
 
 def test_a_command_that_reads_nothing_is_none_the_worse(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "true")
     assert _told(whose) == []
@@ -285,12 +290,12 @@ def test_a_workspace_that_cant_be_read_is_named_after_its_folder(
     server: Server, tmp_path: Path
 ) -> None:
     home = tmp_path / "gone"
-    assert _told(Whose(home=home, specialist="x")) == []
+    assert _told(EventSource(home=home, specialist="x")) == []
     assert json.loads(server.bodies[0])["workspace"] == "gone"
 
 
 def test_a_warning_goes_to_stderr_where_nobody_else_takes_it(
-    whose: Whose, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(VARIABLE, "false")
     context = context_of()

@@ -18,7 +18,7 @@ from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
 from curriculum.pipeline.forecast import forecast
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.status import Standing, _machine, standings
+from curriculum.pipeline.status import PhaseStatus, _machine, workspace_statuses
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.leases import this_process
@@ -481,7 +481,7 @@ def test_what_is_said_of_a_situation_is_so(
     place: Place, situation: Situation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     situation.arrange(place)
-    found = [*standings(Store(place.home, dry=True), Resources())]
+    found = [*workspace_statuses(Store(place.home, dry=True), Resources())]
     assert [each.phase for each in found] == [*PHASES]
     assert " ".join(each.state for each in found) == situation.states, _told(found)
     assert situation.why in {each.phase: each for each in found}[situation.phase or "syntax"].why
@@ -497,5 +497,5 @@ def test_what_is_said_of_a_situation_is_so(
     assert situation.explained in said.export_text()
 
 
-def _told(found: list[Standing]) -> str:
+def _told(found: list[PhaseStatus]) -> str:
     return "\n".join(f"{each.phase} {each.state}: {each.why}" for each in found)

@@ -118,7 +118,7 @@ def of_report(home: Path) -> Answer:
 def of_overview(home: Path) -> Answer:
     snapshot, old = overview_panels.snapshot(home, Resources())
     assert old == ""
-    found = snapshot.ask(question("panels/standing"), overview_panels.Standing)
+    found = snapshot.ask(question("panels/standing"), overview_panels.PhaseLine)
     return {each.phase: each.state for each in found}
 
 
@@ -153,7 +153,9 @@ def test_all_that_show_a_status_show_the_same_after_an_edit(home: Path, name: st
 def test_a_run_leaves_the_status_that_the_overview_takes_as_it_is(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curriculum.pipeline.status.Survey.standings", lambda _: iter([]))
+    monkeypatch.setattr(
+        "curriculum.pipeline.status.StatusInputs.phase_statuses", lambda _: iter([])
+    )
     assert of_overview(trained) == EDITS["nothing"].states
 
 

@@ -11,7 +11,7 @@ import pytest
 from curriculum.pipeline import notifications
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Verdict
-from curriculum.pipeline.notifiers import Whose
+from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
@@ -167,7 +167,7 @@ def test_a_stall_is_told_and_said(plan: RunPlan, told: Callable[[], list[Event]]
 def test_a_flow_run_that_broke_down_is_told_once(
     told: Callable[[], list[Event]], tmp_path: Path
 ) -> None:
-    whose, words = Whose(home=tmp_path, specialist="x"), "its process was killed"
+    whose, words = EventSource(home=tmp_path, specialist="x"), "its process was killed"
     for _ in range(2):
         assert notifications.broken_down(
             whose, "run x all", words, mark="run-state", context=context_of()

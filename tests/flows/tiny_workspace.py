@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save_file
 
-from curriculum.store import Artefact, Draft, Input, Recipe, Store
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.store.verify import sha256_of
 from schemas.job import (
     CheckpointRef,
@@ -70,7 +70,7 @@ def published(
 ) -> Artefact:  # fmt: skip
     """An artefact with what `fill` writes."""
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         fill(drafts[0].path)
         drafts[0].report.update(report or {})
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Draft, Recipe, Store
+from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError
 from schemas.job import RunState
@@ -27,7 +27,7 @@ def sealed(content: dict[str, Any]) -> str:
 def produced(home: Path) -> Path:
     """The manifest of an artefact."""
 
-    def write(drafts: Sequence[Draft]) -> None:
+    def write(drafts: Sequence[StagingDirectory]) -> None:
         (drafts[0].path / "part-00000.parquet").write_text("x")
         drafts[0].report["documents"] = 17
 

@@ -10,7 +10,7 @@ from clang.cindex import CursorKind as Kind
 from curriculum.graph.clang import frontend
 from curriculum.graph.clang.frontend import Cursor, children
 from curriculum.graph.clang.places import Tree
-from curriculum.graph.clang.seen import Chain, Mention
+from curriculum.graph.clang.seen import Chain, Reference
 from schemas.document import EdgeLabel
 
 Callee = Literal["inside", "outside", "dependent", "unknown"]
@@ -31,7 +31,7 @@ class Call:
     """Who is called, and what that says of the caller."""
 
     callee: Callee
-    mentions: tuple[Mention, ...] = ()
+    mentions: tuple[Reference, ...] = ()
     is_copy: bool = False
     """A constructor that copies or moves: the constructor below it may be the written one."""
 
@@ -61,7 +61,7 @@ def callee_of(
     if not tree.has(target):
         return Call(callee="outside")
     label: EdgeLabel = "overridden" if frontend.is_dynamic_call(call) else "resolved"
-    return Call(callee="inside", mentions=(Mention("calls", label, (tree.chain(target),), 1),))
+    return Call(callee="inside", mentions=(Reference("calls", label, (tree.chain(target),), 1),))
 
 
 def _construction(target: Cursor, tree: Tree) -> Call:
@@ -72,8 +72,8 @@ def _construction(target: Cursor, tree: Tree) -> Call:
     return Call(
         callee="inside",
         mentions=(
-            Mention("calls", "resolved", (tree.chain(target),), 1),
-            Mention("constructs", "resolved", (tree.chain(made),), 1),
+            Reference("calls", "resolved", (tree.chain(target),), 1),
+            Reference("constructs", "resolved", (tree.chain(made),), 1),
         ),
         is_copy=is_copy,
     )
@@ -107,7 +107,7 @@ def _dependent_construction(named: Cursor, tree: Tree) -> Call:
         return Call(callee="dependent")
     return Call(
         callee="dependent",
-        mentions=(Mention("constructs", "dependent", (tree.chain(made),), 1),),
+        mentions=(Reference("constructs", "dependent", (tree.chain(made),), 1),),
     )
 
 
@@ -118,7 +118,7 @@ def _overloaded(named: Cursor, arity: int, tree: Tree) -> Call:
         return Call(callee="dependent")
     outside = sum(not tree.has(each) for each in candidates)
     total = len(chains) + outside
-    mention = Mention("calls", "dependent", chains, total, arity=arity)
+    mention = Reference("calls", "dependent", chains, total, arity=arity)
     return Call(callee="dependent", mentions=(mention,))
 
 
@@ -132,7 +132,7 @@ def _by_name(callee: Cursor, arity: int, tree: Tree) -> Call:
     within = _class_of(callee, tree)
     if not name or within is None:
         return Call(callee="dependent")
-    mention = Mention("calls", "dependent", (), 0, name=name, arity=arity, within=within)
+    mention = Reference("calls", "dependent", (), 0, name=name, arity=arity, within=within)
     return Call(callee="dependent", mentions=(mention,))
 
 

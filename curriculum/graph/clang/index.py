@@ -15,7 +15,7 @@ from curriculum.graph.clang.snapshot import IndexReport, write
 from curriculum.graph.clang.union import Union
 from curriculum.workers import Failure, WorkerPool
 from schemas.errors import CorpusError
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 REVISION = 1
 """Raised whenever the same tree and database would give another snapshot."""
@@ -81,7 +81,7 @@ def index_tree(
     original: Path | None,
     workers: int,
     limit_seconds: float = LIMIT_SECONDS,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
 ) -> IndexReport:
     """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
 

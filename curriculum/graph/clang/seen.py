@@ -31,7 +31,7 @@ class Work:
     places: Mapping[str, str]
 
 
-class Mention(NamedTuple):
+class Reference(NamedTuple):
     """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
 
     kind: EdgeKind
@@ -48,7 +48,7 @@ class Mention(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class Definition:
     """A definition or declaration with what it says; `is_partial` of its value isn't decided yet."""
 
     usr: str
@@ -56,7 +56,7 @@ class Seen:
     is_declaration: bool
     owner: Chain
     """The class that it is a member of; () for none."""
-    mentions: frozenset[Mention]
+    mentions: frozenset[Reference]
     calls: CallCount
 
 
@@ -66,5 +66,5 @@ class UnitResult:
 
     outcome: Outcome
     reason: str = ""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Definition, ...] = ()
     includes: frozenset[IndexedInclude] = frozenset()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
-from curriculum.graph.clang.seen import Chain, Mention, Seen, UnitResult
+from curriculum.graph.clang.seen import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -39,7 +39,7 @@ class Node:
     value: IndexedFunction | IndexedClass
     usrs: tuple[str, ...]
     owners: tuple[Chain, ...]
-    mentions: tuple[Mention, ...]
+    mentions: tuple[Reference, ...]
     calls: CallCount
 
 
@@ -97,7 +97,7 @@ class Edges:
             for key in sorted(self.found)
         )
 
-    def _note_family(self, number: int, node: Node, mention: Mention) -> None:
+    def _note_family(self, number: int, node: Node, mention: Reference) -> None:
         for chain in mention.chains:
             if mention.kind == "inherits":
                 self.bases[number].update(self._targets(chain, node))
@@ -105,7 +105,7 @@ class Edges:
                 for base in self._targets(chain, node):
                     self.overriders[base].add(number)
 
-    def _follow(self, number: int, node: Node, mention: Mention) -> None:
+    def _follow(self, number: int, node: Node, mention: Reference) -> None:
         is_class = isinstance(node.value, IndexedClass)
         if is_class and mention.kind in ("calls", "constructs"):
             return  # Of members' initialisers: no function says so.
@@ -121,7 +121,7 @@ class Edges:
                 for target in targets:
                     self._add(number, target, mention.kind, mention.label, len(targets))
 
-    def _follow_virtual(self, number: int, node: Node, mention: Mention) -> None:
+    def _follow_virtual(self, number: int, node: Node, mention: Reference) -> None:
         for chain in mention.chains:
             named = self._targets(chain, node)
             reached = {each for callee in named for each in _closure(callee, self.overriders)}
@@ -129,7 +129,7 @@ class Edges:
             for target in reached if len(reached) <= MOST_OVERRIDERS else named:
                 self._add(number, target, mention.kind, "overridden", len(reached))
 
-    def _follow_candidates(self, number: int, node: Node, mention: Mention) -> None:
+    def _follow_candidates(self, number: int, node: Node, mention: Reference) -> None:
         targets = {
             target
             for chain in mention.chains
@@ -140,7 +140,7 @@ class Edges:
         for target in targets:
             self._add(number, target, mention.kind, "dependent", len(targets) + outside)
 
-    def _follow_name(self, number: int, mention: Mention) -> None:
+    def _follow_name(self, number: int, mention: Reference) -> None:
         targets = [
             target
             for target in self.methods.get(mention.name, ())
@@ -217,13 +217,13 @@ class _Identity(NamedTuple):
 class _Merged:
     """One definition or declaration, as the units seen so far know it."""
 
-    best: Seen
+    best: Definition
     is_partial: bool
     usrs: set[str] = field(default_factory=set)
     owners: set[Chain] = field(default_factory=set)
-    mentions: set[Mention] = field(default_factory=set)
+    mentions: set[Reference] = field(default_factory=set)
 
-    def add(self, seen: Seen, *, is_partial: bool) -> None:
+    def add(self, seen: Definition, *, is_partial: bool) -> None:
         self.usrs.add(seen.usr)
         if seen.owner:
             self.owners.add(seen.owner)
@@ -253,7 +253,7 @@ class _Merged:
             self.best = replace(self.best, value=value)
 
 
-def _order(seen: Seen) -> tuple[object, ...]:
+def _order(seen: Definition) -> tuple[object, ...]:
     return (seen.is_declaration, astuple(seen.value), astuple(seen.calls))
 
 
@@ -315,7 +315,7 @@ class Union:
         )
 
 
-def _identity(seen: Seen) -> _Identity:
+def _identity(seen: Definition) -> _Identity:
     value = seen.value
     return _Identity(
         value.path,

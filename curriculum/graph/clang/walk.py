@@ -14,7 +14,7 @@ from curriculum.graph.clang import frontend
 from curriculum.graph.clang.calls import Callee, callee_of, is_elided
 from curriculum.graph.clang.frontend import Cursor, children
 from curriculum.graph.clang.places import Tree
-from curriculum.graph.clang.seen import Chain, Mention, Seen
+from curriculum.graph.clang.seen import Chain, Definition, Reference
 from curriculum.graph.clang.snapshot import (
     CallCount,
     ClassKind,
@@ -62,11 +62,11 @@ class _Owner:
     """The class or function whose text is being walked."""
 
     usr: str
-    mentions: set[Mention] = field(default_factory=set)
+    mentions: set[Reference] = field(default_factory=set)
     calls: dict[Callee, int] = field(default_factory=dict)
 
 
-def walk(unit: Any, tree: Tree) -> tuple[Seen, ...]:
+def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
     """All definitions and declarations of a unit in the tree's files, outside of functions."""
     return tuple(_Walk(tree=tree).everything(unit.cursor))
 
@@ -77,7 +77,7 @@ class _Walk:
     started: set[tuple[str, Any, bool]] = field(default_factory=set)
     """What was met already: the definition in a typedef stands beside it, too."""
 
-    def everything(self, top: Cursor) -> Iterator[Seen]:
+    def everything(self, top: Cursor) -> Iterator[Definition]:
         stack = [each for each in reversed(children(top)) if self.tree.has(each)]
         while stack:
             cursor = stack.pop()
@@ -96,7 +96,7 @@ class _Walk:
         self.started.add(key)
         return True
 
-    def _class(self, cursor: Cursor, stack: list[Cursor]) -> Iterator[Seen]:
+    def _class(self, cursor: Cursor, stack: list[Cursor]) -> Iterator[Definition]:
         kind, usr = CLASSES[cursor.kind], self.tree.usr(cursor)
         if not cursor.is_definition() or not self._is_new(cursor, usr):
             return
@@ -120,7 +120,7 @@ class _Walk:
         named = [each for each in children(base) if each.kind in (Kind.TEMPLATE_REF, Kind.TYPE_REF)]
         target = base.referenced or (named[0].referenced if named else None)
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            _add(owner, Mention("inherits", "resolved", (self.tree.chain(target),), 1))
+            _add(owner, Reference("inherits", "resolved", (self.tree.chain(target),), 1))
         for each in named:
             self._type(each, owner)
 
@@ -145,7 +145,7 @@ class _Walk:
             is_partial=False,
         )
 
-    def _function(self, cursor: Cursor) -> Iterator[Seen]:
+    def _function(self, cursor: Cursor) -> Iterator[Definition]:
         usr = self.tree.usr(cursor)
         if not self._is_new(cursor, usr):
             return
@@ -161,7 +161,7 @@ class _Walk:
         owner = _Owner(usr=usr)
         for base in frontend.overridden_by(cursor):
             if self.tree.has(base):
-                _add(owner, Mention("overrides", "resolved", (self.tree.chain(base),), 1))
+                _add(owner, Reference("overrides", "resolved", (self.tree.chain(base),), 1))
         self._expression(cursor, owner, in_template=value.is_template)
         yield self._seen(cursor, value, owner, is_declaration=body is None)
 
@@ -225,11 +225,11 @@ class _Walk:
         owner: _Owner,
         *,
         is_declaration: bool,
-    ) -> Seen:
+    ) -> Definition:
         parent = cursor.semantic_parent
         member = parent is not None and parent.kind in CLASSES and self.tree.has(parent)
         chain: Chain = self.tree.chain(parent) if member else ()
-        return Seen(
+        return Definition(
             usr=owner.usr,
             value=value,
             is_declaration=is_declaration,
@@ -276,7 +276,7 @@ class _Walk:
         if target is not None and target.kind == Kind.ENUM_CONSTANT_DECL:
             target = target.semantic_parent
         if target is not None and target.kind in CLASSES and self.tree.has(target):
-            _add(owner, Mention("uses", "resolved", (self.tree.chain(target),), 1))
+            _add(owner, Reference("uses", "resolved", (self.tree.chain(target),), 1))
 
 
 def _counted(calls: dict[Callee, int]) -> CallCount:
@@ -288,7 +288,7 @@ def _counted(calls: dict[Callee, int]) -> CallCount:
     )
 
 
-def _add(owner: _Owner, mention: Mention) -> None:
+def _add(owner: _Owner, mention: Reference) -> None:
     owner.mentions.add(mention)
 
 

@@ -12,8 +12,8 @@ from curriculum.leakcheck.claims import CHANGES_REACH, FED, MUTED, SCORED
 from curriculum.leakcheck.injected.site import (
     JOINED,
     SHIFTED_STRUCTURE,
+    InjectedLeak,
     Needs,
-    PlantedLeak,
     Site,
     joined,
 )
@@ -127,7 +127,7 @@ def _columns_read_one_off(site: Site[RowStructure], batch: RowBatch) -> RowStruc
 
 
 LOADING = (
-    PlantedLeak(
+    InjectedLeak(
         words="documents of fewer than 4 tokens are read as the start of the next",
         kind=JOINED,
         owner=batch,
@@ -136,7 +136,7 @@ LOADING = (
         needs=Needs(blocks="A"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="documents begin at BOS, and what has none is joined",
         kind=JOINED,
         owner=RowBatch,
@@ -145,7 +145,7 @@ LOADING = (
         needs=Needs(blocks="A"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a row of a row group is given the documents of the first",
         kind=JOINED,
         owner=RowBatch,
@@ -154,7 +154,7 @@ LOADING = (
         needs=Needs(blocks="A"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="edges less than 4 tokens apart are dropped",
         kind=JOINED,
         owner=masks,
@@ -163,7 +163,7 @@ LOADING = (
         needs=Needs(blocks="C"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="rows of one document go on in the next row",
         kind=JOINED,
         owner=masks,
@@ -172,7 +172,7 @@ LOADING = (
         needs=Needs(blocks="A"),
         red=frozenset({SCORED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the last token of a document predicts the first of the next",
         kind=JOINED,
         owner=RowBatch,
@@ -181,7 +181,7 @@ LOADING = (
         needs=Needs(blocks="F"),
         red=BOTH | {FED, CHANGES_REACH},
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a batch's codes stand one token late",
         kind=SHIFTED_STRUCTURE,
         owner=Structure,
@@ -190,7 +190,7 @@ LOADING = (
         needs=Needs(blocks="A", structure=True),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="kinds of chunks stand one chunk late",
         kind=SHIFTED_STRUCTURE,
         owner=structure,
@@ -199,7 +199,7 @@ LOADING = (
         needs=Needs(blocks="A", structure=True),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="levels of chunks stand one chunk late",
         kind=SHIFTED_STRUCTURE,
         owner=structure,
@@ -208,7 +208,7 @@ LOADING = (
         needs=Needs(blocks="A", structure=True),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="structure columns are read one token off",
         kind=SHIFTED_STRUCTURE,
         owner=batch,

@@ -79,7 +79,7 @@ class Site(Generic[R]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlantedLeak:
+class InjectedLeak:
     """One way to leak, the settings it needs and the claims that must fail of it."""
 
     words: str

@@ -13,8 +13,8 @@ from curriculum.leakcheck.injected.site import (
     LONG_SCANS,
     MANY_DOCUMENTS,
     SHORT_DOCUMENTS,
+    InjectedLeak,
     Needs,
-    PlantedLeak,
     Site,
     joined,
     lengths_around,
@@ -204,7 +204,7 @@ def _short_documents_at_once(site: Site[Attend], boundaries: Boundaries, *given:
 
 
 SIZES = (
-    PlantedLeak(
+    InjectedLeak(
         words="documents that begin past 8,192 are attended as one",
         kind=LONG_ROWS,
         owner=backends,
@@ -213,7 +213,7 @@ SIZES = (
         needs=Needs(blocks="A", row_length=LONG_ROW),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a convolution keeps the starts of documents in 13 bits",
         kind=LONG_ROWS,
         owner=conv,
@@ -222,7 +222,7 @@ SIZES = (
         needs=Needs(blocks="C", row_length=LONG_ROW),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="n-grams past 8,192 count by the row",
         kind=LONG_ROWS,
         owner=engram,
@@ -231,7 +231,7 @@ SIZES = (
         needs=Needs(blocks="E", row_length=LONG_ROW),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the mask compares ids of documents as bytes",
         kind=MANY_DOCUMENTS,
         owner=dense,
@@ -240,7 +240,7 @@ SIZES = (
         needs=Needs(blocks="A", row_length=MANY, backend="math"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a convolution has room for 256 edges a row",
         kind=MANY_DOCUMENTS,
         owner=mamba,
@@ -249,7 +249,7 @@ SIZES = (
         needs=Needs(blocks="M", row_length=MANY),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a scan has room for 256 documents a row",
         kind=MANY_DOCUMENTS,
         owner=Chunks,
@@ -258,7 +258,7 @@ SIZES = (
         needs=Needs(blocks="M", row_length=MANY),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the second scan takes up the spans of others",
         kind=LONG_SCANS,
         owner=Chunks,
@@ -267,7 +267,7 @@ SIZES = (
         needs=Needs(blocks="M", chunk=2),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the second scan begins with the mean of all states",
         kind=LONG_SCANS,
         owner=mamba,
@@ -276,7 +276,7 @@ SIZES = (
         needs=Needs(blocks="M", chunk=2),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="gradients of the second scan reach the next chunk of the scan",
         kind=LONG_SCANS,
         owner=mamba,
@@ -285,7 +285,7 @@ SIZES = (
         needs=Needs(blocks="M", chunk=2),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="n-grams of ids from 4,096 on cross the boundary",
         kind=LARGE_IDS,
         owner=engram,
@@ -294,7 +294,7 @@ SIZES = (
         needs=Needs(blocks="E", vocab_size=2 * RARE),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="embeddings of ids from 4,096 on share a scale in a batch",
         kind=LARGE_IDS,
         owner=nn.Embedding,
@@ -303,7 +303,7 @@ SIZES = (
         needs=Needs(blocks="F", vocab_size=2 * RARE),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="targets from 4,096 on share a normaliser in a batch",
         kind=LARGE_IDS,
         owner=loss,
@@ -312,7 +312,7 @@ SIZES = (
         needs=Needs(blocks="F", vocab_size=2 * RARE),
         red=frozenset({SCORED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a convolution doesn't mask documents shorter than its kernel",
         kind=SHORT_DOCUMENTS,
         owner=conv,
@@ -321,7 +321,7 @@ SIZES = (
         needs=Needs(blocks="C"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a convolution's gradient passes through documents shorter than its kernel",
         kind=SHORT_DOCUMENTS,
         owner=conv,
@@ -330,7 +330,7 @@ SIZES = (
         needs=Needs(blocks="C"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="neighbouring documents of fewer than 4 tokens are attended as one",
         kind=SHORT_DOCUMENTS,
         owner=backends,

@@ -12,8 +12,8 @@ from curriculum.leakcheck.injected.site import (
     GRADIENTS_OF_WEIGHTS,
     LOSS_OF_THE_BATCH,
     SINKHORN_OF_THE_BATCH,
+    InjectedLeak,
     Needs,
-    PlantedLeak,
     Site,
     in_backward,
     one_document_a_row,
@@ -179,7 +179,7 @@ def _small_embeddings(site: Site[Tensor], table: nn.Embedding, ids: Tensor) -> T
 
 
 SUMS = (
-    PlantedLeak(
+    InjectedLeak(
         words="logits are centred over the batch",
         kind=LOSS_OF_THE_BATCH,
         owner=loss,
@@ -188,7 +188,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({SCORED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the z-loss is centred over the batch",
         kind=LOSS_OF_THE_BATCH,
         owner=loss,
@@ -197,7 +197,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({SCORED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="targets are smoothed by how often ids stand in the batch",
         kind=LOSS_OF_THE_BATCH,
         owner=loss,
@@ -206,7 +206,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({SCORED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the loss is weighted by how often the batch's most frequent id stands in it",
         kind=LOSS_OF_THE_BATCH,
         owner=step,
@@ -215,7 +215,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the stream is centred over unscored positions too",
         kind=LOSS_OF_THE_BATCH,
         owner=step,
@@ -224,7 +224,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="Sinkhorn goes on until the whole batch has converged",
         kind=SINKHORN_OF_THE_BATCH,
         owner=hyper_connections,
@@ -233,7 +233,7 @@ SUMS = (
         needs=Needs(blocks="AFAF", streams=4),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="Sinkhorn begins from the batch's largest logit",
         kind=SINKHORN_OF_THE_BATCH,
         owner=hyper_connections,
@@ -242,7 +242,7 @@ SUMS = (
         needs=Needs(blocks="AF", streams=4),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="mixing matrices are divided by the batch's largest entry",
         kind=SINKHORN_OF_THE_BATCH,
         owner=HyperConnection,
@@ -251,7 +251,7 @@ SUMS = (
         needs=Needs(blocks="AF", streams=4),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="what columns lack is filled by the batch's mean",
         kind=SINKHORN_OF_THE_BATCH,
         owner=hyper_connections,
@@ -260,7 +260,7 @@ SUMS = (
         needs=Needs(blocks="AF", streams=4),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the gradient of a convolution's taps reaches over starts",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=conv,
@@ -269,7 +269,7 @@ SUMS = (
         needs=Needs(blocks="C"),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the gradient of an embedding goes to the token before as well",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=nn.Embedding,
@@ -278,7 +278,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the gradient of n-grams reaches over starts",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=Engram,
@@ -287,7 +287,7 @@ SUMS = (
         needs=Needs(blocks="E"),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the gradient of the head counts unscored tokens",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=step,
@@ -296,7 +296,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="gradients of embeddings are divided by how often ids stand in the batch",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=nn.Embedding,
@@ -305,7 +305,7 @@ SUMS = (
         needs=Needs(blocks="F"),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="embeddings that are read are shortened in place",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=nn.Embedding,
@@ -314,7 +314,7 @@ SUMS = (
         needs=Needs(blocks="F", vocab_size=8192),
         red=frozenset({MUTED}),
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="embeddings of unscored tokens are drawn to 0",
         kind=GRADIENTS_OF_WEIGHTS,
         owner=nn.Embedding,

@@ -13,8 +13,8 @@ from curriculum.leakcheck.injected.site import (
     BATCH_STATISTICS,
     RECOMPUTED,
     RUNNING_STATE,
+    InjectedLeak,
     Needs,
-    PlantedLeak,
     Site,
     in_backward,
     one_document_a_row,
@@ -169,7 +169,7 @@ def _logits_recomputed_centred(site: Site[Any], losses: Any, *given: Any, **name
 
 
 TRAINING = (
-    PlantedLeak(
+    InjectedLeak(
         words="norms divide by the mean square of the batch in training mode",
         kind=BATCH_STATISTICS,
         owner=nn.RMSNorm,
@@ -178,7 +178,7 @@ TRAINING = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="queries, keys and values are scaled by the batch's largest in training mode",
         kind=BATCH_STATISTICS,
         owner=Attention,
@@ -187,7 +187,7 @@ TRAINING = (
         needs=Needs(blocks="AA"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="feed-forward features below the batch's mean are off in training mode",
         kind=BATCH_STATISTICS,
         owner=MLP,
@@ -196,7 +196,7 @@ TRAINING = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="chance in training mode goes by how many features of the batch are on",
         kind=BATCH_STATISTICS,
         owner=MLP,
@@ -205,7 +205,7 @@ TRAINING = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the gradient of a feed-forward layer is balanced over the batch",
         kind=BATCH_STATISTICS,
         owner=MLP,
@@ -214,7 +214,7 @@ TRAINING = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a state space goes on from the rows of the micro-batch before",
         kind=RUNNING_STATE,
         owner=Mamba,
@@ -223,7 +223,7 @@ TRAINING = (
         needs=Needs(blocks="M"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="the running mean of the stream is taken away from it",
         kind=RUNNING_STATE,
         owner=Decoder,
@@ -232,7 +232,7 @@ TRAINING = (
         needs=Needs(blocks="F"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="a convolution's input is scaled by the largest of the micro-batch before",
         kind=RUNNING_STATE,
         owner=ConvMixer,
@@ -241,7 +241,7 @@ TRAINING = (
         needs=Needs(blocks="CC"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="attention is recomputed without boundaries",
         kind=RECOMPUTED,
         owner=optimizer,
@@ -250,7 +250,7 @@ TRAINING = (
         needs=Needs(blocks="A", recompute=True, backend="math"),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="convolutions are recomputed with positions of the row",
         kind=RECOMPUTED,
         owner=optimizer,
@@ -259,7 +259,7 @@ TRAINING = (
         needs=Needs(blocks="C", recompute=True),
         red=BOTH,
     ),
-    PlantedLeak(
+    InjectedLeak(
         words="logits are recomputed from a centred stream",
         kind=RECOMPUTED,
         owner=loss,

@@ -2,17 +2,17 @@
 
 import torch
 
-from curriculum.leakcheck.injected.site import Needs, PlantedLeak
+from curriculum.leakcheck.injected.site import InjectedLeak, Needs
 from curriculum.leakcheck.job_sizes import Sizes, muted_layouts, step_layouts
 from curriculum.leakcheck.prove_step import CPU, drawn_rows, subject_of_step
 from curriculum.leakcheck.step import STEPS, Setting
 from curriculum.leakcheck.step_claims import step_findings
 from curriculum.leakcheck.subject import one_thread
 from schemas.job import EngramSpec, MambaSpec, ModelSpec
-from schemas.leak import Planted
+from schemas.leak import InjectedLeakReport
 
 
-def try_leak(leak: PlantedLeak) -> Planted:
+def try_leak(leak: InjectedLeak) -> InjectedLeakReport:
     """Plant a leak into the step under the settings that it needs; `red` are the claims that failed.
 
     A claim holds where the leaking code never ran, whatever failed then.
@@ -22,7 +22,7 @@ def try_leak(leak: PlantedLeak) -> Planted:
     """
     with leak.planted() as site:
         red = red_claims(leak.needs)
-    return Planted(
+    return InjectedLeakReport(
         leak=leak.words,
         subject=f"step {leak.needs.blocks}",
         backend=leak.needs.backend if "A" in leak.needs.blocks else "",

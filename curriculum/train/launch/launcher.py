@@ -37,7 +37,7 @@ from curriculum.train.run_directory import (
 )
 from schemas.errors import JobError
 from schemas.job import Heartbeat, Job, Report
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 LEAST_SILENCE_SECONDS = 600.0
 STEPS_OF_SILENCE = 20
@@ -47,27 +47,27 @@ _BYTES_A_LOOK = 1 << 20
 _LINES_A_LOOK = 200
 
 
-class Follower:
+class LogFollower:
     """Passes on what is new at each look."""
 
     def __init__(
         self,
         job: Job,
         directory: Path,
-        watch: Watch,
+        watch: ProgressCallback,
         tell: Callable[[str], None],
         stalled: Callable[[str], None],
     ) -> None:
         self.job, self.directory = job, directory
         self.watch, self.tell, self.stalled = watch, tell, stalled
         self._tail = Tail(directory / LOG)
-        self._pulse = Pulse(time.monotonic())
+        self._pulse = StepMonitor(time.monotonic())
         self._seen: Heartbeat | None = None
 
     def look(self, runs: bool = True) -> None:
         """Tell new lines and new steps, and a stall that began; one that doesn't run yet can't stall."""
         if not runs:
-            self._pulse = Pulse(time.monotonic())
+            self._pulse = StepMonitor(time.monotonic())
         for line in self._tail.lines():
             self.tell(line)
         beat = read_heartbeat(self.directory)
@@ -110,7 +110,7 @@ class Tail:
         return lines
 
 
-class Pulse:
+class StepMonitor:
     """Whether steps come; all times are of one clock that never goes back."""
 
     def __init__(self, now: float) -> None:
@@ -173,7 +173,7 @@ class Launch:
 
     slots: Slots | None = None
     """In which it waits for its turn; None: it doesn't wait."""
-    watch: Watch = unwatched
+    watch: ProgressCallback = ignore_progress
     """Steps done, as the job says so."""
     tell: Callable[[str], None] = unheard
     """The lines of train.log as they come."""
@@ -199,7 +199,7 @@ def launched(store: Store, path: Path, how: Launch) -> Report:
     """
     job, directory = read_job(path), path.absolute().parent
     require_permitted(job, path, how.trainer)
-    follower = Follower(job, directory, how.watch, how.tell, how.stalled)
+    follower = LogFollower(job, directory, how.watch, how.tell, how.stalled)
     if how.sbatch is not None:
         return outcome(job, directory, _through_slurm(store, job, directory, how, follower))
     _end_orphans(directory, how.tell)
@@ -216,7 +216,9 @@ def _begin(store: Store, job: Job, directory: Path) -> None:
         (directory / stale).unlink(missing_ok=True)
 
 
-def _through_slurm(store: Store, job: Job, directory: Path, how: Launch, follower: Follower) -> int:
+def _through_slurm(
+    store: Store, job: Job, directory: Path, how: Launch, follower: LogFollower
+) -> int:
     assert how.sbatch is not None
     handed = slurm.known(directory)
     if handed is not None and not handed.is_active():
@@ -290,7 +292,7 @@ def _permission(how: Launch) -> list[str]:
     return [] if how.trainer is None else [TRAINER, how.trainer]
 
 
-def _ended(directory: Path, slot: Slot | None, follower: Follower, permission: list[str]) -> int:
+def _ended(directory: Path, slot: Slot | None, follower: LogFollower, permission: list[str]) -> int:
     """The exit code of the job's process; negative for a signal."""
     command = [*COMMAND, str(directory / JOB), "--parent", str(os.getpid()), *permission]
     if slot is not None:

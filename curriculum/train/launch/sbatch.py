@@ -41,18 +41,18 @@ _RESOURCE = re.compile("cpu|gpu|gres|tres|task|node|socket")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class RequestedResources:
     """GPUs and cores of one machine."""
 
     gpus: int
     cores: int
 
 
-def asked(options: str) -> Asked:
+def asked(options: str) -> RequestedResources:
     """The GPUs and cores that options of sbatch give each machine; 0 and 1 where none does.
 
     >>> asked("--gres=gpu:a100:2 -c16")
-    Asked(gpus=2, cores=16)
+    RequestedResources(gpus=2, cores=16)
 
     Raises:
         JobError: for what isn't an option, and for options and values on which GPUs or cores depend and
@@ -63,7 +63,7 @@ def asked(options: str) -> Asked:
     cores = given.per_task_cpus() * (given.tasks(gpus) or 1)
     if (per_gpu := given.count("--cpus-per-gpu")) is not None:
         cores = per_gpu * gpus
-    return Asked(gpus=gpus, cores=max(cores, given.count("--mincpus") or 1))
+    return RequestedResources(gpus=gpus, cores=max(cores, given.count("--mincpus") or 1))
 
 
 class _Given:

@@ -47,7 +47,7 @@ exit $code
 """
 
 
-class Handed:
+class SlurmHandle:
     """A job in Slurm's hands."""
 
     def __init__(self, number: str, directory: Path) -> None:
@@ -107,7 +107,7 @@ class Handed:
         return 128 - code if code > 128 else code  # As a shell says of a signal.
 
 
-def known(directory: Path) -> Handed | None:
+def known(directory: Path) -> SlurmHandle | None:
     """The job that an earlier launcher handed in for a run, if Slurm or the run's directory knows of it."""
     file = directory / SUBMITTED
     if file.is_file():
@@ -118,7 +118,7 @@ def known(directory: Path) -> Handed | None:
             cause="it was changed since it was written, or another version wrote it",
             cure="Look for the job with squeue --me --format '%i %k', cancel it, and delete the file",
         )
-        return Handed(job.id, directory)
+        return SlurmHandle(job.id, directory)
     # It may have been killed between sbatch's answer and the file.
     done = _run(["squeue", "--noheader", "--me", "--format", "%i %k"])
     for line in done.stdout.splitlines():
@@ -128,7 +128,7 @@ def known(directory: Path) -> Handed | None:
     return None
 
 
-def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> Handed:
+def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> SlurmHandle:
     """Submit the command of a job; its output goes to train.log.
 
     Raises:
@@ -155,7 +155,7 @@ def hand_in(job: Job, directory: Path, options: str, command: Sequence[str]) -> 
     return _noted(done.stdout.strip().partition(";")[0], directory)
 
 
-def followed(handed: Handed, look: Callable[[bool], None], say: Callable[[str], None]) -> int:
+def followed(handed: SlurmHandle, look: Callable[[bool], None], say: Callable[[str], None]) -> int:
     """Wait for a job to end; its exit code. `look` is called often, and told whether it runs.
 
     An interrupt cancels the job, and is raised again.
@@ -186,9 +186,9 @@ def _look_for(seconds: float, look: Callable[[bool], None], *, runs: bool) -> No
         time.sleep(min(0.5, seconds / 10))
 
 
-def _noted(number: str, directory: Path) -> Handed:
+def _noted(number: str, directory: Path) -> SlurmHandle:
     write_text(directory / SUBMITTED, SlurmJob(id=number).model_dump_json())
-    return Handed(number, directory)
+    return SlurmHandle(number, directory)
 
 
 def _run(words: list[str], text: str | None = None) -> "subprocess.CompletedProcess[str]":

@@ -74,7 +74,7 @@ def inspect(  # noqa: PLR0913 - each is an option
     from flows.cli import inspect
     from flows.cli.inspect import command
 
-    only = inspect.Only(
+    only = inspect.LineFilter(
         family=family,
         domain=domain,
         repository=repository,
@@ -84,7 +84,9 @@ def inspect(  # noqa: PLR0913 - each is an option
         step=inspect.steps(step),
         where=where,
     )
-    wish = inspect.Wish(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
+    wish = inspect.InspectOptions(
+        rows=rows, pack_id=pack_id, document=document, full=full, only=only
+    )
     command.show(settings.home(home), what, wish, listed=listed, as_json=as_json, html=html)
 
 

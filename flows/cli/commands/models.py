@@ -118,7 +118,7 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     """
     from flows.cli import leakcheck as proof
 
-    wish = proof.Wish(
+    wish = proof.LeakcheckOptions(
         what=what,
         home=settings.home(home),
         model=model,

@@ -16,9 +16,9 @@ from rich.text import Text
 from curriculum import parquet
 from curriculum.inspection.chosen_lines import chosen, has_row, line_files
 from curriculum.inspection.formats import count, number
-from curriculum.inspection.line_filter import FILTERS, Only, Wish, steps
+from curriculum.inspection.line_filter import FILTERS, InspectOptions, LineFilter, steps
 from curriculum.inspection.rows import Row
-from curriculum.pipeline.attempts import spelled, way_of
+from curriculum.pipeline.attempts import specialist_of, spelled
 from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
@@ -34,14 +34,22 @@ from schemas.errors import StoreError
 from schemas.visible import one_line
 
 __all__ = [
-    "STRIP_WIDTH", "Only", "Row", "Wish", "index", "look", "narrowed", "steps", "strip",
+    "STRIP_WIDTH",
+    "InspectOptions",
+    "LineFilter",
+    "Row",
+    "index",
+    "look",
+    "narrowed",
+    "steps",
+    "strip",
 ]  # fmt: skip
 
 BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
 
-def look(store: Store, found: Reference, wish: Wish) -> Iterator[RenderableType]:
+def look(store: Store, found: Reference, wish: InspectOptions) -> Iterator[RenderableType]:
     """What was found, piece by piece."""
     if found.checkpoint is not None:
         yield from checkpoint(store, found.checkpoint, wish)
@@ -51,7 +59,7 @@ def look(store: Store, found: Reference, wish: Wish) -> Iterator[RenderableType]
         yield from _artefacts(store, found, wish)
 
 
-def narrowed(store: Store, found: Reference, wish: Wish) -> Reference:
+def narrowed(store: Store, found: Reference, wish: InspectOptions) -> Reference:
     """Without the artefacts that have no line of what is asked for.
 
     Raises:
@@ -91,11 +99,11 @@ def _with_row(found: Reference, pack_id: str) -> Reference:
     return replace(found, artefacts=tuple(holders))
 
 
-def _has_some(store: Store, artefact: Artefact, only: Only) -> bool:
+def _has_some(store: Store, artefact: Artefact, only: LineFilter) -> bool:
     stage = artefact.manifest.stage
     if stage == "runs":
         # A run's figures are chosen where they are shown.
-        only = Only(step=only.step, where=only.where)
+        only = LineFilter(step=only.step, where=only.where)
     if stage == "tokens":
         made_of = documents_of(store, artefact)
         if made_of is None:
@@ -105,7 +113,7 @@ def _has_some(store: Store, artefact: Artefact, only: Only) -> bool:
     return masks is None or any(mask.any() for mask in masks)
 
 
-def _artefacts(store: Store, found: Reference, wish: Wish) -> Iterator[RenderableType]:
+def _artefacts(store: Store, found: Reference, wish: InspectOptions) -> Iterator[RenderableType]:
     """The first artefact; of rows and documents as many as it takes to show what is wished."""
     left = wish.rows
     for artefact in found.artefacts:
@@ -131,7 +139,7 @@ def _is_empty(artefact: Artefact) -> bool:
     return bool(files) and not any(parquet.read_metadata(file).num_rows for file in files)
 
 
-def _of_stage(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def _of_stage(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     match artefact.manifest.stage:
         case "rows":
             yield from row_panels(store, artefact, wish)
@@ -171,7 +179,7 @@ def index(store: Store, found: Reference) -> Iterator[RenderableType]:
 def _labels(artefact: Artefact) -> str:
     labels = artefact.manifest.labels
     if "specialist" in labels:
-        return spelled(way_of(artefact), labels["phase"])
+        return spelled(specialist_of(artefact), labels["phase"])
     return " · ".join(
         f"{name} {value}" if value.isdigit() else value for name, value in labels.items()
     )

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from curriculum.inspection.checkpoint_weights import tensors
 from curriculum.inspection.documents import Line, document_lines, wished
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.rows import origins_of, row_of
 from curriculum.inspection.runs import report_of
-from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints
+from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints
 from curriculum.pipeline.references import Reference
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
@@ -23,7 +23,7 @@ LINED = ("rows", "mixtures", "selections", "runs")
 
 
 def content(
-    store: Store, found: Reference, wish: Wish, *, listed: bool = False
+    store: Store, found: Reference, wish: InspectOptions, *, listed: bool = False
 ) -> dict[str, object]:
     """What was found; of rows and documents what is wished, as it lies in the files."""
     if found.checkpoint is not None:
@@ -35,14 +35,14 @@ def content(
     return _first(store, found.artefacts, wish)
 
 
-def _first(store: Store, found: Sequence[Artefact], wish: Wish) -> dict[str, object]:
+def _first(store: Store, found: Sequence[Artefact], wish: InspectOptions) -> dict[str, object]:
     """The first artefact, and its lines; lines that are still wished then come of the next ones."""
     first = found[0]
     content = _artefact(first)
     match first.manifest.stage:
         case "runs":
             report = report_of(first)
-            content["job"] = Begun.at(first.path).job.model_dump(mode="json")
+            content["job"] = Attempt.at(first.path).job.model_dump(mode="json")
             content["figures"] = figures_of(report, wish)
             content["checkpoints"] = _checkpoints(first.path)
         case "tokenizers":
@@ -53,7 +53,7 @@ def _first(store: Store, found: Sequence[Artefact], wish: Wish) -> dict[str, obj
     return content
 
 
-def _lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Line]:
+def _lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
     stage = artefact.manifest.stage
     if stage == "documents":
         yield from document_lines(store, artefact, wish)
@@ -94,8 +94,8 @@ def _artefact(artefact: Artefact) -> dict[str, object]:
     }
 
 
-def _open_run(store: Store, begun: Begun) -> dict[str, object]:
-    stands = attempt(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+def _open_run(store: Store, begun: Attempt) -> dict[str, object]:
+    stands = attempt_state(store, begun, SlotQueue.of(resources().slots_of(store.root)))
     return {
         "path": str(begun.path),
         "state": stands.state,

@@ -13,7 +13,7 @@ from dashboards.inspect.document_sheet import document_sheet
 from dashboards.inspect.page import page
 from dashboards.rows.write import wished as wished_rows
 from flows.cli.console import out, print_json
-from flows.cli.inspect import Wish, index, look, narrowed
+from flows.cli.inspect import InspectOptions, index, look, narrowed
 from flows.cli.inspect.as_json import content
 from schemas.errors import StoreError
 
@@ -21,7 +21,7 @@ from schemas.errors import StoreError
 def show(
     home: Path,
     what: str,
-    wish: Wish,
+    wish: InspectOptions,
     *,
     listed: bool = False,
     as_json: bool = False,
@@ -50,7 +50,7 @@ def show(
         out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
 
 
-def as_page(store: Store, artefact: Artefact, wish: Wish) -> str:
+def as_page(store: Store, artefact: Artefact, wish: InspectOptions) -> str:
     """Documents or rows as one self-contained page.
 
     Raises:

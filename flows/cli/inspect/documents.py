@@ -17,9 +17,9 @@ from curriculum.inspection.context_tree import (
     target_parts,
 )
 from curriculum.inspection.document_facts import facts, what
-from curriculum.inspection.documents import Seen, documents
+from curriculum.inspection.documents import DocumentView, documents
 from curriculum.inspection.formats import number
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.pieces import pieces
 from curriculum.store import Artefact, Store
 from flows.cli.console import ACCENT, MUTED, colour, plain_table
@@ -40,7 +40,9 @@ Cells = dict[str, Text | str]
 """A line of a table by column; columns that nothing is known for aren't there."""
 
 
-def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def document_panels(
+    store: Store, artefact: Artefact, wish: InspectOptions
+) -> Iterator[RenderableType]:
     """A panel a document."""
     for each in documents(store, artefact, wish):
         yield Panel(
@@ -52,7 +54,7 @@ def document_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Re
         )
 
 
-def _body(seen: Seen, *, full: bool) -> Iterator[RenderableType]:
+def _body(seen: DocumentView, *, full: bool) -> Iterator[RenderableType]:
     said = [one_line(line) for line in facts(seen)]
     yield Text("\n".join(said))
     yield ""
@@ -68,7 +70,7 @@ def _body(seen: Seen, *, full: bool) -> Iterator[RenderableType]:
     yield from _text(seen, full=full)
 
 
-def _tree(seen: Seen, most: int | None) -> Iterator[RenderableType]:
+def _tree(seen: DocumentView, most: int | None) -> Iterator[RenderableType]:
     document = seen.document
     tree = branches(document)
     kept = nearest(tree, most)
@@ -77,7 +79,7 @@ def _tree(seen: Seen, most: int | None) -> Iterator[RenderableType]:
         yield Text(_left_out(document, kept), MUTED)
 
 
-def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
+def _chunk_cells(seen: DocumentView, guide: str, branch: Branch) -> Cells:
     document, edge = seen.document, branch.edge
     chunk = document.chunks[branch.chunk]
     first, last = document.parts[chunk.first_part], document.parts[chunk.last_part - 1]
@@ -96,7 +98,7 @@ def _chunk_cells(seen: Seen, guide: str, branch: Branch) -> Cells:
     }
 
 
-def _part_cells(seen: Seen, index: int) -> Cells:
+def _part_cells(seen: DocumentView, index: int) -> Cells:
     part = seen.document.parts[index]
     text = seen.content[part.start : part.end].decode(errors="replace")
     return {
@@ -110,7 +112,7 @@ def _part_cells(seen: Seen, index: int) -> Cells:
     }
 
 
-def _token_cell(seen: Seen, first: int, last: int) -> Cells:
+def _token_cell(seen: DocumentView, first: int, last: int) -> Cells:
     tokens = seen.tokens(first, last)
     return {} if tokens is None else {"tokens": f"{tokens:,}"}
 
@@ -136,7 +138,7 @@ def _left_out(document: Document, kept: list[Branch]) -> str:
     return f"… {number(len(hops), 'more chunk')}: {counted} (--full)"
 
 
-def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
+def _text(seen: DocumentView, *, full: bool) -> Iterator[Text]:
     """The target's text, or the document's where it has none; with `full` all of it."""
     if seen.document.family == CHAT_FAMILY:
         yield from cut_off(_turns(seen), None if full else TEXT_LINES)
@@ -154,7 +156,7 @@ def _text(seen: Seen, *, full: bool) -> Iterator[Text]:
     yield from cut_off(shown, None if full else TEXT_LINES)
 
 
-def _turns(seen: Seen) -> Iterator[Text]:
+def _turns(seen: DocumentView) -> Iterator[Text]:
     """The text of a conversation, a bar in the colour of its turn beside each line."""
     for index, part in enumerate(seen.document.parts):
         for line in visible(seen.content[part.start : part.end].decode()).splitlines():

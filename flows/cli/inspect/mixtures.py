@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import Line, wished
 from curriculum.inspection.formats import count, number, percent
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
@@ -28,7 +28,7 @@ MOST_PLACES = 4
 """Documents of a row that are named, unless all are asked for."""
 
 
-def plan(store: Store, mixture: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def plan(store: Store, mixture: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     """A mixture: its strata, and rows of its plan; chosen rows with the documents in them."""
     report = report_of(mixture)
     yield Text(_facts(report))
@@ -88,7 +88,7 @@ def _strata(report: MixtureReport) -> Table:
 
 
 def _rows(
-    store: Store, mixture: Artefact, report: MixtureReport, wish: Wish
+    store: Store, mixture: Artefact, report: MixtureReport, wish: InspectOptions
 ) -> Iterator[RenderableType]:
     most = None if wish.full and wish.only.given else max(wish.rows, PLAN_LINES)
     found = wished(store, mixture, wish)

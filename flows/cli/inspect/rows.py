@@ -10,7 +10,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import number, percent
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
@@ -22,7 +22,7 @@ STRIP_WIDTH = 96
 TEXT_LINES = 24
 
 
-def row_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[Panel]:
+def row_panels(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Panel]:
     """A panel a row."""
     tokenizer = tokenizer_of(store, artefact)
     for _, line in itertools.islice(wished(store, artefact, wish), wish.rows):

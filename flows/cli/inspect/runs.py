@@ -13,12 +13,12 @@ from curriculum import parquet
 from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
 from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line
 from curriculum.mixing.mix import PLAN_NAME, report_of
-from curriculum.pipeline.attempts import Begun, SlotQueue, attempt, checkpoints, spelled
+from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints, spelled
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
@@ -45,9 +45,9 @@ class Saved(BaseModel):
     figures: tuple[Figure, ...] = ()
 
 
-def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def run(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after."""
-    report, job = run_report_of(artefact), Begun.at(artefact.path).job
+    report, job = run_report_of(artefact), Attempt.at(artefact.path).job
     yield _ordered(job)
     yield ""
     yield table([run_line(report)])
@@ -58,9 +58,9 @@ def run(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType
     yield from _kept(store, artefact.path)
 
 
-def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
+def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
     """A run that isn't finished: how it stands, how far it is, what it has kept."""
-    found = attempt(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+    found = attempt_state(store, begun, SlotQueue.of(resources().slots_of(store.root)))
     job = begun.job
     way = begun.name
     where = begun.path.relative_to(store.root).as_posix()
@@ -92,10 +92,10 @@ def open_run(store: Store, begun: Begun) -> Iterator[RenderableType]:
     yield from _kept(store, begun.path)
 
 
-def checkpoint(store: Store, path: Path, wish: Wish) -> Iterator[RenderableType]:
+def checkpoint(store: Store, path: Path, wish: InspectOptions) -> Iterator[RenderableType]:
     """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
     require_listed(path)
-    job, saved, files = Begun.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
+    job, saved, files = Attempt.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
     way = spelled((job.specialist, job.branch), job.phase)
     yield Text.assemble(
         ("checkpoint ", "bold cyan"), (f"{one_line(way)} · step {saved.step:,}", "bold")
@@ -128,12 +128,12 @@ def spec_at(path: Path) -> ModelSpec | None:
     return read_part(ModelSpec, path, SPEC) if (path / SPEC).is_file() else None
 
 
-def figures_of(report: Report, wish: Wish) -> list[Line]:
+def figures_of(report: Report, wish: InspectOptions) -> list[Line]:
     """The figures that are wished; means belong to all families and domains."""
     return [each for each in figure_lines(report) if _fits(each, wish)]
 
 
-def _fits(figure: Line, wish: Wish) -> bool:
+def _fits(figure: Line, wish: InspectOptions) -> bool:
     only = wish.only
     return only.family in (None, figure["family"]) and only.domain in (None, figure["domain"])
 
@@ -154,7 +154,7 @@ def _from(job: Job) -> str:
     return f"goes on from {start.run_key[:KEY_DIGITS]}" if start else "begins anew"
 
 
-def _course(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def _course(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     """The loss as a line; of chosen steps a line each."""
     losses = _losses(artefact.path)
     if losses:
@@ -194,7 +194,7 @@ def _losses(run: Path) -> list[float]:
     return [found[step] for step in sorted(found)]
 
 
-def _figures(report: Report, wish: Wish) -> Iterator[RenderableType]:
+def _figures(report: Report, wish: InspectOptions) -> Iterator[RenderableType]:
     lines = figures_of(report, wish)
     yield ""
     yield table(lines) if lines else Text("no figure is so", MUTED)
@@ -269,7 +269,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
     return drawn
 
 
-def _checkpoint_figures(saved: Saved, wish: Wish) -> Iterator[Line]:
+def _checkpoint_figures(saved: Saved, wish: InspectOptions) -> Iterator[Line]:
     """The figures that were taken last before the checkpoint."""
     last: dict[tuple[str, ...], Figure] = {}
     for each in saved.figures:

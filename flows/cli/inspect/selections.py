@@ -8,7 +8,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import wished
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.store import Artefact, Store
 from flows.cli.console import MUTED, plain_table, table
 from flows.cli.inspect.tables import bar
@@ -18,7 +18,7 @@ from schemas.visible import one_line
 LINES = 12
 
 
-def selection(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def selection(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     """A selection: domains, losses by reason, and the documents that are asked for."""
     report = artefact.reported(SelectionReport)
     yield Text(
@@ -59,7 +59,7 @@ def _rejected(report: SelectionReport) -> Iterator[Line]:
         yield {"not kept": reason.replace("_", " "), "documents": some}
 
 
-def _lines(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def _lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     found = wished(store, artefact, wish)
     most = None if wish.full and wish.only.given else max(wish.rows, LINES)
     held = [line for _, line in itertools.islice(found, most)]

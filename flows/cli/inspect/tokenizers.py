@@ -11,7 +11,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import seen, wished
 from curriculum.inspection.formats import count, number, percent
-from curriculum.inspection.line_filter import Wish
+from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import document_files, inputs
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
@@ -33,7 +33,7 @@ TONES = ("", "on grey23")
 """Neighbouring tokens differ in their ground."""
 
 
-def tokenizer(artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def tokenizer(artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
     """A tokenizer: its control tokens, how long its tokens are, the longest of them."""
     read = load_tokenizer(artefact)
     yield Text(
@@ -93,7 +93,9 @@ def _visible(text: str) -> str:
     return visible(text).replace(" ", "·").replace("\t", "→").replace("\n", "↵")
 
 
-def token_panels(store: Store, artefact: Artefact, wish: Wish) -> Iterator[RenderableType]:
+def token_panels(
+    store: Store, artefact: Artefact, wish: InspectOptions
+) -> Iterator[RenderableType]:
     """How long documents are in tokens, and the wished ones cut into theirs."""
     opened, read = TokenStore.open(artefact.path), _tokenizer_of(store, artefact)
     lengths = np.diff(opened.offsets)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import CatalogError, open_catalog, query, relations
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA, SELECTION_SCHEMA
 from schemas.job import METRICS_SCHEMA, Figure
 from schemas.mixture import PLAN_SCHEMA
@@ -75,7 +75,7 @@ def _publish(
         stage=stage, labels=tuple(labels.items()), revision=revision, config={"labels": {**labels}}
     )
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         pq.write_table(table, drafts[0].path / file)
 
     (artefact,) = store.produce([recipe], fill)  # type: ignore[arg-type]

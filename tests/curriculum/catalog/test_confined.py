@@ -21,7 +21,7 @@ from curriculum.catalog import CatalogError, sandbox, sandbox_process
 from curriculum.catalog.sandbox import Limits, ask
 from curriculum.catalog.snapshot import take
 from curriculum.catalog.views import script
-from curriculum.store import Draft, Recipe, Store
+from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 
 pytestmark = pytest.mark.skipif(
@@ -43,7 +43,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
         schema=pa.schema([DOCUMENT_SCHEMA.field(name) for name in ("document_id", "num_bytes")]),
     )
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         pq.write_table(documents, drafts[0].path / "part-00000.parquet")
 
     labels = (("family", "v2_simple"), ("repository", "fmt"))

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import publish, query, sandbox_process
-from curriculum.catalog.cache import Cache, Last
+from curriculum.catalog.cache import Cache, LastGroups
 from curriculum.catalog.sandbox import ask
 from curriculum.catalog.snapshot import KEPT, take
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
 from schemas.manifest import read_manifest
 from schemas.mixture import PLAN_SCHEMA
@@ -43,7 +43,7 @@ def _publish(home: Path, phase: str, number: int = 3) -> Artefact:
         config={"phase": phase},
     )
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         pq.write_table(_plan(number), drafts[0].path / "plan.parquet")
 
     store = Store(home)
@@ -142,7 +142,7 @@ def test_a_link_or_a_pipe_in_the_catalog_is_replaced_and_not_followed(
         way(home / "catalog" / name)
         cache = Cache(home=home)
         cache.prune(())
-        cache.keep_last(Last())
+        cache.keep_last(LastGroups())
         assert mine.read_text() == "{}"
         assert (home / "catalog" / name).is_file()
         assert not (home / "catalog" / name).is_symlink()

@@ -15,7 +15,7 @@ import pytest
 from curriculum.catalog import macros, open_catalog, publish, query, relations
 from curriculum.catalog.connection import connect
 from curriculum.catalog.views import SCHEMAS, needed, statements, text_of, types_of
-from curriculum.store import Draft, Recipe, Store
+from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.stages import STAGES, DataTable
 
 CLIENT = Path(sys.executable).with_name("duckdb")
@@ -55,7 +55,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
 
             def fill(
-                drafts: list[Draft], kind: DataTable = kind, number: int = number, file: str = file
+                drafts: list[StagingDirectory],
+                kind: DataTable = kind,
+                number: int = number,
+                file: str = file,
             ) -> None:
                 (drafts[0].path / file).parent.mkdir(exist_ok=True)
                 pq.write_table(_lines(kind, number), drafts[0].path / file)

@@ -14,7 +14,7 @@ import pytest
 from curriculum.catalog import open_catalog, query, snapshot
 from curriculum.catalog.cache import Cache
 from curriculum.catalog.walk import walk
-from curriculum.store import Artefact, Draft, Recipe, Store, garbage, published
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
 from schemas.job import (
     METRICS_SCHEMA,
     Heartbeat,
@@ -50,7 +50,7 @@ def _publish(home: Path, phase: str, number: int = 3, revision: int = 1) -> Arte
         config={"phase": phase},
     )
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         pq.write_table(_lines(PLAN_SCHEMA, number), drafts[0].path / "plan.parquet")
 
     (made,) = store.produce([recipe], fill)  # type: ignore[arg-type]
@@ -232,7 +232,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_answers(
 def test_a_foreign_file_is_named_with_the_column_that_is_wrong(home: Path) -> None:
     recipe = Recipe(stage="mixtures", labels=(("phase", "foreign"),), revision=1, config={})
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         lists = _lines(PLAN_SCHEMA, 1).set_column(0, "position", pa.array([["a"]]))
         pq.write_table(lists, drafts[0].path / "plan.parquet")
 
@@ -271,7 +271,7 @@ def test_a_file_of_an_earlier_version_lacks_columns_and_has_nulls_there(home: Pa
         stage="mixtures", labels=(("specialist", "s"), ("phase", "older")), revision=1, config={}
     )
 
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         older = _lines(PLAN_SCHEMA, 2).drop_columns(["repetition"])
         pq.write_table(older, drafts[0].path / "plan.parquet")
         pq.write_table(_lines(LEFT_OUT_SCHEMA, 1), drafts[0].path / "left_out.parquet")

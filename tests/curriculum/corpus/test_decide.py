@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.label_domains import NO_RULE, Decided, decide
+from curriculum.corpus.label_domains import NO_RULE, LabelledDocuments, label_domains
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from schemas.document import (
     DOCUMENT_SCHEMA,
@@ -94,7 +94,7 @@ def row(each: Document) -> dict[str, object]:
 
 def decided(
     folder: Path, *documents: Document, spec: DomainsSpec = SPEC, dropped: str = ""
-) -> tuple[dict[str, tuple[str, str]], Decided]:
+) -> tuple[dict[str, tuple[str, str]], LabelledDocuments]:
     """(domain, rule) by document id, and what was counted; `dropped` is an id that isn't kept."""
     given_ = folder / "documents"
     kept, target = folder / "kept", folder / "selection"
@@ -116,7 +116,7 @@ def decided(
     table = pa.Table.from_pylist([choices[name] for name in sorted(choices)], KEPT_SCHEMA)
     pq.write_table(table, kept / KEPT_NAME)
     (kept / SIDES_NAME).write_bytes(b"sides")
-    found = decide([DocumentsOf(repository="r", path=given_)], kept, spec, target)
+    found = label_domains([DocumentsOf(repository="r", path=given_)], kept, spec, target)
     frame = pl.read_parquet(target / SELECTION_NAME)
     assert pq.read_schema(target / SELECTION_NAME).equals(SELECTION_SCHEMA, check_metadata=True)
     assert (target / SIDES_NAME).read_bytes() == b"sides"

@@ -2,7 +2,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from curriculum.corpus.history import Sampled, changes_of, opened
+from curriculum.corpus.history import SampledCommits, changes_of, opened
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.survey import Survey, in_sample, survey
@@ -24,7 +24,7 @@ def looked_over(
     with opened(source.layout, source, spec, corpus, Skips()) as past:
         found = survey(past, spec, source.commit)
         every = list(changes_of(past, spec, Skips()))
-        sampled = Sampled(commits=chosen or found.commits, marks=found.marks)
+        sampled = SampledCommits(commits=chosen or found.commits, marks=found.marks)
         some = list(changes_of(past, spec, Skips(), sampled))
     return found, every, some
 

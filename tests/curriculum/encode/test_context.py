@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Counts, Fitted, Fitter, cross_split, encode_documents
+from curriculum.encode import Counts, FitResult, Fitter, cross_split, encode_documents
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
@@ -101,7 +101,7 @@ def fitted(
     row_length: int,
     val: list[bool] | None = None,
     val_lineages: frozenset[str] = frozenset(),
-) -> list[Fitted]:
+) -> list[FitResult]:
     write_documents(documents, folder)
     files = sorted(folder.glob("part-*.parquet"))
     tokenise_documents(files, tokenizer, folder)
@@ -114,7 +114,7 @@ def fitted(
     )
 
 
-def text_of(done: Fitted, tokenizer: Tokenizer) -> str:
+def text_of(done: FitResult, tokenizer: Tokenizer) -> str:
     (encoding,) = done.encodings
     framed = encoding.ids[1:-1]
     return tokenizer.decode_bytes(framed.tolist()).decode()
@@ -255,7 +255,7 @@ def test_whatever_goes_chunks_stay_whole_and_the_target_last(
 
 
 def check_one(
-    done: Fitted,
+    done: FitResult,
     document: Document,
     made: list[Made],
     other: set[str],

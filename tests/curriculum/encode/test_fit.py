@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from curriculum.encode import (
     Counts,
-    Fitted,
+    FitResult,
     Fitter,
     Outcome,
-    Tokenised,
+    TokenizedDocument,
     elided_parts,
     fit,
     policy_of,
@@ -46,10 +46,10 @@ def fitter(
     )
 
 
-def document(parts: list[Part], *, bos: bool = True, eos: bool = True) -> Tokenised:
+def document(parts: list[Part], *, bos: bool = True, eos: bool = True) -> TokenizedDocument:
     ids = [token for part, _, _ in parts for token in part]
     sizes = [int(TOKEN_BYTES[part].sum()) for part, _, _ in parts]
-    return Tokenised(
+    return TokenizedDocument(
         row=0,
         document_id="d",
         flat_id="d",
@@ -226,7 +226,13 @@ def test_every_byte_stands_in_one_text_piece_or_is_counted() -> None:
 
 
 def check_bytes(
-    own: Tokenised, done: Fitted, row_length: int, *, bos: bool, eos: bool, policy: TooLong
+    own: TokenizedDocument,
+    done: FitResult,
+    row_length: int,
+    *,
+    bos: bool,
+    eos: bool,
+    policy: TooLong,
 ) -> None:
     text = own.ids[int(bos) : len(own.ids) - int(eos)]
     borders = np.cumsum([0, *TOKEN_BYTES[text]])
@@ -263,7 +269,7 @@ def check_frame(encoding: Encoding, row_length: int, *, bos: bool, eos: bool) ->
     assert (generated[:, 3] == generated[:, 4]).all()
 
 
-def check_gaps(done: Fitted, own: Tokenised, covered: list[tuple[int, int]]) -> None:
+def check_gaps(done: FitResult, own: TokenizedDocument, covered: list[tuple[int, int]]) -> None:
     """Gaps are whole elidable parts, and one elision line stands for each."""
     edges = [0, *(edge for span in covered for edge in span), own.num_bytes]
     gaps = [(low, high) for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.encode import Fitted, Fitter, Tokenised, encode_documents
+from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenise_documents
 from curriculum.tokens.train import train_tokenizer
@@ -95,13 +95,13 @@ def test_documents_come_in_order_with_their_bytes_and_what_is_taught_knows_their
     tokenise_documents(files, tokenizer, tmp_path)
     store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
     kept = np.arange(200) % 3 != 1
-    seen: list[Tokenised] = []
+    seen: list[TokenizedDocument] = []
 
-    def teach(document: Tokenised, fitted: Fitted) -> Fitted:
+    def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         seen.append(document)
         return replace(fitted, taught=(("seen", 1),))
 
-    done = list(encode_documents(files, store, fitter, kept=kept, teach=teach))
+    done = list(encode_documents(files, store, fitter, kept=kept, objective=apply))
     assert [fitted.row for fitted in done] == np.flatnonzero(kept).tolist()
     assert {fitted.outcome for fitted in done} == {"whole", "elided"}
     for fitted, known in zip(done, seen, strict=True):

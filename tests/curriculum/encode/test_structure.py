@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Fitted, Fitter, Teach, Tokenised, encode_documents, structure
+from curriculum.encode import (
+    ApplyObjective,
+    FitResult,
+    Fitter,
+    TokenizedDocument,
+    encode_documents,
+    structure,
+)
 from curriculum.families.write import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
 from curriculum.tokens import EncodedStructure, Encoding
@@ -92,8 +99,8 @@ def both(
     tokenizer: Tokenizer,
     folder: Path,
     row_length: int,
-    teach: Teach | None = None,
-) -> tuple[list[Fitted], list[Fitted]]:
+    apply: ApplyObjective | None = None,
+) -> tuple[list[FitResult], list[FitResult]]:
     """What became of the documents, flat and with structure."""
     base, enriched = folder / "base", folder / "enriched"
     for each in (base, enriched):
@@ -105,9 +112,9 @@ def both(
     tokenise_documents(sorted(base.glob("part-*")), tokenizer, base)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
     store = TokenStore.open(base)
-    flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter, teach=teach)
+    flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter, objective=apply)
     files = sorted(enriched.glob("part-*.parquet"))
-    return list(flat), list(encode_documents(files, store, fitter, structure=True, teach=teach))
+    return list(flat), list(encode_documents(files, store, fitter, structure=True, objective=apply))
 
 
 WORDS = (" int", "  int", " compute", "(b)", "é", "\t", "\treturn", "  ", " x;")
@@ -158,7 +165,7 @@ def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
         order = data.draw(st.permutations(list(pairwise(edges))))
         kept = order[: data.draw(st.integers(1, len(order)))]
 
-        def teach(own: Tokenised, fitted: Fitted) -> Fitted:
+        def apply(own: TokenizedDocument, fitted: FitResult) -> FitResult:
             segments = [Segment(start=start, end=end) for start, end in kept]
             moved = (
                 rearranged(each, segments, own.part_bytes, tokenizer).encoding
@@ -166,7 +173,7 @@ def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
             )
             return replace(fitted, encodings=tuple(moved))
 
-        (flat,), (done,) = both([(document, found)], tokenizer, tmp_path, row_length, teach)
+        (flat,), (done,) = both([(document, found)], tokenizer, tmp_path, row_length, apply)
         seen.add(done.outcome)
         check_same_encodings(flat, done)
         check_structure(done, document, found, tokenizer, seen)
@@ -175,7 +182,7 @@ def test_tokens_that_an_objective_moved_keep_what_their_bytes_have(
     assert seen >= {"whole", "elided", "divided", "cut", "a gap in a chunk"}
 
 
-def check_same_encodings(flat: Fitted, done: Fitted) -> None:
+def check_same_encodings(flat: FitResult, done: FitResult) -> None:
     assert (done.outcome, done.elided_bytes) == (flat.outcome, flat.elided_bytes)
     for plain, enriched in zip(flat.encodings, done.encodings, strict=True):
         assert plain.structure is None
@@ -184,7 +191,7 @@ def check_same_encodings(flat: Fitted, done: Fitted) -> None:
 
 
 def check_structure(
-    done: Fitted, document: Document, found: Structure, tokenizer: Tokenizer, seen: set[str]
+    done: FitResult, document: Document, found: Structure, tokenizer: Tokenizer, seen: set[str]
 ) -> None:
     held: set[int] = set()
     cut: set[int] = set()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from curriculum.families.check import check_document
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from schemas.change import Blob, CommitChange, FileChange, TreeDelta, TreeFile
@@ -14,7 +14,7 @@ MakeChange = Callable[..., FileChange]
 
 def rendered(
     make_change: MakeChange, before: Mapping[str, str], after: Mapping[str, str]
-) -> Rendered:
+) -> RenderResult:
     """What the commit between two trees gives."""
     changes = tuple(
         make_change(before.get(path), text, path=path)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from curriculum.families.check import check_document
 from curriculum.families.cmake_targets import documents
 from curriculum.families.context import BUDGET
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from schemas.change import Blob, CommitChange, FileChange, Hunk, TreeDelta, TreeFile
 from schemas.document import Document
@@ -57,7 +57,7 @@ class Files:
         return ()
 
 
-def rendered(texts: Mapping[str, str], *lines: tuple[int, int], path: str = LISTS) -> Rendered:
+def rendered(texts: Mapping[str, str], *lines: tuple[int, int], path: str = LISTS) -> RenderResult:
     """What a commit gives that changed these lines, `(first, number)`, of a file."""
     change = FileChange(
         kind="modified",
@@ -161,7 +161,7 @@ def test_commits_of_other_files_give_nothing_and_say_nothing() -> None:
         changes=(),
         tree=TreeDelta(removed=(), files=()),
     )
-    assert documents(commit, Files(TEXTS), family=CONTEXT_FAMILY) == Rendered(
+    assert documents(commit, Files(TEXTS), family=CONTEXT_FAMILY) == RenderResult(
         documents=(), counts=()
     )
 

@@ -10,7 +10,7 @@ from curriculum.corpus.sample import unpack_samples
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
-from curriculum.encode import Tokenised, elided_parts
+from curriculum.encode import TokenizedDocument, elided_parts
 from curriculum.families.v4_context_graph import documents
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph.call_graph import CallGraph
@@ -151,7 +151,7 @@ def fitted(document: Document, room: int) -> list[bool]:
     borders = np.array([0, *(part.end for part in document.parts)], dtype=np.int32)
     none, nothing = np.zeros(0, dtype=np.int32), np.zeros(len(document.parts), dtype=np.bool_)
     chunks = [(each.first_part, each.last_part) for each in document.chunks if each.hop]
-    own = Tokenised(
+    own = TokenizedDocument(
         row=0,
         document_id="",
         flat_id="",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families.check import check_document
-from curriculum.families.render import Count, render, tools
+from curriculum.families.render import ExclusionCount, render, tools
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 from schemas.document import Document
@@ -98,8 +98,8 @@ def test_a_family_that_gives_nothing_says_why(make_change: MakeChange) -> None:
     rendered = render(make_change(None, "int a;\n"), ["v3_simple", "v3_doxygen"])
     assert not rendered.documents
     assert rendered.counts == (
-        Count(family="v3_simple", reason="new_file"),
-        Count(family="v3_doxygen", reason="new_file"),
+        ExclusionCount(family="v3_simple", reason="new_file"),
+        ExclusionCount(family="v3_doxygen", reason="new_file"),
     )
 
 

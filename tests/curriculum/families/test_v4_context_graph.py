@@ -12,7 +12,7 @@ from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
 from curriculum.families.context import BUDGET
-from curriculum.families.render import Rendered
+from curriculum.families.render import RenderResult
 from curriculum.families.v4_context_graph import documents
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.names import TYPES
@@ -24,7 +24,7 @@ from schemas.families import CONTEXT_FAMILY
 
 class Made(NamedTuple):
     commit: CommitChange
-    rendered: Rendered
+    rendered: RenderResult
 
 
 def made(path: Path) -> Iterator[Made]:

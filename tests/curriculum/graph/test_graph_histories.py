@@ -23,7 +23,7 @@ from curriculum.graph.clang.snapshot import (
     digest_of,
 )
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
-from curriculum.graph.definitions import Found, Function, functions_of
+from curriculum.graph.definitions import Definitions, Function, functions_of
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
@@ -277,7 +277,9 @@ def test_random_histories_change_edges_of_every_kind() -> None:
 def test_a_commit_groups_only_the_names_that_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     grouped: list[str] = []
 
-    def counting(found: Iterable[Found], known: Mapping[NodeId, Scope]) -> tuple[Function, ...]:
+    def counting(
+        found: Iterable[Definitions], known: Mapping[NodeId, Scope]
+    ) -> tuple[Function, ...]:
         members = list(found)
         grouped.extend(sorted({declared.name for _, declared in members}))
         return functions_of(members, known)

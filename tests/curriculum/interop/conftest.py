@@ -21,7 +21,7 @@ from curriculum.packing import best_fit
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
@@ -107,7 +107,7 @@ def rows_of(store: Store, codec: Tokenizer, tokenizer: Artefact, *, structured: 
         inputs=(tokenizer.as_input("tokenizer"),),
     )
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         (draft,) = drafts
         spool = draft.path / "spool"
         spool.mkdir()
@@ -159,7 +159,7 @@ def mixture_of(store: Store, rows: Sequence[Artefact]) -> Artefact:
         inputs=tuple(each.as_input(f"rows {at}") for at, each in enumerate(rows)),
     )
 
-    def fill(drafts: Sequence[Draft]) -> None:
+    def fill(drafts: Sequence[StagingDirectory]) -> None:
         keys, shards, numbers = zip(*(places[each] for each in chosen), strict=True)
         count = len(chosen)
         values: dict[str, Any] = {

@@ -13,7 +13,7 @@ from curriculum.interop.card import MADE_HERE, card, configs, licences, write_ca
 from curriculum.interop.folder import whole_folder
 from curriculum.interop.huggingface import export_parquet
 from curriculum.interop.row_order import PLAN_NAME, Ordered
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA
 
 
@@ -37,7 +37,7 @@ def documents_of(store: Store, licence: list[str | None], repository: str) -> Ar
     )
 
     def fill(drafts: Any) -> None:
-        draft: Draft = drafts[0]
+        draft: StagingDirectory = drafts[0]
         values: dict[str, Any] = {
             field.name: [[]] * len(licence) if pa.types.is_list(field.type) else None
             for field in DOCUMENT_SCHEMA

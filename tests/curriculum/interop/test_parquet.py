@@ -19,7 +19,7 @@ from curriculum.interop.publish import publish
 from curriculum.mixing.supply import read_supply
 from curriculum.packing.check import check
 from curriculum.packing.columns import KNOWN, Columns
-from curriculum.packing.violations import Faults, Place
+from curriculum.packing.violations import BatchPosition, Violations
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat
@@ -269,7 +269,7 @@ def test_any_packing_comes_back_from_required_columns_alone(
     stored = pa.table({name: pa.array(each).cast(KNOWN[name]) for name, each in columns.items()})
     facts = replace(FILLS, family="mine")
     completion = Completion(row_format=row_format, facts=facts, stored=tuple(columns))
-    place = Place(faults=Faults(limit=1), shard="x", rows=np.arange(len(ids)))
+    place = BatchPosition(faults=Violations(limit=1), shard="x", rows=np.arange(len(ids)))
     done = completion.complete(
         Columns(row_format=row_format, table=stored), place, key="ab" * 32, first_row=0
     )

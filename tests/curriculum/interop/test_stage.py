@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.decoded_rows import Staged, stage, taken
+from curriculum.interop.decoded_rows import DecodedShard, stage, taken
 
 SCHEMA = pa.schema(
     [
@@ -36,7 +36,7 @@ def lines(shard: int, length: int, rows: int) -> list[dict[str, Any]]:
     ]
 
 
-def staged(folder: Path, shards: Sequence[tuple[int, list[int]]]) -> list[Staged]:
+def staged(folder: Path, shards: Sequence[tuple[int, list[int]]]) -> list[DecodedShard]:
     """Shards of one length each, in batches of so many rows."""
     found = []
     for number, (length, batches) in enumerate(shards):

@@ -10,7 +10,7 @@ from curriculum.leakcheck.proof import Scope, cases_of, prove
 from curriculum.model import conv, dense
 from curriculum.model.chunks import Chunks
 from schemas.errors import JobError
-from schemas.leak import Finding, LeakReport, Planted
+from schemas.leak import Finding, InjectedLeakReport, LeakReport
 
 EVERYTHING = cases_of(None)
 HERE = [each for each in MUTATIONS if each.backend != "varlen"]
@@ -68,7 +68,7 @@ def test_a_leak_that_a_claim_does_not_see_is_a_failure_of_the_proof() -> None:
 
 
 def test_a_leak_that_turns_more_red_than_told_is_a_failure_of_the_proof() -> None:
-    told = Planted(leak="", subject="", dtype="", expected=(MASS,), red=(MASS, SCORES))
+    told = InjectedLeakReport(leak="", subject="", dtype="", expected=(MASS,), red=(MASS, SCORES))
     assert (told.blind, told.beyond, told.passed) == ((), (SCORES,), False)
     holds = Finding(subject="", dtype="", claim="", passed=True)
     assert LeakReport(findings=(holds,)).passed

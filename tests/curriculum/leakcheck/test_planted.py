@@ -10,8 +10,8 @@ from curriculum.leakcheck import claims, proof
 from curriculum.leakcheck.injected import (
     KINDS,
     LEAKS,
+    InjectedLeak,
     Needs,
-    PlantedLeak,
     Site,
     red_claims,
     try_leak,
@@ -24,7 +24,7 @@ SETTINGS = tuple({repr(each.needs): each.needs for each in LEAKS}.values())
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda each: each.words)
-def test_a_planted_leak_turns_exactly_its_claims_red(leak: PlantedLeak) -> None:
+def test_a_planted_leak_turns_exactly_its_claims_red(leak: InjectedLeak) -> None:
     tried = try_leak(leak)
     assert tried.passed, (tried.blind, tried.beyond)
 
@@ -55,8 +55,8 @@ def harmful(site: Site[Tensor], *given: Tensor) -> Tensor:
     return site.right(*given) + 1
 
 
-def leak_at(owner: object, name: str, *, blocks: str) -> PlantedLeak:
-    return PlantedLeak(
+def leak_at(owner: object, name: str, *, blocks: str) -> InjectedLeak:
+    return InjectedLeak(
         words="made up",
         kind=KINDS[0],
         owner=owner,
@@ -89,7 +89,7 @@ def test_a_leak_that_no_claim_sees_is_a_failure() -> None:
         return site.right(*given)
 
     made_up = leak_at(conv, "_heads", blocks="C")
-    blind = PlantedLeak(
+    blind = InjectedLeak(
         words=made_up.words,
         kind=made_up.kind,
         owner=conv,

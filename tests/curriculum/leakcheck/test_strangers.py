@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.external_models import WITHHELD, prove_stranger, stranger
+from curriculum.leakcheck.external_models import WITHHELD, prove_external_model, stranger
 from schemas.errors import JobError
 from schemas.leak import LeakReport
 
@@ -112,7 +112,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def examined(models: str, name: str, row_length: int = 96) -> LeakReport:
-    return prove_stranger(stranger(f"{models}:{name}"), row_lengths=(row_length,))
+    return prove_external_model(stranger(f"{models}:{name}"), row_lengths=(row_length,))
 
 
 @pytest.mark.parametrize("name", ["ByBoundaries", "ByDocIds", "ByPositions", "ByEdges"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.external_models import prove_stranger, stranger
+from curriculum.leakcheck.external_models import prove_external_model, stranger
 from curriculum.model.masks import Boundaries
 
 transformers = pytest.importorskip("transformers", reason="transformers isn't installed")
@@ -90,7 +90,7 @@ def test_a_state_goes_on_over_documents_that_only_positions_keep_apart(
     models: str, name: str
 ) -> None:
     needed(name)
-    report = prove_stranger(stranger(f"{models}:{name}"), row_lengths=(LENGTH,))
+    report = prove_external_model(stranger(f"{models}:{name}"), row_lengths=(LENGTH,))
     assert {each.claim for each in report.failures} == claims.PERTURBED | {claims.ALONE}
 
 
@@ -99,7 +99,7 @@ def test_attention_keeps_apart_documents_whose_positions_restart(models: str, na
     needed(name)
     model = stranger(f"{models}:{name}")
     assert model.way.startswith("hf")
-    report = prove_stranger(model, row_lengths=(LENGTH,))
+    report = prove_external_model(model, row_lengths=(LENGTH,))
     assert report.passed, report.table()
     assert "transformers" in dict(report.environment)
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 
 MakeRows = Callable[..., Artefact]
 
@@ -33,7 +33,7 @@ def make_rows(store: Store) -> MakeRows:
             config={"rows": [list(each) for each in listed]},
         )
 
-        def write(drafts: Sequence[Draft]) -> None:
+        def write(drafts: Sequence[StagingDirectory]) -> None:
             (draft,) = drafts
             per_shard = -(-len(listed) // shards) or 1
             for shard, start in enumerate(range(0, len(listed), per_shard)):

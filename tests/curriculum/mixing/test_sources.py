@@ -6,7 +6,7 @@ import pytest
 
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, report_of
-from curriculum.mixing.sources import Draw, source_repetition, warning
+from curriculum.mixing.sources import ArtefactUse, source_repetition, warning
 from curriculum.store import Artefact, Store
 
 Make = Callable[..., Any]
@@ -16,9 +16,9 @@ def documents(**lineages: str) -> pl.LazyFrame:
     return pl.LazyFrame({"document_id": list(lineages), "lineage": list(lineages.values())})
 
 
-def draw(artefact: Artefact, repetition: float, domain: str = "x") -> Draw:
+def draw(artefact: Artefact, repetition: float, domain: str = "x") -> ArtefactUse:
     files = tuple(artefact.files())
-    return Draw(key=artefact.key, files=files, domain=domain, repetition=repetition)
+    return ArtefactUse(key=artefact.key, files=files, domain=domain, repetition=repetition)
 
 
 def test_families_that_render_the_same_file_add_up(make_rows: Make) -> None:

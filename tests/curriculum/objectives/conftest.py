@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curriculum.encode import Fitter, Tokenised
+from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render
 from curriculum.objectives import Document
 from curriculum.tokens import Encoding, Spans
@@ -67,7 +67,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in document.parts]
     frame = [np.array([token]) for token in (tokenizer.bos_id, tokenizer.eos_id)]
     own = known(document)
-    tokenised = Tokenised(
+    tokenised = TokenizedDocument(
         row=0,
         document_id=document.document_id,
         flat_id=own.flat_id,

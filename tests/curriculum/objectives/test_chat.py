@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.encode import Fitted, Tokenised, fitter_of, turns
+from curriculum.encode import FitResult, TokenizedDocument, fitter_of, turns
 from curriculum.families import chat
-from curriculum.objectives import lesson_of
-from curriculum.stages.row_sources import taught_by
+from curriculum.objectives import objective_of
+from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import Roles
@@ -58,7 +58,7 @@ def without(tokenizer: Tokenizer, *names: str, roles: Roles | None = None) -> To
     return Tokenizer.parse(json.dumps({**content, "added_tokens": kept}), roles or Roles())
 
 
-def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int) -> Fitted:
+def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int) -> FitResult:
     """Fitted and taught as rows are."""
     own, data = kit.known(talk), talk.text.encode()
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in talk.parts]
@@ -66,7 +66,7 @@ def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int)
         [] if token is None else [np.array([token])]
         for token in (tokenizer.bos_id, tokenizer.eos_id)
     )
-    tokenised = Tokenised(
+    tokenised = TokenizedDocument(
         row=0,
         document_id=talk.document_id,
         flat_id=talk.document_id,
@@ -81,9 +81,9 @@ def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int)
         other_side=np.zeros(len(found), dtype=np.bool_),
     )
     fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
-    lesson = lesson_of("chat", tokenizer, variant=0)
+    lesson = objective_of("chat", tokenizer, variant=0)
     assert lesson.reserve == 0
-    return taught_by(lesson, row_length=row_length)(tokenised, fitter.fit(tokenised))
+    return apply_objective(lesson, row_length=row_length)(tokenised, fitter.fit(tokenised))
 
 
 def scored_ids(encoding: Encoding) -> list[int]:
@@ -234,7 +234,7 @@ def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
     assert dict_of(done)["assistant_bytes"] == len(assistant(talk))
 
 
-def dict_of(done: Fitted) -> dict[str, int]:
+def dict_of(done: FitResult) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name, number in done.taught:
         counts[name] = counts.get(name, 0) + number

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.objectives import Taught, copied_spans, documentation, lesson_of
+from curriculum.objectives import Result, copied_spans, documentation, objective_of
 from curriculum.packing.repeats import RUN, in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -57,14 +57,14 @@ DIRECTIONS = ("doc_to_code", "code_to_doc")
 
 def taught(
     document: flat.Document, direction: str, tokenizer: Tokenizer, kit: Any, row_length: int = 4096
-) -> list[Taught]:
-    lesson = lesson_of(direction, tokenizer, variant=0)
+) -> list[Result]:
+    lesson = objective_of(direction, tokenizer, variant=0)
     known = kit.known(document, room=row_length)
     fitted = kit.encoded(document, tokenizer, row_length - lesson.reserve)
-    return [lesson.teach(each, known) for each in fitted]
+    return [lesson.apply(each, known) for each in fitted]
 
 
-def texts(one: Taught, tokenizer: Tokenizer) -> tuple[str, str]:
+def texts(one: Result, tokenizer: Tokenizer) -> tuple[str, str]:
     """What it reads, BOS and EOS left out, and of that what is scored."""
     ids, mask = one.encoding.ids, one.encoding.loss_mask
     scored = np.concatenate(([0], mask[:-1])) == 1
@@ -230,12 +230,12 @@ def test_only_the_target_of_a_context_document_is_learnt(
 def test_as_many_comments_move_as_there_is_room_for(byte_level: Tokenizer, kit: Any) -> None:
     code = "".join(f"\n/// Doc {at}.\nint f{at}();\n" for at in range(8))
     document = kit.document_of(code)
-    lesson = lesson_of("code_to_doc", byte_level, variant=0)
+    lesson = objective_of("code_to_doc", byte_level, variant=0)
     (encoding,) = kit.encoded(document, byte_level, 4096)
     size = len(encoding.ids)
     moved = []
     for room in (size, size + 2, size + 1000):
-        done = lesson.teach(encoding, kit.known(document, room=room))
+        done = lesson.apply(encoding, kit.known(document, room=room))
         assert len(done.encoding.ids) <= room
         moved.append(dict(done.counts)["comments"])
         assert moved[-1] + dict(done.counts)["comments_left"] == 8
@@ -272,8 +272,8 @@ def test_nothing_is_learnt_where_what_is_left_would_not_fit(
 ) -> None:
     document = kit.document_of("/// Doc.\nint f() { return 1; }\n")
     (encoding,) = kit.encoded(document, byte_level, 4096)
-    lesson = lesson_of("doc_to_code", byte_level, variant=0)
-    done = lesson.teach(encoding, kit.known(document, room=len(encoding.ids) - 1))
+    lesson = objective_of("doc_to_code", byte_level, variant=0)
+    done = lesson.apply(encoding, kit.known(document, room=len(encoding.ids) - 1))
     assert done.counts == (("no_room", 1),)
     assert not done.encoding.loss_mask.any()
 
@@ -282,7 +282,7 @@ ROW_LENGTHS = st.integers(40, 120) | st.integers(120, 900)
 CODE = st.lists(SNIPPETS, min_size=1, max_size=24).map("".join)
 
 
-def check_text(one: Taught, document: flat.Document, tokenizer: Tokenizer) -> list[int]:
+def check_text(one: Result, document: flat.Document, tokenizer: Tokenizer) -> list[int]:
     """Pieces are truthful; the bytes of the text, as they are read."""
     data, encoding = document.text.encode(), one.encoding
     starts, ends = byte_ranges(encoding.ids, encoding.pieces, tokenizer.token_bytes)
@@ -318,7 +318,7 @@ def test_bodies_alone_are_learnt_and_documentation_alone_is_masked(
             seen.update(dict(done.counts))
             read = check_text(done, document, byte_level)
             assert read == sorted(read)
-            whole = check_text(Taught(encoding=plain), document, byte_level)
+            whole = check_text(Result(encoding=plain), document, byte_level)
             masked = set(whole) - set(read)
             assert len(masked) == dict(done.counts).get("masked_bytes", 0)
             lines = document.text.encode()
@@ -346,7 +346,7 @@ def test_comments_alone_move_and_are_learnt_behind_all_of_their_code(
         document = kit.document_of(code, family)
         comments = marked(document, "documentation")
         declarations = marked(document, "declaration")
-        lesson = lesson_of("code_to_doc", byte_level, variant=0)
+        lesson = objective_of("code_to_doc", byte_level, variant=0)
         fitted = kit.encoded(document, byte_level, row_length - lesson.reserve)
         for plain, done in zip(
             fitted, taught(document, "code_to_doc", byte_level, kit, row_length), strict=True
@@ -354,7 +354,7 @@ def test_comments_alone_move_and_are_learnt_behind_all_of_their_code(
             seen.update(dict(done.counts))
             assert len(done.encoding.ids) <= row_length
             read = check_text(done, document, byte_level)
-            assert sorted(read) == check_text(Taught(encoding=plain), document, byte_level)
+            assert sorted(read) == check_text(Result(encoding=plain), document, byte_level)
             place = {byte: at for at, byte in enumerate(read)}
             for low, high in scored_tokens(done.encoding, byte_level):
                 comment = next(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.objectives import Document, Lesson, causal, fim, lesson_of
+from curriculum.objectives import Document, Objective, causal, fim, objective_of
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -59,7 +59,9 @@ def expected(byte_level: Tokenizer, kit: Any) -> str:
     (encoding,) = kit.encoded(document, byte_level, 4096)
     shown = [kit.read(encoding, byte_level)]
     for variant in range(8):
-        taught = lesson_of("fim", byte_level, variant=variant).teach(encoding, kit.known(document))
+        taught = objective_of("fim", byte_level, variant=variant).apply(
+            encoding, kit.known(document)
+        )
         counts = " ".join(name for name, _ in taught.counts)
         shown.append(f"== variant {variant}: {counts}\n{kit.read(taught.encoding, byte_level)}")
     return "\n".join(shown)
@@ -129,11 +131,11 @@ def test_what_stands_around_the_middle_and_the_middle_are_the_text_again(
     @settings(max_examples=400)
     @given(documents(), st.integers(8, 120), st.integers(0, 63))
     def holds(document: flat.Document, row_length: int, variant: int) -> None:
-        lesson = lesson_of("fim", byte_level, variant=variant)
+        lesson = objective_of("fim", byte_level, variant=variant)
         own = kit.known(document)
         for encoding in kit.encoded(document, byte_level, row_length):
             plain = causal.apply(encoding, own.spans.of("repeated"), byte_level.token_bytes)
-            taught = lesson.teach(encoding, own)
+            taught = lesson.apply(encoding, own)
             assert len(taught.encoding.ids) <= len(encoding.ids) + lesson.reserve
             counts = dict(taught.counts)
             seen.update(counts)
@@ -217,8 +219,8 @@ def test_forms_kinds_and_variants_are_drawn_evenly(byte_level: Tokenizer, kit: A
     seen: Counter[str] = Counter()
     orders = set()
     for variant in range(400):
-        lesson = lesson_of("fim", byte_level, variant=variant)
-        first, again = (lesson.teach(encoding, kit.known(document)) for _ in range(2))
+        lesson = objective_of("fim", byte_level, variant=variant)
+        first, again = (lesson.apply(encoding, kit.known(document)) for _ in range(2))
         assert np.array_equal(first.encoding.ids, again.encoding.ids)
         seen.update(dict(first.counts))
         orders.add(first.encoding.ids.tobytes())
@@ -234,7 +236,7 @@ def test_structure_decides_nothing_about_a_split(byte_level: Tokenizer, kit: Any
     (encoding,) = kit.encoded(document, byte_level, 4096)
     enriched = dataclasses.replace(encoding, document_id="f" * 32)
     first, second = (
-        lesson_of("fim", byte_level, variant=3).teach(each, kit.known(document)).encoding
+        objective_of("fim", byte_level, variant=3).apply(each, kit.known(document)).encoding
         for each in (encoding, enriched)
     )
     assert np.array_equal(first.ids, second.ids)
@@ -250,8 +252,8 @@ def test_only_the_target_of_a_context_document_is_split(byte_level: Tokenizer, k
     (encoding,) = kit.encoded(document, byte_level, 4096)
     region = min(part.start for part in parts if part.kind == "target")
     for variant in range(20):
-        lesson = lesson_of("fim", byte_level, variant=variant)
-        done = lesson.teach(encoding, kit.known(document)).encoding
+        lesson = objective_of("fim", byte_level, variant=variant)
+        done = lesson.apply(encoding, kit.known(document)).encoding
         at = done.ids.tolist().index(byte_level.ids_of["fim_prefix"])
         assert np.array_equal(done.ids[:at], encoding.ids[:at])
         text = [piece for piece in done.pieces.tolist() if piece[0] == TEXT_PIECE]
@@ -261,16 +263,16 @@ def test_only_the_target_of_a_context_document_is_split(byte_level: Tokenizer, k
 def test_what_grows_past_its_reserve_stays_as_it_is(byte_level: Tokenizer, kit: Any) -> None:
     document = v3(kit)
     (encoding,) = kit.encoded(document, byte_level, 4096)
-    lesson: Any = lesson_of("fim", byte_level, variant=0)
-    tight: Lesson = dataclasses.replace(lesson, reserve=2)
-    taught = tight.teach(encoding, kit.known(document))
+    lesson: Any = objective_of("fim", byte_level, variant=0)
+    tight: Objective = dataclasses.replace(lesson, reserve=2)
+    taught = tight.apply(encoding, kit.known(document))
     assert dict(taught.counts).keys() == {"unsplit_no_room", "repeated_tokens"}
     assert np.array_equal(taught.encoding.ids, encoding.ids)
 
 
 def test_a_tokenizer_without_sentinels_is_refused_with_a_cure(kit: Any) -> None:
     with pytest.raises(TokenizerError, match=r"no <\|fim_prefix\|> and no .*Train a tokenizer"):
-        lesson_of("fim", kit.tokenizer_of(sentinels=False), variant=0)
+        objective_of("fim", kit.tokenizer_of(sentinels=False), variant=0)
 
 
 def test_characters_of_several_tokens_are_never_cut(byte_level: Tokenizer, kit: Any) -> None:
@@ -282,7 +284,7 @@ def test_characters_of_several_tokens_are_never_cut(byte_level: Tokenizer, kit: 
     assert len(encodings) > 9
     for encoding in encodings:
         for variant in range(30):
-            taught = lesson_of("fim", byte_level, variant=variant).teach(
+            taught = objective_of("fim", byte_level, variant=variant).apply(
                 encoding, kit.known(document)
             )
             for kind, start, end, _, _ in taught.encoding.pieces.tolist():

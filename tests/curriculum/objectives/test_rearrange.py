@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Fitter, Tokenised
+from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.objectives import rearrange
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged
 from curriculum.tokens import Encoding, Spans, byte_ranges
@@ -38,11 +38,11 @@ def test_examples_in_docstrings_hold() -> None:
     assert not done.failed
 
 
-def tokenised(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> Tokenised:
+def tokenised(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedDocument:
     """A part a line; those marked may be elided."""
     found = [tokenizer.encode(line) for line, _ in lines]
     frame = [np.array([token]) for token in (tokenizer.bos_id, tokenizer.eos_id)]
-    return Tokenised(
+    return TokenizedDocument(
         row=0,
         document_id="d",
         flat_id="d",
@@ -160,7 +160,7 @@ def check_taken(
     before: Encoding,
     after: Encoding,
     chosen: list[Segment],
-    document: Tokenised,
+    document: TokenizedDocument,
     tokenizer: Tokenizer,
     seen: set[str],
 ) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.packing.check import CheckReport, check
-from curriculum.packing.violations import Fault, Rule
+from curriculum.packing.violations import Rule, Violation
 from schemas.errors import SchemaError
 
 Row = dict[str, Any]
@@ -229,7 +229,7 @@ def mutated(folder: Path, mutate: Callable[[Row], None]) -> CheckReport:
     return check(folder)
 
 
-def the_first(report: CheckReport, rule: Rule) -> Fault:
+def the_first(report: CheckReport, rule: Rule) -> Violation:
     found = [fault for fault in report.faults if fault.rule is rule]
     assert found, f"{rule} isn't among {report.faults}"
     return found[0]

@@ -10,16 +10,16 @@ import pytest
 from filelock import FileLock
 
 from curriculum.corpus.load import load_corpus
-from curriculum.stages import Built, Tokenizing, Wanted, Workers, build
+from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build
 from curriculum.store import Store
 from schemas.corpus import CorpusSpec, HistorySpec
 
 WANTED = (
-    Wanted(family="v2_simple", row_length=512),
-    Wanted(family="v3_doxygen", row_length=1024),
-    Wanted(family="v3_doxygen", objective="fim", variant=1, row_length=1024),
-    Wanted(family="v2_simple", objective="doc_to_code", row_length=512),
-    Wanted(family="v3_doxygen", objective="code_to_doc", row_length=1024),
+    RowsSpec(family="v2_simple", row_length=512),
+    RowsSpec(family="v3_doxygen", row_length=1024),
+    RowsSpec(family="v3_doxygen", objective="fim", variant=1, row_length=1024),
+    RowsSpec(family="v2_simple", objective="doc_to_code", row_length=512),
+    RowsSpec(family="v3_doxygen", objective="code_to_doc", row_length=1024),
 )
 ALONE = Workers()
 GIT = """#!/bin/sh
@@ -100,9 +100,9 @@ def tiny_build(store: Store, *, workers: Workers = ALONE) -> Built:
         store,
         corpus.model_copy(update={"repositories": tuple(repositories)}),
         (
-            Wanted(family="v2_simple", row_length=512),
-            Wanted(family="v4_context_graph", row_length=1024),
-            Wanted(family="v6_enriched", base="v2_simple", row_length=512),
+            RowsSpec(family="v2_simple", row_length=512),
+            RowsSpec(family="v4_context_graph", row_length=1024),
+            RowsSpec(family="v6_enriched", base="v2_simple", row_length=512),
         ),
         anchor_length=512,
         tokenizing=Tokenizing(vocab_size=400),

@@ -14,7 +14,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.packing.check import check
-from curriculum.stages import Built, Tokenizing, Wanted, build, sample
+from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
 from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
 from curriculum.stages.tokens import load_tokenizer
@@ -26,8 +26,8 @@ from schemas.families import CHAT_FAMILY
 from schemas.packed_row import TEXT_PIECE
 
 LENGTHS = (128, 512)
-CHAT = tuple(Wanted(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
-CODE = (Wanted(family="v2_simple", row_length=512),)
+CHAT = tuple(RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=size) for size in LENGTHS)
+CODE = (RowsSpec(family="v2_simple", row_length=512),)
 
 
 def corpus(**changes: Any) -> CorpusSpec:
@@ -42,7 +42,7 @@ def corpus(**changes: Any) -> CorpusSpec:
     )
 
 
-def made(root: Path, wanted: tuple[Wanted, ...], *, dry: bool = False, **changes: Any) -> Built:
+def made(root: Path, wanted: tuple[RowsSpec, ...], *, dry: bool = False, **changes: Any) -> Built:
     return build(
         Store(root, dry=dry),
         corpus(**changes),
@@ -198,7 +198,7 @@ def test_a_serving_of_one_source_reads_no_other(tmp_path: Path) -> None:
     ]
     other.write_text("\n".join(lines) + "\n")
     both = (spec, ConversationsSpec(name="mine", path=str(other)))
-    wanted = Wanted(family=CHAT_FAMILY, objective="chat", row_length=128, repositories=("mine",))
+    wanted = RowsSpec(family=CHAT_FAMILY, objective="chat", row_length=128, repositories=("mine",))
     found = made(tmp_path / "home", (wanted,), conversations=both)
     names = {each.manifest.labels["repository"] for each in talks(found)}
     assert names == {"talks", "mine"}

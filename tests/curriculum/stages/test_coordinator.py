@@ -9,7 +9,7 @@ import pytest
 from curriculum.stages import Shard, Workers
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.stage import Placement, Stage
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.progress import Progress
 
 
@@ -34,7 +34,7 @@ class Letters(Stage[str, str]):
             for each in (task, task.upper())
         ]
 
-    def run(self, task: str, drafts: Sequence[Draft]) -> None:
+    def run(self, task: str, drafts: Sequence[StagingDirectory]) -> None:
         self.ran.append(f"{task}{len(drafts)}")
         for draft in drafts:
             (draft.path / "letter.txt").write_text(str(draft.recipe.config["letter"]))

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.stages.selection import decisions
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.errors import StoreError
 
 LABELS = (("family", "v2_simple"), ("repository", "arena"))
@@ -19,7 +19,7 @@ def name(number: int) -> str:
 
 
 def made(store: Store, stage: str, file: str, columns: dict[str, list[object]]) -> Artefact:
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         pq.write_table(pa.table(columns), drafts[0].path / file)
 
     return store.produce([Recipe(stage=stage, labels=LABELS, revision=1)], make)[0]

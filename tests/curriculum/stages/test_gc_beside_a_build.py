@@ -12,7 +12,7 @@ import pytest
 from curriculum.stages import Built, Workers
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage
 
 pytestmark = pytest.mark.system
 
@@ -47,7 +47,7 @@ class WhileAllAreLeased(Stage[range, int]):
     def recipes(self, task: int) -> list[Recipe]:
         return [recipe(task)]
 
-    def run(self, task: int, drafts: Sequence[Draft]) -> None:
+    def run(self, task: int, drafts: Sequence[StagingDirectory]) -> None:
         root = drafts[0].path.parents[1]
         files = [file.read_text() for file in (root / "leases").glob("*.json")]
         assert any(all(recipe(each).key in text for each in range(3)) for text in files)

@@ -15,7 +15,7 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.packing.check import check
-from curriculum.stages import Built, Tokenizing, Wanted, Workers, build, family_writers, sample
+from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, family_writers, sample
 from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
 from curriculum.store import Artefact, Store
@@ -27,11 +27,11 @@ from tests.curriculum.families.check_structure import check_structure
 
 V4, V5, V6 = "v4_context_graph", "v5_clang_graph", "v6_enriched"
 WANTED = (
-    Wanted(family=V4, row_length=1024),
-    Wanted(family=V4, row_length=4096),
-    Wanted(family=V6, base="v2_simple", row_length=512),
-    Wanted(family="v2_simple", row_length=512),
-    Wanted(family=V6, base=V4, row_length=1024),
+    RowsSpec(family=V4, row_length=1024),
+    RowsSpec(family=V4, row_length=4096),
+    RowsSpec(family=V6, base="v2_simple", row_length=512),
+    RowsSpec(family="v2_simple", row_length=512),
+    RowsSpec(family=V6, base=V4, row_length=1024),
 )
 FLAT = ("input_ids", "target_ids", "loss_mask", "doc_ids", "doc_starts")
 
@@ -50,7 +50,7 @@ def corpus(*names: str) -> CorpusSpec:
 
 def graphs(
     root: Path,
-    wanted: tuple[Wanted, ...] = WANTED,
+    wanted: tuple[RowsSpec, ...] = WANTED,
     *,
     names: tuple[str, ...] = ("arena", "ringlog"),
     workers: int = 1,
@@ -124,8 +124,8 @@ def test_rows_of_graphs_and_structure_keep_the_contract(built: Built) -> None:
 def test_without_its_columns_structure_is_the_flat_rows(
     built: Built, base: str, row_length: int
 ) -> None:
-    flat = built.rows_of(Wanted(family=base, row_length=row_length))
-    enriched = built.rows_of(Wanted(family=V6, base=base, row_length=row_length))
+    flat = built.rows_of(RowsSpec(family=base, row_length=row_length))
+    enriched = built.rows_of(RowsSpec(family=V6, base=base, row_length=row_length))
     for plain, rich in zip(flat.sides, enriched.sides, strict=True):
         assert table(plain, list(FLAT)).equals(table(rich, list(FLAT)))
         columns = table(rich, [each.name for each in STRUCTURE_COLUMNS])
@@ -146,7 +146,7 @@ def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
 
 def test_context_from_the_other_side_is_found(built: Built) -> None:
     """Rows that were made for these sides, held against sides on which one more file is in val."""
-    train = built.rows_of(Wanted(family=V4, row_length=1024)).train
+    train = built.rows_of(RowsSpec(family=V4, row_length=1024)).train
     known = val_lineages(built.selections[V4])
     everything = {each.lineage for document in documents(built, V4) for each in document.provenance}
     one_more = known | {min(everything - known)}
@@ -155,7 +155,7 @@ def test_context_from_the_other_side_is_found(built: Built) -> None:
 
 
 def test_what_does_not_want_graphs_does_not_depend_on_them(built: Built, tmp_path: Path) -> None:
-    plain = graphs(tmp_path, (Wanted(family="v2_simple", row_length=512),))
+    plain = graphs(tmp_path, (RowsSpec(family="v2_simple", row_length=512),))
     assert {each.manifest.labels["family"] for each in plain.documents}.isdisjoint({V4, V5, V6})
     assert plain.rows[0].train.key == built.rows_of(WANTED[3]).train.key
     assert plain.rows[0].train.content == built.rows_of(WANTED[3]).train.content
@@ -194,7 +194,7 @@ def test_a_sample_of_long_documents_is_cut_by_bytes(
 ) -> None:
     monkeypatch.setattr(family_writers, "SAMPLE_BYTES", 40_000)
     (made,) = sample(
-        Store(tmp_path), corpus("arena"), (Wanted(family=V4, row_length=512),), number=99
+        Store(tmp_path), corpus("arena"), (RowsSpec(family=V4, row_length=512),), number=99
     )
     sizes = [len(each.text.encode()) for each in documents_in(made.path)]
     assert 40_000 <= sum(sizes) < 40_000 + sizes[-1]
@@ -209,7 +209,7 @@ class TestFrontend:
     ) -> None:
         bare = corpus("arena").repositories[0].model_copy(update={"compile_commands": None})
         alone = corpus("arena").model_copy(update={"repositories": (bare,)})
-        made = sample(Store(tmp_path), alone, (Wanted(family=V5, row_length=1024),), number=2)
+        made = sample(Store(tmp_path), alone, (RowsSpec(family=V5, row_length=1024),), number=2)
         assert [each.manifest.report["documents"] for each in made] == [0]
         assert "compile_commands" in str(made[0].manifest.report["lacks"])
 
@@ -220,13 +220,13 @@ class TestFrontend:
         alone = corpus("arena").model_copy(update={"repositories": (named,)})
         if clang.missing() is None:
             with pytest.raises(CorpusError, match="there is no such file"):
-                sample(Store(tmp_path), alone, (Wanted(family=V5, row_length=1024),), number=2)
+                sample(Store(tmp_path), alone, (RowsSpec(family=V5, row_length=1024),), number=2)
 
     def test_without_libclang_everything_else_is_built(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(clang, "missing", lambda: "libclang isn't installed")
-        wanted = (Wanted(family=V4, row_length=1024), Wanted(family=V5, row_length=1024))
+        wanted = (RowsSpec(family=V4, row_length=1024), RowsSpec(family=V5, row_length=1024))
         made = sample(Store(tmp_path), corpus("arena"), wanted, number=2)
         counts = {
             (
@@ -245,7 +245,7 @@ class TestFrontend:
         reason = clang.missing()
         if reason is not None:
             pytest.skip(reason)
-        wanted = (Wanted(family=V5, row_length=2048),)
+        wanted = (RowsSpec(family=V5, row_length=2048),)
         made = graphs(tmp_path, wanted, names=("arena",), workers=2)
         labels: set[str] = set()
         for artefact in of(made, V5):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.stages import Tokenizing, Wanted, build
+from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
@@ -30,8 +30,8 @@ def given(folder: Path) -> Tokenizing:
 
 def test_fim_without_sentinels_is_refused_before_a_repository_is_read(tmp_path: Path) -> None:
     wanted = [
-        Wanted(family="v2_simple", row_length=512),
-        Wanted(family="v2_simple", objective="fim", row_length=512),
+        RowsSpec(family="v2_simple", row_length=512),
+        RowsSpec(family="v2_simple", objective="fim", row_length=512),
     ]
     with pytest.raises(TokenizerError, match=r"fim_suffix\|> and no <\|fim_middle"):
         build(Store(tmp_path), NOWHERE, wanted, anchor_length=512, tokenizing=given(tmp_path))

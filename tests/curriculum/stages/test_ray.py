@@ -21,7 +21,7 @@ import pytest
 from curriculum.stages import Built, Shard, Workers
 from curriculum.stages.coordinator import Assignment, require_same, run_in_worker
 from curriculum.stages.stage import Stage
-from curriculum.store import Draft, Recipe, Store
+from curriculum.store import Recipe, StagingDirectory, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings
 from flows.settings.contexts import resources
@@ -224,7 +224,7 @@ class Named(Stage[list[str], str]):
     def recipes(self, task: str) -> list[Recipe]:
         return [Recipe(stage="documents", labels=(("repository", task),), revision=1)]
 
-    def run(self, task: str, drafts: Sequence[Draft]) -> None:
+    def run(self, task: str, drafts: Sequence[StagingDirectory]) -> None:
         pass
 
 

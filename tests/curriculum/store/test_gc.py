@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage
 
 PARTS = 5
 PATIENCE_S = 20.0
@@ -32,7 +32,7 @@ def recipe(number: int) -> Recipe:
     return Recipe(stage="documents", labels=labels, revision=1, config={"number": number})
 
 
-def write(drafts: Sequence[Draft]) -> None:
+def write(drafts: Sequence[StagingDirectory]) -> None:
     for draft in drafts:
         for part in range(PARTS):
             (draft.path / f"part-{part:05}.parquet").write_text("x" * 100)
@@ -74,7 +74,7 @@ def test_an_interrupted_gc_leaves_nothing_half_removed_and_the_next_one_finishes
 def test_gc_does_not_wait_for_a_build_that_runs(tmp_path: Path) -> None:
     writing, go_on = threading.Event(), threading.Event()
 
-    def slow(drafts: Sequence[Draft]) -> None:
+    def slow(drafts: Sequence[StagingDirectory]) -> None:
         writing.set()
         go_on.wait(10 * PATIENCE_S)
         write(drafts)

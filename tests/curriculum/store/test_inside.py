@@ -9,8 +9,8 @@ from typing import Any
 import filelock
 import pytest
 
-from curriculum.store import Artefact, Draft, Recipe, Store, inside, read_mark
-from curriculum.store.inside import Inside
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, inside, read_mark
+from curriculum.store.inside import PlainFolders
 from curriculum.store.leases import deciding
 from curriculum.store.verify import marks_text
 from curriculum.train.launch.gpu_slots import Slots
@@ -101,7 +101,7 @@ def test_a_mark_names_what_lies_in_the_workspace(home: Path, line: str) -> None:
 def test_each_folder_above_a_path_is_looked_at_and_only_once(
     home: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = Inside(home)
+    known = PlainFolders(home)
     looked: list[str] = []
     (home / "a" / "b").mkdir(parents=True)
     lstat = os.lstat
@@ -118,16 +118,16 @@ def test_each_folder_above_a_path_is_looked_at_and_only_once(
     shutil.rmtree(home / "a" / "b")
     (home / "a" / "b").symlink_to(outside.parent)
     with pytest.raises(StoreError, match="a link") as refused:
-        Inside(home).require(home / "a" / "b" / "theirs.txt")
+        PlainFolders(home).require(home / "a" / "b" / "theirs.txt")
     assert refused.value.name == str(home / "a" / "b")
 
 
 @pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", "../home", "a/.."])
 def test_a_path_that_climbs_out_is_no_path_inside(home: Path, path: str) -> None:
     with pytest.raises(StoreError, match="outside of the workspace"):
-        Inside(home).require(home / path)
+        PlainFolders(home).require(home / path)
     with pytest.raises(StoreError, match="outside of the workspace"):
-        Inside(home).require(home.with_name(f"{home.name}-twin") / "a")
+        PlainFolders(home).require(home.with_name(f"{home.name}-twin") / "a")
 
 
 @pytest.mark.parametrize("how", ["symbolic", "dangling", "hard", "pipe"])
@@ -253,7 +253,7 @@ def test_nothing_is_published_through_a_link(home: Path, outside: Path, place: s
 def test_a_link_that_a_producer_leaves_in_its_draft_is_no_file_of_an_artefact(
     home: Path, outside: Path
 ) -> None:
-    def fill(drafts: list[Draft]) -> None:
+    def fill(drafts: list[StagingDirectory]) -> None:
         (drafts[0].path / "theirs.txt").symlink_to(outside)
 
     recipe = Recipe(stage="rows", labels=(), revision=1)

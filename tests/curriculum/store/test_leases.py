@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Artefact, Draft, Recipe, Store, collect, garbage, leases
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage, leases
 from curriculum.store.leases import this_process
 from schemas.errors import StoreError
 from schemas.manifest import Lease
@@ -30,7 +30,7 @@ def recipe(number: int, *made_of: Artefact) -> Recipe:
     )
 
 
-def write(drafts: Sequence[Draft]) -> None:
+def write(drafts: Sequence[StagingDirectory]) -> None:
     for draft in drafts:
         (draft.path / "part-00000.parquet").write_text("x" * 100)
 
@@ -72,7 +72,7 @@ def test_inputs_of_what_is_being_made_stay_too(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (base,) = store.produce([recipe(1)], write)
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         collected(tmp_path)
         write(drafts)
 
@@ -83,7 +83,7 @@ def test_inputs_of_what_is_being_made_stay_too(tmp_path: Path) -> None:
 def test_a_lease_ends_with_an_error_as_well(tmp_path: Path) -> None:
     store = Store(tmp_path)
 
-    def fail(_: Sequence[Draft]) -> None:
+    def fail(_: Sequence[StagingDirectory]) -> None:
         assert len([*tmp_path.glob("leases/*.json")]) == 1
         raise RuntimeError
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Draft, Input, Recipe, Store, collect, explain, garbage
+from curriculum.store import Input, Recipe, StagingDirectory, Store, collect, explain, garbage
 from curriculum.store.verify import read_mark
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError, SchemaError, StoreError
@@ -34,13 +34,13 @@ def recipe(size: int = 3, *inputs: Input, stage: str = "documents") -> Recipe:
     )
 
 
-def write(drafts: Sequence[Draft]) -> None:
+def write(drafts: Sequence[StagingDirectory]) -> None:
     for draft in drafts:
         (draft.path / "part-00000.parquet").write_text("x" * 100)
         draft.report["documents"] = 1
 
 
-def refuse(drafts: Sequence[Draft]) -> None:
+def refuse(drafts: Sequence[StagingDirectory]) -> None:
     pytest.fail(f"{len(drafts)} artefacts were made again")
 
 
@@ -58,7 +58,7 @@ def test_one_pass_makes_only_what_is_missing(tmp_path: Path) -> None:
     store.produce([recipe(1)], write)
     sizes: list[object] = []
 
-    def note(drafts: Sequence[Draft]) -> None:
+    def note(drafts: Sequence[StagingDirectory]) -> None:
         sizes.extend(draft.recipe.config["size"] for draft in drafts)
         write(drafts)
 
@@ -83,7 +83,7 @@ def test_labels_and_order_of_inputs_are_no_part_of_the_key() -> None:
 
 
 def test_a_failed_maker_leaves_nothing(tmp_path: Path) -> None:
-    def fail(drafts: Sequence[Draft]) -> None:
+    def fail(drafts: Sequence[StagingDirectory]) -> None:
         write(drafts)
         raise RuntimeError("half way")
 
@@ -95,7 +95,7 @@ def test_a_failed_maker_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
-    def fail(drafts: Sequence[Draft]) -> None:
+    def fail(drafts: Sequence[StagingDirectory]) -> None:
         raise OSError(28, "No space left on device")
 
     store = Store(tmp_path)
@@ -141,7 +141,7 @@ def test_kill_at_any_point_leaves_nothing_half_done(tmp_path: Path, moment: int)
 
 
 def _produce_slowly(root: str, together: Barrier, queue: "multiprocessing.Queue[bool]") -> None:
-    def slow(drafts: Sequence[Draft]) -> None:
+    def slow(drafts: Sequence[StagingDirectory]) -> None:
         write(drafts)
         time.sleep(0.3)
 
@@ -211,7 +211,7 @@ def test_a_manifest_of_another_major_version_is_refused_by_name(tmp_path: Path) 
 
 
 def test_same_key_with_other_content_is_an_error(tmp_path: Path) -> None:
-    def race(drafts: Sequence[Draft]) -> None:
+    def race(drafts: Sequence[StagingDirectory]) -> None:
         (drafts[0].path / "part-00000.parquet").write_text("other")
         rival = Store(tmp_path)
         target = tmp_path / drafts[0].recipe.directory
@@ -338,7 +338,7 @@ def test_of_what_has_one_key_only_the_content_that_was_read_is_kept(tmp_path: Pa
         dataclasses.replace(recipe(1), labels=(("family", name),)) for name in ("read", "other")
     ]
 
-    def name_them(drafts: Sequence[Draft]) -> None:
+    def name_them(drafts: Sequence[StagingDirectory]) -> None:
         for draft in drafts:
             (draft.path / "part-00000.parquet").write_text(dict(draft.recipe.labels)["family"])
 

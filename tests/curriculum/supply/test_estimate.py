@@ -7,7 +7,7 @@ import pytest
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
 from curriculum.corpus.sources import Sources
 from curriculum.mixing.supply import read_supply
-from curriculum.stages import Tokenizing, Wanted, build
+from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.stages.indexes import Index
 from curriculum.store import Recipe, Store
 from curriculum.supply import Estimate, Kind, estimate, sample
@@ -32,7 +32,7 @@ def one_repository(**changes: object) -> CorpusSpec:
 def truth(corpus: CorpusSpec, kinds: tuple[Kind, ...], folder: Path) -> dict[Kind, dict[str, int]]:
     """What a build of everything leaves to train on, by kind and domain."""
     wanted = [
-        Wanted(family=each.family, objective=each.objective, row_length=each.row_length)
+        RowsSpec(family=each.family, objective=each.objective, row_length=each.row_length)
         for each in kinds
     ]
     built = build(Store(folder), corpus, wanted, anchor_length=512, tokenizing=TOKENIZING)

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from curriculum.packing import boundaries
-from curriculum.store import Artefact, Draft, Recipe, Store
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
-from curriculum.train.distributed import Place
+from curriculum.train.distributed import ProcessRank
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import LOG
@@ -52,7 +52,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def launched(_: Store, job: Path, __: Launch) -> Report:
         with (job.parent / LOG).open("a") as log, redirect_stdout(log):
-            return run_job(job, lambda: False, Place())
+            return run_job(job, lambda: False, ProcessRank())
 
     monkeypatch.setattr(run, "launched", launched)
     before = torch.are_deterministic_algorithms_enabled()
@@ -224,7 +224,7 @@ def make_rows(
     """Rows of two domains in two shards of small row groups, without stored targets."""
     family = "v6_enriched" if enriched else "v2_simple"
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         layout = RowFormat(row_length=length, vocab_size=VOCAB, pad_id=PAD, bos_id=BOS, eos_id=EOS)
         schema = PACKED_ROW_SCHEMA.with_metadata(layout.metadata())
         schema = schema.remove(schema.get_field_index("target_ids"))
@@ -254,7 +254,7 @@ def make_rows(
 def make_tokenizer(store: Store) -> Artefact:
     """token_bytes.parquet alone: two bytes an id, none for the first three."""
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         schema = pa.schema([required("id", pa.int32()), required("num_bytes", pa.int32())])
         sizes = [0, 0, 0, *[2] * (VOCAB - 3)]
         columns = {"id": list(range(VOCAB)), "num_bytes": sizes}
@@ -268,7 +268,7 @@ def make_tokenizer(store: Store) -> Artefact:
 def make_plan(store: Store, rows: Sequence[Artefact], *, slots: int, slot: int = 256) -> Artefact:
     """Slots of `slot` positions that take the artefacts in turn, and their rows round and round."""
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         planned: list[dict[str, object]] = []
         used = dict.fromkeys(range(len(rows)), 0)
         for number in range(slots):

@@ -8,31 +8,31 @@ import torch
 from safetensors.torch import load_file
 
 from curriculum.train import checkpoint, restore
-from curriculum.train.checkpoint import TrainerState
-from curriculum.train.optimizer import Learner, new_learner
+from curriculum.train.checkpoint import CheckpointState
+from curriculum.train.optimizer import TrainState, new_train_state
 from schemas.errors import JobError
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def learner(world: Any) -> Learner:
-    made = new_learner(world.job(), CPU)
+def learner(world: Any) -> TrainState:
+    made = new_train_state(world.job(), CPU)
     for weight in made.model.parameters():
         weight.grad = torch.ones_like(weight)
     made.optimizer.step()
     return made
 
 
-def at(step: int) -> TrainerState:
-    return TrainerState(step=step, slot=4 * step)
+def at(step: int) -> CheckpointState:
+    return CheckpointState(step=step, slot=4 * step)
 
 
-def test_what_is_saved_is_what_comes_back(learner: Learner, world: Any, tmp_path: Path) -> None:
+def test_what_is_saved_is_what_comes_back(learner: TrainState, world: Any, tmp_path: Path) -> None:
     torch.manual_seed(5)
     path = checkpoint.save(tmp_path, learner, at(7))
     drawn = torch.rand(3)
-    other = new_learner(world.job(seed=9), CPU)
+    other = new_train_state(world.job(seed=9), CPU)
     assert restore.resume(path, other) == at(7)
     assert torch.equal(torch.rand(3), drawn)
     for one, two in zip(learner.model.parameters(), other.model.parameters(), strict=True):
@@ -42,14 +42,14 @@ def test_what_is_saved_is_what_comes_back(learner: Learner, world: Any, tmp_path
         assert set(moments) == set(same)
 
 
-def test_the_same_values_are_the_same_bytes(learner: Learner, tmp_path: Path) -> None:
+def test_the_same_values_are_the_same_bytes(learner: TrainState, tmp_path: Path) -> None:
     one = checkpoint.save(tmp_path / "one", learner, at(1))
     two = checkpoint.save(tmp_path / "two", learner, at(1))
     for file in one.iterdir():
         assert file.read_bytes() == (two / file.name).read_bytes(), file.name
 
 
-def test_the_newest_two_are_kept(learner: Learner, tmp_path: Path) -> None:
+def test_the_newest_two_are_kept(learner: TrainState, tmp_path: Path) -> None:
     for step in (9, 10, 11, 100):
         checkpoint.save(tmp_path / "checkpoints", learner, at(step))
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [
@@ -60,7 +60,7 @@ def test_the_newest_two_are_kept(learner: Learner, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
 def test_a_damaged_checkpoint_is_named_and_passed_over(
-    learner: Learner, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    learner: TrainState, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     older = checkpoint.save(tmp_path, learner, at(1))
     newer = checkpoint.save(tmp_path, learner, at(2))
@@ -73,21 +73,21 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
         restore.carry_over(newer, learner)
 
 
-def test_a_checkpoint_without_its_manifest_is_none(learner: Learner, tmp_path: Path) -> None:
+def test_a_checkpoint_without_its_manifest_is_none(learner: TrainState, tmp_path: Path) -> None:
     (checkpoint.save(tmp_path, learner, at(1)) / "manifest.json").unlink()
     assert checkpoint.newest(tmp_path) is None
     assert checkpoint.newest(tmp_path / "absent") is None
 
 
 def test_a_checkpoint_of_another_model_is_refused(
-    learner: Learner, world: Any, tmp_path: Path
+    learner: TrainState, world: Any, tmp_path: Path
 ) -> None:
     path = checkpoint.save(tmp_path, learner, at(1))
     wider = world.job().model.model_copy(update={"mlp_width": 256, "name": "wider"})
     with pytest.raises(
         JobError, match=r"mlp_width 256; .* holds a model small whose mlp_width is 128"
     ):
-        restore.carry_over(path, new_learner(world.job(model=wider), CPU))
+        restore.carry_over(path, new_train_state(world.job(model=wider), CPU))
 
 
 def test_a_disk_that_takes_no_more_is_the_systems_error_and_names_the_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from curriculum.train import dataloader as module
-from curriculum.train.batch import Plan, Row, Shards
+from curriculum.train.batch import PlanReader, Row, Shards
 from curriculum.train.dataloader import (
     Batch,
     MicroBatches,
@@ -24,7 +24,7 @@ from schemas.errors import JobError, MixtureError, SchemaError
 from schemas.mixture import PLAN_SCHEMA
 
 
-def write_plan(path: Path, lengths: list[list[int]]) -> Plan:
+def write_plan(path: Path, lengths: list[list[int]]) -> PlanReader:
     """A plan of slots with rows of these lengths."""
     rows: list[dict[str, Any]] = []
     for slot, each in enumerate(lengths):
@@ -35,7 +35,7 @@ def write_plan(path: Path, lengths: list[list[int]]) -> Plan:
                 | {"rows_key": "k", "pack_id": f"k-{len(rows)}"}
             )
     pq.write_table(pa.Table.from_pylist(rows, PLAN_SCHEMA), path, row_group_size=2)
-    return Plan(path)
+    return PlanReader(path)
 
 
 def test_rows_of_one_length_share_a_micro_batch(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_row_outside_its_shard_is_refused(world: Any) -> None:
 
 def test_a_plan_that_is_missing_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(MixtureError, match="there is no plan"):
-        Plan(tmp_path / "plan.parquet")
+        PlanReader(tmp_path / "plan.parquet")
 
 
 def test_micro_batches_for_other_trainers_are_those_of_ours(world: Any) -> None:

@@ -19,13 +19,13 @@ from torch.distributed.tensor import DTensor
 
 from curriculum.train import __main__ as process
 from curriculum.train import checkpoint, restore, sharded
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import SHARDS, damage
 from curriculum.train.dataloader import Batch, PlannedRows, blank, steps_of
-from curriculum.train.distributed import ALONE, Place, Ranks, joined
+from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.exit_codes import KILLED
 from curriculum.train.metrics import counts_of_step
-from curriculum.train.optimizer import Learner, new_learner, whole, whole_model
+from curriculum.train.optimizer import TrainState, new_train_state, whole, whole_model
 from curriculum.train.processes import start_ranks
 from curriculum.train.saver import Saver
 from curriculum.train.step import cut_for, gradients
@@ -64,24 +64,24 @@ def step_of(world: Any, job: Any) -> list[Batch]:
     return next(steps_of(job, PlannedRows.of(job, world.store.root), first_step=0, workers=0))
 
 
-def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> Learner:
+def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> TrainState:
     """A learner after one step."""
     job = world.job(**changes)
-    learner = new_learner(job, CPU, ranks)
+    learner = new_train_state(job, CPU, ranks)
     gradients(learner, step_of(world, job), job, step=1)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
     return learner
 
 
-def weights(learner: Learner) -> dict[str, torch.Tensor]:
+def weights(learner: TrainState) -> dict[str, torch.Tensor]:
     learner.rest()
     named = learner.model.named_parameters()
     return {name: whole(weight.detach()).clone() for name, weight in named}
 
 
-def at(step: int) -> TrainerState:
-    return TrainerState(step=step, slot=4 * step)
+def at(step: int) -> CheckpointState:
+    return CheckpointState(step=step, slot=4 * step)
 
 
 def test_a_blank_batch_adds_exactly_nothing(world: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_blank_batch_adds_exactly_nothing(world: Any) -> None:
     sizes = torch.ones(64, dtype=torch.int64)
     for given in (batches, [*batches, blank(batches[0])]):
         assert counts_of_step(given, sizes) == counts_of_step(batches, sizes)
-        learner = new_learner(job, CPU)
+        learner = new_train_state(job, CPU)
         gradient = gradients(learner, given, job, step=1)
         found.append((gradient, [each.grad for each in learner.model.parameters()]))
     (one, ones), (other, others) = found
@@ -134,7 +134,7 @@ def test_losses_are_the_same_when_blocks_are_computed_again(
 
 def test_blocks_are_computed_again_when_asked(world: Any) -> None:
     calls = []
-    learner = new_learner(world.job(recompute=True), CPU)
+    learner = new_train_state(world.job(recompute=True), CPU)
     learner.model.blocks[0].get_submodule("layer").register_forward_pre_hook(
         lambda *_: calls.append(1)
     )
@@ -156,7 +156,7 @@ def test_either_form_is_read_by_any_number_of_ranks(
     else:
         path = save_shards(tmp_path, written, at(7))
     drawn = torch.rand(3)
-    fresh = new_learner(
+    fresh = new_train_state(
         world.job(seed=9, model=HYBRID), CPU, one_of_one if reader == "sharded" else ALONE
     )
     assert restore.resume(path, fresh) == at(7)
@@ -173,7 +173,7 @@ def test_either_form_is_read_by_any_number_of_ranks(
     assert all(torch.equal(found[name], one[name]) for name in one)
 
 
-def save_shards(folder: Path, learner: Learner, state: TrainerState) -> Path:
+def save_shards(folder: Path, learner: TrainState, state: CheckpointState) -> Path:
     draft = checkpoint.new_draft(folder, state.step)
     sharded.start(draft / SHARDS, learner).result()
     return checkpoint.publish(folder, learner.model.spec, state)
@@ -235,7 +235,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> threading.E
 
 
 @torch.no_grad()
-def ruin(learner: Learner) -> None:
+def ruin(learner: TrainState) -> None:
     for weight in learner.model.parameters():
         weight.mul_(0).add_(7)
 
@@ -278,10 +278,10 @@ def test_a_writers_own_fault_is_not_hidden(
 
 
 def test_a_place_is_what_torchrun_says() -> None:
-    found = Place.of({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
+    found = ProcessRank.of({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"})
     assert (found.rank, found.size, found.local, found.meet) == (5, 8, 1, "env://")
-    assert Place.of({}) == Place()
-    with joined(Place(), "cpu") as ranks:
+    assert ProcessRank.of({}) == ProcessRank()
+    with joined(ProcessRank(), "cpu") as ranks:
         assert ranks is ALONE
 
 
@@ -300,7 +300,7 @@ def refuse() -> None:
 
 WORDS = """
 import sys
-from curriculum.train.distributed import Place, joined, leave
+from curriculum.train.distributed import ProcessRank, joined, leave
 from schemas.errors import JobError
 rank, size, meet = int(sys.argv[2]), int(sys.argv[4]), sys.argv[6]
 def refuse():
@@ -412,7 +412,7 @@ def test_who_listens_hears_what_was_held_back() -> None:
 
 def test_matrices_decay_and_nothing_else(world: Any) -> None:
     every = HYBRID.model_copy(update={"structure": True})
-    learner = new_learner(world.job(model=every, backend="math"), CPU)
+    learner = new_train_state(world.job(model=every, backend="math"), CPU)
     decayed, spared = learner.optimizer.param_groups
     names = {id(weight): name for name, weight in learner.model.named_parameters()}
     assert decayed["weight_decay"] > 0 == spared["weight_decay"]

@@ -16,13 +16,13 @@ from curriculum.train.evaluation import (
     read_token_bytes,
     rows_of,
 )
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 
 
 def evaluator(world: Any, **changes: Any) -> Evaluator:
     job = world.job(**changes)
     return Evaluator(
-        learner=new_learner(job, torch.device("cpu")),
+        learner=new_train_state(job, torch.device("cpu")),
         job=job,
         workspace=world.store.root,
         token_bytes=read_token_bytes(world.tokenizer.path),

@@ -17,9 +17,9 @@ from curriculum.model.masks import Boundaries
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from curriculum.train import checkpoint
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_counterpart
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 from curriculum.train.restore import longest_row, model_in, trained_model
 from flows.cli.export import vocabulary_of
 from schemas.errors import JobError
@@ -44,7 +44,7 @@ def saved(world: Any, tmp_path: Path) -> Any:
         model = world.job().model.model_copy(update=changes)
         plain = model.softcap is None and not model.structure
         job = world.job(model=model, backend="documents" if plain else "math")
-        learner = new_learner(job, CPU)
+        learner = new_train_state(job, CPU)
         with torch.no_grad():
             for weight in learner.model.parameters():
                 weight.add_(torch.randn_like(weight) * 0.05)
@@ -54,7 +54,7 @@ def saved(world: Any, tmp_path: Path) -> Any:
         attempt = world.store.root / "runs" / "attempt=1"
         attempt.mkdir(parents=True, exist_ok=True)
         (attempt / "job.json").write_text(job.model_dump_json())
-        return checkpoint.save(attempt / "checkpoints", learner, TrainerState(step=4))
+        return checkpoint.save(attempt / "checkpoints", learner, CheckpointState(step=4))
 
     return make
 

@@ -13,7 +13,7 @@ import torch
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.train.batch import Row
 from curriculum.train.dataloader import Batch, collate
-from curriculum.train.finiteness import Blamed, Finite, Verdict
+from curriculum.train.finiteness import FinitenessCheck, NonfiniteRow, Verdict
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 
@@ -47,8 +47,8 @@ def row(number: int, *, poisoned: tuple[int, ...] = (), ids: bool = False) -> Ro
     )
 
 
-def finite(model: Decoder, folders: dict[str, Path] | None = None) -> Finite:
-    return Finite(model=model, step=8, count=9, z_weight=1e-5, folders=folders or {})
+def finite(model: Decoder, folders: dict[str, Path] | None = None) -> FinitenessCheck:
+    return FinitenessCheck(model=model, step=8, count=9, z_weight=1e-5, folders=folders or {})
 
 
 def poisoned(model: Decoder, what: str) -> None:
@@ -72,8 +72,10 @@ def test_the_rows_and_documents_to_blame_are_named_and_no_others(model: Decoder,
     found = finite(model).blame(what, batches)
     assert found.rows == 4
     assert found.blamed == (
-        Blamed(pack_id="abcdefabcdef-0000000001", documents=(0, 2), document_ids=("d0", "d2")),
-        Blamed(pack_id="abcdefabcdef-0000000002", documents=(1,), document_ids=("d1",)),
+        NonfiniteRow(
+            pack_id="abcdefabcdef-0000000001", documents=(0, 2), document_ids=("d0", "d2")
+        ),
+        NonfiniteRow(pack_id="abcdefabcdef-0000000002", documents=(1,), document_ids=("d1",)),
     )
     assert all(weight.grad is None for weight in model.parameters())
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Artefact, Draft, Recipe
+from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.train.job import (
     ANNEAL,
-    Ingredients,
+    JobInputs,
     Validation,
     evaluation,
     make_job,
@@ -61,7 +61,7 @@ def mixture(world: Any, **changes: int) -> Artefact:
     }
     report = MixtureReport(**(values | changes))
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         for draft in drafts:
             (draft.path / "plan.parquet").write_bytes(b"")
             draft.report.update(report.model_dump(mode="json"))
@@ -72,8 +72,8 @@ def mixture(world: Any, **changes: int) -> Artefact:
     return artefact
 
 
-def ingredients(world: Any, previous: Artefact | None = None, **changes: int) -> Ingredients:
-    return Ingredients(
+def ingredients(world: Any, previous: Artefact | None = None, **changes: int) -> JobInputs:
+    return JobInputs(
         workspace=world.store.root,
         plan=mixture(world, **changes),
         rows=world.rows,

@@ -9,9 +9,9 @@ from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.inputs import LayerInputs
 from curriculum.train import masking_cost as module
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
-from curriculum.train.distributed import Place
+from curriculum.train.distributed import ProcessRank
 from curriculum.train.masking_cost import Round, compare, loss_of, masking_cost, measured_once
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 from curriculum.train.run import freeze
 from curriculum.train.run_directory import read_report
 from curriculum.train.trainer import run_job
@@ -45,7 +45,7 @@ def long_job(world: Any, row_length: int = 16_384, **changes: Any) -> Any:
 
 
 def test_weights_are_the_same_before_and_after_and_gradients_none(world: Any) -> None:
-    model = new_learner(world.job(), CPU).model
+    model = new_train_state(world.job(), CPU).model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     found = masking_cost(model, [batch_of(world), batch_of(world, rows=1)])
     assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
@@ -59,7 +59,7 @@ def test_both_sides_read_the_same_tokens_and_score_the_same_targets(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = batch_of(world)
-    model = new_learner(world.job(), CPU).model
+    model = new_train_state(world.job(), CPU).model
     runs: list[tuple[torch.Tensor, int, bool]] = []
     scored: list[tuple[torch.Tensor, torch.Tensor]] = []
     hidden = model.hidden
@@ -100,14 +100,14 @@ def test_a_round_weighs_the_unmasked_pass_against_the_mean_of_the_masked_ones(
 ) -> None:
     ticks = iter([0.0, 9.0, 0.0, 9.0, 0.0, 1.0, 0.0, 3.0, 0.0, 2.0])
     monkeypatch.setattr(module, "now", lambda device: next(ticks))
-    model = new_learner(world.job(), CPU).model
+    model = new_train_state(world.job(), CPU).model
     found = compare(model, batch_of(world), loss_of, warm_up=True)
     assert found == Round(positions=512, masked=1.5, unmasked=3.0)
     assert found.ratio == 2.0
 
 
 def test_time_that_runs_out_ends_it_after_a_whole_batch(world: Any) -> None:
-    model = new_learner(world.job(), CPU).model
+    model = new_train_state(world.job(), CPU).model
     found = masking_cost(model, [batch_of(world)] * 5, longest_seconds=0.0)
     assert (found.micro_batches, found.positions) == (1, 512)
 
@@ -171,7 +171,7 @@ def test_masked_rows_that_are_too_slow_end_a_job_that_requires_more(
 def test_the_batch_stays_as_it_was(world: Any) -> None:
     batch = batch_of(world)
     before = dataclasses.replace(batch, input_ids=batch.input_ids.clone())
-    compare(new_learner(world.job(), CPU).model, batch, loss_of)
+    compare(new_train_state(world.job(), CPU).model, batch, loss_of)
     assert torch.equal(before.input_ids, batch.input_ids)
     assert batch.boundaries is before.boundaries
 
@@ -180,7 +180,7 @@ def trained(world: Any, name: str, **changes: Any) -> tuple[Report, Path]:
     job = world.job(specialist=name, steps=2, evaluations=(), **changes)
     directory = world.store.root / "runs" / name / "attempt=1"
     freeze(directory, job)
-    return run_job(directory / "job.json", lambda: False, Place()), directory
+    return run_job(directory / "job.json", lambda: False, ProcessRank()), directory
 
 
 def test_a_measured_run_reports_its_cost_and_learns_what_any_other_does(

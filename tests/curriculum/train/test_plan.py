@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.train.batch import Plan
+from curriculum.train.batch import PlanReader
 from curriculum.train.dataloader import PlannedRows, steps_of
 from schemas.errors import MixtureError
 from schemas.mixture import PLAN_SCHEMA
@@ -49,7 +49,7 @@ def test_a_look_up_reads_no_row_group_but_those_of_its_slots(
     slots = pq.read_table(tmp_path / "plan.parquet")["slot"].to_numpy()
     read_groups.clear()
     for first in (0, 7, 1000, 1333, int(slots[-1]) - 9):
-        start, lengths = Plan(tmp_path / "plan.parquet").lengths(first, first + 10)
+        start, lengths = PlanReader(tmp_path / "plan.parquet").lengths(first, first + 10)
         mine = np.flatnonzero((slots >= first) & (slots < first + 10))
         assert (start, len(lengths)) == (mine[0], len(mine))
         assert set(read_groups) <= set((mine // GROUP).tolist())
@@ -60,13 +60,13 @@ def test_a_look_up_reads_no_row_group_but_those_of_its_slots(
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_step_is_looked_up_once(world: Any, monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
     looked: collections.Counter[int] = collections.Counter()
-    lengths = Plan.lengths
+    lengths = PlanReader.lengths
 
-    def noted(self: Plan, first_slot: int, end_slot: int) -> Any:
+    def noted(self: PlanReader, first_slot: int, end_slot: int) -> Any:
         looked[first_slot] += 1
         return lengths(self, first_slot, end_slot)
 
-    monkeypatch.setattr(Plan, "lengths", noted)
+    monkeypatch.setattr(PlanReader, "lengths", noted)
     job = world.job(steps=5)
     rows = PlannedRows.of(job, world.store.root)
     steps = list(steps_of(job, rows, first_step=1, workers=0, ranks=ranks))
@@ -79,4 +79,4 @@ def test_a_plan_without_statistics_of_slots_is_refused(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "whole.parquet")
     pq.write_table(table, tmp_path / "plan.parquet", write_statistics=["position"])
     with pytest.raises(MixtureError, match="column slot; there are no statistics of slots"):
-        Plan(tmp_path / "plan.parquet")
+        PlanReader(tmp_path / "plan.parquet")

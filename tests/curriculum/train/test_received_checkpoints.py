@@ -15,10 +15,10 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.device_mesh import init_device_mesh
 
 from curriculum.train import checkpoint, restore, sharded
-from curriculum.train.checkpoint import TrainerState, newest
+from curriculum.train.checkpoint import CheckpointState, newest
 from curriculum.train.checkpoint_files import SHARDS, damage, record_of, require_listed
 from curriculum.train.distributed import ALONE, Ranks
-from curriculum.train.optimizer import Learner, new_learner
+from curriculum.train.optimizer import TrainState, new_train_state
 from curriculum.train.restore import model_in
 from schemas.errors import JobError
 from tests.flows.hostile_workspace import Canary
@@ -44,12 +44,12 @@ def written(world: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
         saving=dist.new_group(backend="gloo"),
     )
     folder = tmp_path / "checkpoints"
-    learner = new_learner(world.job(), CPU, ranks)
+    learner = new_train_state(world.job(), CPU, ranks)
     if request.param == "portable":
-        yield checkpoint.save(folder, learner, TrainerState(step=3))
+        yield checkpoint.save(folder, learner, CheckpointState(step=3))
     else:
         sharded.start(checkpoint.new_draft(folder, 3) / SHARDS, learner).result()
-        yield checkpoint.publish(folder, learner.model.spec, TrainerState(step=3))
+        yield checkpoint.publish(folder, learner.model.spec, CheckpointState(step=3))
     dist.destroy_process_group()
 
 
@@ -60,7 +60,7 @@ def list_all(folder: Path) -> None:
     edit(folder / "manifest.json", files=[each.model_dump() for each in records])
 
 
-def readers(folder: Path, learner: Learner) -> dict[str, Callable[[], object]]:
+def readers(folder: Path, learner: TrainState) -> dict[str, Callable[[], object]]:
     return {
         "sample and export": lambda: model_in(folder),
         "resume": lambda: restore.resume(folder, learner),
@@ -72,7 +72,7 @@ def readers(folder: Path, learner: Learner) -> dict[str, Callable[[], object]]:
 
 def refused(folder: Path, world: Any, words: str, *, all_of_them: bool = True) -> None:
     """No reader takes it, and each says why."""
-    learner = new_learner(world.job(), CPU, ALONE)
+    learner = new_train_state(world.job(), CPU, ALONE)
     for name, read in readers(folder, learner).items():
         if all_of_them or name in ("sample and export", "resume"):
             with pytest.raises(JobError, match=words):
@@ -218,7 +218,7 @@ def test_moments_and_generators_of_other_shapes_are_an_error(world: Any, written
     held = load_file(file)
     save_file(held | {"generator": torch.zeros(9, dtype=torch.uint8)}, file)
     list_all(written)
-    learner = new_learner(world.job(), CPU, ALONE)
+    learner = new_train_state(world.job(), CPU, ALONE)
     with pytest.raises(JobError, match="tensor 'generator' is"):
         restore.resume(written, learner)
     save_file({"generator": torch.zeros_like(held["generator"])}, file)
@@ -259,6 +259,6 @@ def test_an_index_that_says_otherwise_than_the_files_is_an_error(
 
 
 def test_an_honest_checkpoint_is_read_by_all(world: Any, written: Path) -> None:
-    learner = new_learner(world.job(), CPU, ALONE)
+    learner = new_train_state(world.job(), CPU, ALONE)
     for read in readers(written, learner).values():
         read()

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from curriculum.train import restore
 from curriculum.train.batch import Shards
 from curriculum.train.dataloader import PlannedRows, collate
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 from curriculum.train.report import Outcome
 from curriculum.train.run import train as run_of
 from curriculum.train.step import gradients
@@ -178,7 +178,7 @@ def test_a_run_with_structure_that_is_stopped_goes_on_to_the_same_bytes(
 def test_a_model_that_reads_structure_is_not_carried_on_without(mixed: Any, tmp_path: Path) -> None:
     outcome = train(mixed, tmp_path, structure=True, steps=1)
     assert outcome.checkpoint is not None
-    flat = new_learner(job_of(mixed, structure=False), CPU)
+    flat = new_train_state(job_of(mixed, structure=False), CPU)
     with pytest.raises(
         JobError, match=r"model small: without structure; .* structure_inputs at true"
     ):
@@ -188,7 +188,7 @@ def test_a_model_that_reads_structure_is_not_carried_on_without(mixed: Any, tmp_
 def test_all_ranks_have_a_gradient_of_every_weight_of_structure(mixed: Any) -> None:
     """A step of flat rows alone gives zeros, where a missing gradient would leave ranks waiting."""
     job = job_of(mixed, structure=True)
-    learner = new_learner(job, CPU)
+    learner = new_train_state(job, CPU)
     rows = PlannedRows.of(job, mixed.store.root)
     batch = collate([rows[0]])
     assert batch.structure is None

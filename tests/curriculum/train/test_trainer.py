@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from curriculum.train.checkpoint import TrainerState
+from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.metrics import counts_of, read_metrics
-from curriculum.train.optimizer import new_learner
+from curriculum.train.optimizer import new_train_state
 from curriculum.train.report import Outcome
 from curriculum.train.step import gradients
 from curriculum.train.trainer import Trainer
@@ -56,7 +56,7 @@ def test_accumulation_gives_the_gradient_of_the_whole_step(world: Any) -> None:
     found = []
     for micro_positions in (256, 1024):
         job = world.job(micro_positions=micro_positions, seed=1)
-        learner = new_learner(job, CPU)
+        learner = new_train_state(job, CPU)
         batches = step_of(world, job)
         gradient = gradients(learner, batches, job, step=1)
         weights = [weight.grad for weight in learner.model.parameters() if weight.grad is not None]
@@ -110,12 +110,12 @@ def test_a_stop_ends_the_step_in_a_checkpoint(world: Any, tmp_path: Path) -> Non
 def test_a_stop_before_the_first_step_leaves_nothing(world: Any, tmp_path: Path) -> None:
     outcome = train(world, tmp_path, lambda: True)
     assert (outcome.stopped, outcome.checkpoint) == ("cancelled", None)
-    assert outcome.state == TrainerState()
+    assert outcome.state == CheckpointState()
 
 
 def test_a_loss_that_is_no_number_names_step_and_rows(world: Any) -> None:
     job = world.job()
-    learner = new_learner(job, CPU)
+    learner = new_train_state(job, CPU)
     batches = step_of(world, job)
     with torch.no_grad():
         learner.model.head.weight[5] = math.inf
@@ -127,7 +127,7 @@ def test_a_loss_that_is_no_number_names_step_and_rows(world: Any) -> None:
 
 def test_a_gradient_that_is_no_number_names_the_step(world: Any) -> None:
     job = world.job()
-    learner = new_learner(job, CPU)
+    learner = new_train_state(job, CPU)
     weight: Any = learner.model.embedding.weight
     weight.register_hook(lambda gradient: gradient * math.nan)
     batches = step_of(world, job)

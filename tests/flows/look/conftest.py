@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from curriculum.families.write import EnrichedWriter, as_table
-from curriculum.store import Artefact, Draft, Input, Recipe, Store
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import tokenise_documents
 from schemas.document import Chunk, ChunkForm, Document, Edge, Part, Provenance
@@ -232,7 +232,7 @@ def published(
 ) -> Artefact:  # fmt: skip
     """An artefact with what `fill` writes."""
 
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         fill(drafts[0].path)
 
     recipe = Recipe(

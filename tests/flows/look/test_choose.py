@@ -28,7 +28,10 @@ def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
 
 
 def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
-    store, wish = Store(larder.home, dry=True), inspect.Wish(only=inspect.Only(**only))
+    store, wish = (
+        Store(larder.home, dry=True),
+        inspect.InspectOptions(only=inspect.LineFilter(**only)),
+    )
     return [line for _, line in wished(store, artefact, wish)]
 
 
@@ -62,7 +65,10 @@ def test_rows_are_chosen_by_what_stands_in_them(
 
 
 def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
-    store, wish = Store(larder.home, dry=True), inspect.Wish(only=inspect.Only(domain="templates"))
+    store, wish = (
+        Store(larder.home, dry=True),
+        inspect.InspectOptions(only=inspect.LineFilter(domain="templates")),
+    )
     assert [number for number, _ in wished(store, larder.one, wish)] == [1, 2]
 
 
@@ -120,7 +126,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
         ids = {
             line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
         }
-        masks = chosen(store, each, inspect.Only(domain="testing"))
+        masks = chosen(store, each, inspect.LineFilter(domain="testing"))
         assert masks is not None
         assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
 
@@ -129,7 +135,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
 def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> None:
     values: dict[str, Any] = {"step": (1, 2)}
     for name in {name for can in FILTERS.values() for name in can}:
-        only = inspect.Only(**{name: values.get(name, "x")})
+        only = inspect.LineFilter(**{name: values.get(name, "x")})
         if name in FILTERS[stage]:
             only.refuse(stage, "it")
         else:
@@ -165,13 +171,15 @@ def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
     with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
-        command.show(larder.home, "rows", inspect.Wish(only=inspect.Only(path="nowhere")))
+        command.show(
+            larder.home, "rows", inspect.InspectOptions(only=inspect.LineFilter(path="nowhere"))
+        )
 
 
 def test_a_choice_of_one_line_looks_through_all_artefacts(
     larder: Larder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wish = inspect.Wish(rows=5, only=inspect.Only(repository="beta"))
+    wish = inspect.InspectOptions(rows=5, only=inspect.LineFilter(repository="beta"))
     command.show(larder.home, "rows", wish, as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
@@ -188,7 +196,9 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(larder.home, "fmt/syntax", inspect.Wish(only=inspect.Only(step=(1, 1))))
+    command.show(
+        larder.home, "fmt/syntax", inspect.InspectOptions(only=inspect.LineFilter(step=(1, 1)))
+    )
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 are so" in said
@@ -199,7 +209,7 @@ def test_a_list_names_each_artefact_by_its_key(
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(larder.home, "rows", inspect.Wish(), listed=True)
+    command.show(larder.home, "rows", inspect.InspectOptions(), listed=True)
     said = console.export_text()
     assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
     assert "2 artefacts" in said

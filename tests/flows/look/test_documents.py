@@ -29,7 +29,7 @@ def _artefact(home: Path, family: str) -> Artefact:
 
 
 def _said(
-    home: Path, family: str, wish: inspect.Wish, *, styles: bool = False, width: int = 170
+    home: Path, family: str, wish: inspect.InspectOptions, *, styles: bool = False, width: int = 170
 ) -> str:
     console = Console(
         record=True,
@@ -52,7 +52,7 @@ def _row(said: str, name: str) -> list[str]:
 def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
     looked: Path, context: Document
 ) -> None:
-    said = _said(looked, "v4_context_graph", inspect.Wish())
+    said = _said(looked, "v4_context_graph", inspect.InspectOptions())
     assert _row(said, "called by main") == [
         "├ called by main", "function", "tools/größe.cpp", "1", "resolved 0.75", "96", "96", "1",
     ]  # fmt: skip
@@ -66,44 +66,46 @@ def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
 
 
 def test_a_narrow_terminal_cuts_words_and_no_numbers(looked: Path) -> None:
-    said = _said(looked, "v4_context_graph", inspect.Wish(), width=80)
+    said = _said(looked, "v4_context_graph", inspect.InspectOptions(), width=80)
     line = next(line for line in said.splitlines() if "called by m" in line)
     assert line.split()[-7:-1] == ["1", "resolved", "0.75", "96", "96", "1"]
     assert max(map(len, said.splitlines())) <= 80
 
 
 def test_the_targets_text_is_shown_and_with_full_all_of_it(looked: Path) -> None:
-    short = _said(looked, "v4_context_graph", inspect.Wish())
+    short = _said(looked, "v4_context_graph", inspect.InspectOptions())
     assert "void* BumpArena::take(std::size_t size) {" in short
     assert "int main() {" not in short
-    assert "int main() {" in _said(looked, "v4_context_graph", inspect.Wish(full=True))
+    assert "int main() {" in _said(looked, "v4_context_graph", inspect.InspectOptions(full=True))
 
 
 def test_a_long_tree_is_cut_at_the_far_end_and_says_so(looked: Path, wide: Document) -> None:
-    wish = inspect.Wish(document=wide.document_id)
+    wish = inspect.InspectOptions(document=wide.document_id)
     said = _said(looked, "v4_context_graph", wish)
     assert f"… {121 - TREE_LINES} more chunks: 67 at hop 1, 30 at hop 2 (--full)" in said
-    full = _said(looked, "v4_context_graph", inspect.Wish(document=wide.document_id, full=True))
+    full = _said(
+        looked, "v4_context_graph", inspect.InspectOptions(document=wide.document_id, full=True)
+    )
     assert "more chunks" not in full
     assert full.count("called by main") == 30
 
 
 def test_tokens_are_left_out_where_the_workspace_has_none(looked: Path) -> None:
-    assert "tokens" not in _said(looked, "v5_clang_graph", inspect.Wish())
+    assert "tokens" not in _said(looked, "v5_clang_graph", inspect.InspectOptions())
 
 
 def test_an_older_artefact_without_chunks_is_shown_by_its_parts(looked: Path) -> None:
-    said = _said(looked, "v5_clang_graph", inspect.Wish())
+    said = _said(looked, "v5_clang_graph", inspect.InspectOptions())
     assert "11 parts" in said
     assert _row(said, "■ 10")[1:3] == ["target", "629"]
 
 
 def test_structure_is_in_its_colours_with_a_legend_and_levels(looked: Path) -> None:
-    plain = _said(looked, "v6_enriched", inspect.Wish())
+    plain = _said(looked, "v6_enriched", inspect.InspectOptions())
     assert re.search(r"■ none 0\.1% +■ func_sig 27\.\d% +■ func_body 39\.\d% +■ comment", plain)
     assert re.search(r"│ +3 ╭ void\* BumpArena::take", plain)
     assert plain.count("╭ ") == 1
-    drawn = _said(looked, "v6_enriched", inspect.Wish(), styles=True)
+    drawn = _said(looked, "v6_enriched", inspect.InspectOptions(), styles=True)
     red, green, blue = (int(SHADES["func_sig"].terminal[at : at + 2], 16) for at in (1, 3, 5))
     assert f"\x1b[38;2;{red};{green};{blue}mvoid* BumpArena::take" in drawn
     assert "made of 088d3085586fbbf971d4c45698242772" in plain
@@ -135,12 +137,12 @@ def test_every_category_has_a_colour_of_its_own() -> None:
 
 def test_an_artefact_without_documents_says_so(looked: Path) -> None:
     with pytest.raises(StoreError, match="it holds no documents"):
-        _said(looked, "v3_simple", inspect.Wish())
+        _said(looked, "v3_simple", inspect.InspectOptions())
 
 
 def test_no_text_of_a_repository_steers_the_terminal(looked: Path) -> None:
-    assert "\x1b" not in _said(looked, "v2_simple", inspect.Wish())
-    assert r"\x1b[31mred" in _said(looked, "v2_simple", inspect.Wish())
+    assert "\x1b" not in _said(looked, "v2_simple", inspect.InspectOptions())
+    assert r"\x1b[31mred" in _said(looked, "v2_simple", inspect.InspectOptions())
 
 
 @pytest.mark.parametrize("family", ["v4_context_graph", "v6_enriched", "v2_simple"])
@@ -148,7 +150,7 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
     looked: Path, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:
     artefact = _artefact(looked, family)
-    command.show(looked, str(artefact.path), inspect.Wish(), as_json=True)
+    command.show(looked, str(artefact.path), inspect.InspectOptions(), as_json=True)
     line = json.loads(capsys.readouterr().out)["lines"][0]
     assert line["family"] == family
     assert ("run_ends" in line) == (family == "v6_enriched")
@@ -159,6 +161,6 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
 def test_json_of_an_id_is_that_document(
     looked: Path, wide: Document, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command.show(looked, wide.document_id, inspect.Wish(rows=5), as_json=True)
+    command.show(looked, wide.document_id, inspect.InspectOptions(rows=5), as_json=True)
     said = json.loads(capsys.readouterr().out)["lines"]
     assert [line["document_id"] for line in said] == [wide.document_id]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
-from curriculum.inspection.documents import Seen
+from curriculum.inspection.documents import DocumentView
 from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
 from dashboards.inspect.document_sheet import document_sheet
@@ -30,6 +30,7 @@ from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
 PATIENCE_MS = 120_000
+OPTIONS = inspect.InspectOptions()
 TAGS = {
     *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
     *("output", "ol", "a", "i", "b", "u", "small", "p", "kbd", "main", "article", "h2"),
@@ -41,8 +42,8 @@ def _text(read: Read) -> str:
     return "".join(read.texts)
 
 
-def _seen(document: Document) -> Seen:
-    return Seen(
+def _seen(document: Document) -> DocumentView:
+    return DocumentView(
         document=document,
         document_id=document.document_id,
         number=0,
@@ -64,7 +65,7 @@ def _artefact(home: Path, family: str) -> Artefact:
     )
 
 
-def _written(home: Path, family: str, wish: inspect.Wish = inspect.Wish()) -> str:  # noqa: B008 - frozen
+def _written(home: Path, family: str, wish: inspect.InspectOptions = OPTIONS) -> str:
     return command.as_page(Store(home, dry=True), _artefact(home, family), wish)
 
 
@@ -78,7 +79,7 @@ def test_the_page_holds_the_text_whole_and_once(
 def test_several_documents_are_one_page_with_a_line_each(
     looked: Path, context: Document, wide: Document
 ) -> None:
-    read = Read(_written(looked, "v4_context_graph", inspect.Wish(rows=2)))
+    read = Read(_written(looked, "v4_context_graph", inspect.InspectOptions(rows=2)))
     assert _text(read) == context.text + wide.text
     titles = [line for line in read.lines if line.endswith("arena 02dff1d4a3")]
     assert [title[:32] for title in titles] == [context.document_id, wide.document_id]
@@ -203,7 +204,7 @@ def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> No
 def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
     tokens = next(Store(looked, dry=True).artefacts("tokens"))
     with pytest.raises(StoreError, match="pages show documents and rows"):
-        command.as_page(Store(looked, dry=True), tokens, inspect.Wish())
+        command.as_page(Store(looked, dry=True), tokens, inspect.InspectOptions())
 
 
 def test_white_space_looks_like_what_stands_before_it() -> None:
@@ -242,7 +243,7 @@ def test_a_context_page_in_a_browser(
     looked: Path, context: Document, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(looked, context.document_id, inspect.Wish(), html=file)
+    command.show(looked, context.document_id, inspect.InspectOptions(), html=file)
     browser_page.goto(file.as_uri())
     texts = browser_page.evaluate("[...document.querySelectorAll('pre')].map(e => e.textContent)")
     assert "".join(texts) == context.text
@@ -290,7 +291,9 @@ def test_structure_in_a_browser(
     looked: Path, tmp_path: Path, browser_page: Page, scheme: str
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(looked, str(_artefact(looked, "v6_enriched").path), inspect.Wish(), html=file)
+    command.show(
+        looked, str(_artefact(looked, "v6_enriched").path), inspect.InspectOptions(), html=file
+    )
     browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     browser_page.goto(file.as_uri())
     browser_page.locator("pre").get_by_text("BumpArena arena;").click()
@@ -311,7 +314,7 @@ def test_without_scripts_the_page_is_a_readable_text(
     looked: Path, context: Document, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(looked, context.document_id, inspect.Wish(), html=file)
+    command.show(looked, context.document_id, inspect.InspectOptions(), html=file)
     with browser.new_context(java_script_enabled=False) as plain:
         opened = plain.new_page()
         opened.set_default_timeout(PATIENCE_MS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.pipeline.status import Standing, State
+from curriculum.pipeline.status import PhaseStatus, State
 from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from dashboards.rows.write import Example
 from schemas.diet import AdvanceWhen, StopsImproving
@@ -223,7 +223,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         number=number + 1,
         phase=each,
         evaluation="structure" if number == 4 else each.name,
-        standing=Standing(
+        standing=PhaseStatus(
             way=("templates", "wide"),
             phase=each.name,
             state=state,

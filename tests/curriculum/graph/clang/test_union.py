@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.seen import Chain, Mention, Seen, UnitResult
+from curriculum.graph.clang.seen import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -50,11 +50,11 @@ def function(name: str, path: str = "a.cpp", at: int = 0, *, body: bool = True) 
 
 def seen(
     value: IndexedFunction | IndexedClass,
-    *mentions: Mention,
+    *mentions: Reference,
     usr: str = "",
     owner: Chain = (),
-) -> Seen:
-    return Seen(
+) -> Definition:
+    return Definition(
         usr=usr or value.name,
         value=value,
         is_declaration=isinstance(value, IndexedFunction) and value.body is None,
@@ -79,11 +79,11 @@ def klass(name: str) -> IndexedClass:
     )
 
 
-def calls(*names: str) -> Mention:
-    return Mention("calls", "resolved", tuple((name,) for name in names), len(names))
+def calls(*names: str) -> Reference:
+    return Reference("calls", "resolved", tuple((name,) for name in names), len(names))
 
 
-def united(*results: Sequence[Seen], outcomes: Sequence[Outcome] = ()) -> Snapshot:
+def united(*results: Sequence[Definition], outcomes: Sequence[Outcome] = ()) -> Snapshot:
     union = Union()
     for number, each in enumerate(results):
         outcome = outcomes[number] if outcomes else "indexed"
@@ -154,7 +154,7 @@ def test_a_function_that_nothing_defines_is_its_first_declaration() -> None:
 
 
 def test_a_specialisation_that_is_not_written_is_its_template() -> None:
-    chain = Mention("calls", "resolved", (("f<int>", "f"),), 1)
+    chain = Reference("calls", "resolved", (("f<int>", "f"),), 1)
     assert pairs(united([seen(function("f")), seen(function("g", at=10), chain)])) == [
         ("g", "f", "resolved 1")
     ]
@@ -172,22 +172,22 @@ def test_what_a_partial_unit_says_counts_only_where_no_whole_one_speaks() -> Non
 
 
 def test_the_strongest_label_of_an_edge_is_kept() -> None:
-    weak = Mention("calls", "dependent", (("g",), ("h",)), 2, arity=1)
+    weak = Reference("calls", "dependent", (("g",), ("h",)), 2, arity=1)
     others = [seen(function("g", at=10)), seen(function("h", at=20))]
     snapshot = united([seen(function("f"), weak, calls("g")), *others])
     assert pairs(snapshot) == [("f", "g", "resolved 1"), ("f", "h", "dependent 2")]
 
 
 def test_candidates_that_take_other_numbers_of_arguments_are_none() -> None:
-    weak = Mention("calls", "dependent", (("g",), ("h",)), 2, arity=2)
+    weak = Reference("calls", "dependent", (("g",), ("h",)), 2, arity=2)
     wide = replace(function("g", at=10), max_arity=-1)
     snapshot = united([seen(function("f"), weak), seen(wide), seen(function("h", at=20))])
     assert pairs(snapshot) == [("f", "g", "dependent 1")]
 
 
 def test_a_virtual_call_that_may_reach_too_many_reaches_the_one_it_names() -> None:
-    dynamic = Mention("calls", "overridden", (("base",),), 1)
-    above = Mention("overrides", "resolved", (("base",),), 1)
+    dynamic = Reference("calls", "overridden", (("base",),), 1)
+    above = Reference("overrides", "resolved", (("base",),), 1)
 
     def reached(number: int) -> int:
         overriders = [seen(function(f"o{at}", at=20 + at), above) for at in range(number)]
@@ -200,8 +200,8 @@ def test_a_virtual_call_that_may_reach_too_many_reaches_the_one_it_names() -> No
 
 
 def test_members_are_found_by_the_class_that_an_object_has() -> None:
-    method = Mention("calls", "dependent", (), 0, name="size", arity=1, within=("Derived",))
-    inherits = Mention("inherits", "resolved", (("Base",),), 1)
+    method = Reference("calls", "dependent", (), 0, name="size", arity=1, within=("Derived",))
+    inherits = Reference("inherits", "resolved", (("Base",),), 1)
     snapshot = united(
         [
             seen(klass("Base")),

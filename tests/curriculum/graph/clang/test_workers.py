@@ -15,7 +15,7 @@ import pytest
 
 from curriculum.graph.clang import IndexReport, Snapshot, index_tree
 from curriculum.workers import pool as workers_module
-from schemas.progress import Progress, Watch, unwatched
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 from tests.curriculum.graph.clang.conftest import write_tree
 
 pytestmark = [pytest.mark.system, pytest.mark.clang]
@@ -38,7 +38,7 @@ def index(
     *,
     workers: int = 2,
     limit: float = 300.0,
-    watch: Watch = unwatched,
+    watch: ProgressCallback = ignore_progress,
     pipe: bool = True,
 ) -> tuple[IndexReport, dict[str, bytes]]:
     """The report of an index, and its tables as bytes."""

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from curriculum.train.launch.launcher import (
     LEAST_SILENCE_SECONDS,
     STEPS_OF_SILENCE,
-    Follower,
-    Pulse,
+    LogFollower,
+    StepMonitor,
     Tail,
     progress_of,
     read_heartbeat,
 )
-from curriculum.train.report import Heart
+from curriculum.train.report import HeartbeatWriter
 from schemas.job import Heartbeat
 from schemas.json_text import now
 from schemas.progress import Progress
@@ -54,7 +54,7 @@ def test_a_tail_tells_the_same_however_it_is_written(
 
 
 def test_a_stall_is_felt_once_and_again_after_a_step() -> None:
-    pulse = Pulse(0.0)
+    pulse = StepMonitor(0.0)
     assert pulse.felt(0, LEAST_SILENCE_SECONDS - 1) is None
     assert pulse.felt(0, LEAST_SILENCE_SECONDS) == LEAST_SILENCE_SECONDS
     assert pulse.felt(0, LEAST_SILENCE_SECONDS + 1) is None
@@ -64,7 +64,7 @@ def test_a_stall_is_felt_once_and_again_after_a_step() -> None:
 
 @given(st.lists(st.floats(0.1, 1000), min_size=2, max_size=30))
 def test_a_silence_of_twenty_usual_steps_and_ten_minutes_is_a_stall(took: list[float]) -> None:
-    pulse, now = Pulse(0.0), 0.0
+    pulse, now = StepMonitor(0.0), 0.0
     for step, seconds in enumerate(took, start=1):
         now += seconds
         pulse.felt(step, now)
@@ -74,7 +74,7 @@ def test_a_silence_of_twenty_usual_steps_and_ten_minutes_is_a_stall(took: list[f
 
 
 def test_a_run_that_goes_on_at_a_late_step_had_no_long_first_one() -> None:
-    pulse = Pulse(0.0)
+    pulse = StepMonitor(0.0)
     pulse.felt(5000, 100.0)
     pulse.felt(5001, 101.0)
     assert pulse.felt(5001, 101.0 + LEAST_SILENCE_SECONDS) is not None
@@ -82,7 +82,7 @@ def test_a_run_that_goes_on_at_a_late_step_had_no_long_first_one() -> None:
 
 def test_a_heartbeat_is_told_once_and_a_broken_one_is_none(world: Any, tmp_path: Path) -> None:
     told, stalls = list[Progress](), list[str]()
-    follower = Follower(world.job(), tmp_path, told.append, lambda _: None, stalls.append)
+    follower = LogFollower(world.job(), tmp_path, told.append, lambda _: None, stalls.append)
     follower.look()
     beat = Heartbeat(
         step=3, steps=12, valid_tokens=99, tokens_per_second=1234.5, val_bpb=2.5, at=now()
@@ -102,7 +102,7 @@ def test_a_stall_names_the_step_and_the_log(world: Any, tmp_path: Path, monkeypa
     stalls, now = list[str](), [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     ignore: Callable[[object], None] = lambda _: None  # noqa: E731
-    follower = Follower(world.job(), tmp_path, ignore, ignore, stalls.append)
+    follower = LogFollower(world.job(), tmp_path, ignore, ignore, stalls.append)
     now[0] = 599.0
     follower.look()
     assert stalls == []
@@ -120,13 +120,13 @@ def test_a_stall_names_the_step_and_the_log(world: Any, tmp_path: Path, monkeypa
 def test_a_heart_beats_at_most_once_a_second_and_at_the_first_step(
     world: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from curriculum.train.checkpoint import TrainerState
+    from curriculum.train.checkpoint import CheckpointState
 
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    heart, steps = Heart(world.job(), tmp_path), list[int]()
+    heart, steps = HeartbeatWriter(world.job(), tmp_path), list[int]()
     for step in range(1, 9):
-        heart.step(TrainerState(step=step), positions=100, seconds=0.25)
+        heart.step(CheckpointState(step=step), positions=100, seconds=0.25)
         beat = read_heartbeat(tmp_path)
         assert beat is not None
         steps.append(beat.step)
@@ -134,5 +134,7 @@ def test_a_heart_beats_at_most_once_a_second_and_at_the_first_step(
         now[0] += 0.25
     assert steps == [1, 1, 1, 1, 5, 5, 5, 5]
     assert speed == 400
-    Heart(world.job(), tmp_path / "gone").step(TrainerState(step=1), positions=1, seconds=1.0)
+    HeartbeatWriter(world.job(), tmp_path / "gone").step(
+        CheckpointState(step=1), positions=1, seconds=1.0
+    )
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["heartbeat.json"]

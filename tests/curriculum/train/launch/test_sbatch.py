@@ -2,7 +2,7 @@
 
 import pytest
 
-from curriculum.train.launch.sbatch import Asked, asked
+from curriculum.train.launch.sbatch import RequestedResources, asked
 from schemas.errors import JobError
 
 
@@ -37,7 +37,7 @@ from schemas.errors import JobError
 def test_gpus_and_cores_are_those_that_sbatch_would_give(
     options: str, gpus: int, cores: int
 ) -> None:
-    assert asked(options) == Asked(gpus=gpus, cores=cores)
+    assert asked(options) == RequestedResources(gpus=gpus, cores=cores)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_what_is_not_understood_and_would_matter_is_refused_by_name_value_and_cu
 
 def test_options_that_give_neither_gpus_nor_cores_are_left_to_sbatch() -> None:
     options = "-p long --exclusive -t1:00:00 --mem=64G --container-image /images/c16 --nice=-5 -Q"
-    assert asked(options) == Asked(gpus=0, cores=1)
+    assert asked(options) == RequestedResources(gpus=0, cores=1)

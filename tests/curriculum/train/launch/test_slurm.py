@@ -15,7 +15,7 @@ from curriculum.train.launch import launcher, slurm
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.launch.machine import Machine
-from curriculum.train.launch.sbatch import Asked, asked
+from curriculum.train.launch.sbatch import RequestedResources, asked
 from curriculum.train.launch.slurm import hand_in
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
@@ -295,16 +295,18 @@ def test_what_sbatch_refuses_and_a_machine_without_it_are_named(
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ("", Asked(gpus=0, cores=1)),
-        ("--gres=gpu:a100:2 -c 16", Asked(gpus=2, cores=16)),
-        ("--gres gpu:3 --cpus-per-task=8", Asked(gpus=3, cores=8)),
-        ("--gres=gpu", Asked(gpus=1, cores=1)),
-        ("--gres=lustre:4", Asked(gpus=0, cores=1)),
-        ("-G 4", Asked(gpus=4, cores=1)),
-        ("--gpus-per-node=h200:8 --time=1:00:00", Asked(gpus=8, cores=1)),
+        ("", RequestedResources(gpus=0, cores=1)),
+        ("--gres=gpu:a100:2 -c 16", RequestedResources(gpus=2, cores=16)),
+        ("--gres gpu:3 --cpus-per-task=8", RequestedResources(gpus=3, cores=8)),
+        ("--gres=gpu", RequestedResources(gpus=1, cores=1)),
+        ("--gres=lustre:4", RequestedResources(gpus=0, cores=1)),
+        ("-G 4", RequestedResources(gpus=4, cores=1)),
+        ("--gpus-per-node=h200:8 --time=1:00:00", RequestedResources(gpus=8, cores=1)),
     ],
 )
-def test_what_is_asked_of_slurm_is_read_from_its_options(options: str, wanted: Asked) -> None:
+def test_what_is_asked_of_slurm_is_read_from_its_options(
+    options: str, wanted: RequestedResources
+) -> None:
     assert asked(options) == wanted
 
 

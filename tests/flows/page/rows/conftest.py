@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.inspection.packed_rows import Shown, shown, spread
-from curriculum.store import Artefact, Draft, Input, Recipe, Store
+from curriculum.inspection.packed_rows import RowView, shown, spread
+from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document
@@ -47,7 +47,7 @@ class Made:
         """The tokenizer."""
         return Tokenizer.load(self.tokenizer.path / "tokenizer.json")
 
-    def shown(self, most: int = 6) -> list[Shown]:
+    def shown(self, most: int = 6) -> list[RowView]:
         """The rows as they are shown."""
         return list(shown(spread(self.rows, most), self.documents))
 
@@ -160,7 +160,7 @@ def _published(
     fill: Callable[[Path], object],
     inputs: Sequence[Input] = (),
 ) -> Artefact:
-    def make(drafts: Sequence[Draft]) -> None:
+    def make(drafts: Sequence[StagingDirectory]) -> None:
         fill(drafts[0].path)
 
     recipe = Recipe(

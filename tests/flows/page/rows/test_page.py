@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection.packed_rows import Part, Place, Shown, Source
+from curriculum.inspection.packed_rows import DocumentInRow, FileRange, RowView, Source
 from dashboards.rows import table
 from dashboards.rows.draw import documents, mask
 from dashboards.rows.page import page
@@ -61,7 +61,7 @@ def test_what_people_wrote_is_never_markup(made: Any) -> None:
     evil = '"><img src=x onerror="alert(1)"><script>{{data}}</script>'
     hostile = []
     for each in made.shown():
-        place = Place(repository=evil, commit=evil, path=evil, num_bytes=1)
+        place = FileRange(repository=evil, commit=evil, path=evil, num_bytes=1)
         parts = tuple(
             replace(part, source=replace(part.source, licence=evil, places=(place,) * 2))
             for part in each.parts
@@ -150,7 +150,7 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
         valid=documents * size,
         doc_starts=[s for s, _ in spans],
     )
-    shown = Shown(
+    shown = RowView(
         row=row, parts=parts, attention_pairs=1, histogram=(1, 0, 0, 0), generated=one.generated
     )
     assert len(page("x", "", [shown], tokenizer).encode()) <= 1_000_000
@@ -159,7 +159,7 @@ def test_a_row_of_65536_tokens_takes_at_most_a_megabyte(
 def _whence(number: int, files: int) -> Source:
     """Where a document came from that shares no file with any other."""
     places = [
-        Place(
+        FileRange(
             repository="llvm-project",
             commit=hashlib.sha256(str(number).encode()).hexdigest()[:40],
             path=f"llvm/lib/Support/File{number}_{at}.cpp",
@@ -171,14 +171,14 @@ def _whence(number: int, files: int) -> Source:
 
 
 def test_of_each_file_is_said_what_the_head_of_its_document_does_not_say() -> None:
-    own = Place(repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1)
+    own = FileRange(repository="arena", commit="a" * 40, path="one.cpp", num_bytes=1)
     places = (
         own,
         replace(own, path="two.cpp"),
         replace(own, commit="b" * 40),
         replace(own, repository="other", commit="c" * 40, num_bytes=5),
     )
-    part = Part(
+    part = DocumentInRow(
         start=0, end=2, scored=1, document_id="d" * 32, first_byte=0, last_byte=1,
         source=Source(places=places, num_bytes=1),
     )  # fmt: skip
