@@ -1,1 +1,1 @@
-"""What makes each artefact from the one before, as plain functions with no orchestrator in sight."""
+"""A library that makes each artefact from the one before, with no orchestrator in sight."""

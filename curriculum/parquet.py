@@ -52,7 +52,7 @@ class _Leaf:
     number: int
     name: str
     value_bytes: int
-    """Of a value in memory: its width, its levels, and the offsets of the lists around it."""
+    """Bytes of a value in memory: its width, its levels, and the offsets of the lists around it."""
     is_text: bool
     in_lists: bool
 
@@ -82,7 +82,7 @@ class File(pq.ParquetFile):
         if metadata is None:
             _require_rows(path, self.metadata, self._most)
         self._bounded: dict[tuple[str, ...] | None, bytearray] = {}
-        """By columns: a byte a row group, 1 where it is known to be within its bound."""
+        """Flags by columns: a byte a row group, 1 where it is known to be within its bound."""
 
     def read_row_group(
         self,

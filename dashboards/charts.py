@@ -13,9 +13,9 @@ MINUS = "\N{MINUS SIGN}"
 WIDE, HIGH = 1180.0, 366.0
 LEFT, RIGHT, TOP, BELOW = 44.0, 170.0, 46.0, 32.0
 _Place = Callable[[tuple[float, float]], tuple[float, float]]
-"""Where a point of the data lies in the picture."""
+"""Place of a point of the data in the picture."""
 LINE_HIGH = 16.0
-"""Of direct labels, so that no two stand on each other."""
+"""Height of direct labels, so that no two overlap."""
 
 
 def amount(number: float) -> str:
@@ -43,7 +43,7 @@ def share(part: float) -> str:
 
 
 def change(by: float) -> str:
-    """How a figure changed, with its sign.
+    """Format a change of a figure, with its sign.
 
     >>> change(-0.1179), change(0.0021), change(0.0)
     ('−0.118', '+0.002', '±0.000')
@@ -69,7 +69,7 @@ def bar(part: float, *, of: float = 1.0, look: str = "", limit: float | None = N
 
 
 def dumbbell(planned: float, realised: float | None, *, of: float, look: str) -> str:
-    """What is planned as a ring and what came of it as a dot, on a line that ends at `of`."""
+    """Draw the planned value as a ring and the realised one as a dot, on a line that ends at `of`."""
     ring, dot, says = f"{100 * planned / of:.2f}%", "", f"planned {share(planned)}"
     if realised is not None:
         at = f"{100 * realised / of:.2f}%"
@@ -109,10 +109,10 @@ class Curve:
 
     name: str
     points: Sequence[tuple[float, float]]
-    """From left to right."""
+    """Points from left to right."""
     chosen: bool = False
     marks: Sequence[tuple[float, str]] = field(default=())
-    """Where on the axis something begins, and what."""
+    """Positions on the axis, with a name each."""
 
 
 def curves(drawn: Sequence[Curve], *, across: str, label: str) -> str:

@@ -35,7 +35,7 @@ class FlowRun:
     state: str
     message: str
     address: str
-    """Of its page."""
+    """Address of its page."""
     specialist: str
     branch: str | None
     phase: str

@@ -1,4 +1,4 @@
-"""What all pages have in common: their head, their names, and the card that a panel is shown in."""
+"""Frame of all pages: their head, their names, and the card of a panel."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Page:
     """One of the pages."""
 
     name: str
-    """Of its module, and in its address."""
+    """Name of its module, and in its address."""
     title: str
 
 
@@ -29,7 +29,7 @@ PAGES = (
 )
 STYLE_PATH = "/style.css"
 HEAD = f'<link rel="stylesheet" href="{STYLE_PATH}"><meta name="color-scheme" content="light dark">'
-"""What stands in the head of every page."""
+"""Tags in the head of every page."""
 
 
 def style() -> str:

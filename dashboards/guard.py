@@ -29,7 +29,7 @@ Headers = list[tuple[bytes, bytes]]
 TOKEN = "token"
 """The name of the token in an address."""
 KEPT_DAYS = 30
-"""How long a browser stays logged in, while the server lives."""
+"""Days that a browser stays logged in, while the server lives."""
 ALWAYS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",

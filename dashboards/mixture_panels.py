@@ -81,22 +81,22 @@ class Serving:
 
     @property
     def name(self) -> str:
-        """What it is called on the page."""
+        """Name on the page."""
         return f"{self.family} {self.objective} at {self.row_length:,}"
 
     @property
     def share(self) -> float:
-        """Of the phase's tokens, as the diet says."""
+        """Share of the phase's tokens in the diet."""
         return sum(each.share for each in self.strata)
 
     @property
     def planned(self) -> float:
-        """Of the plan's tokens."""
+        """Share of the plan's tokens."""
         return sum(each.planned for each in self.strata)
 
     @property
     def realised(self) -> float | None:
-        """Of the tokens that were trained on; None where nothing was."""
+        """Share of the tokens that were trained on; None where nothing was."""
         found = [each.realised for each in self.strata if each.realised is not None]
         return sum(found) if found else None
 
@@ -107,12 +107,12 @@ class Serving:
 
 
 def mixed(snapshot: Snapshot) -> list[Mixed]:
-    """What there is to choose from."""
+    """Return the mixtures to choose from."""
     return snapshot.ask(question("panels/mixed"), Mixed)
 
 
 def none_yet() -> str:
-    """What to do where nothing is mixed."""
+    """Say how to make a first mixture."""
     return frame.card(
         "first",
         "No mixture yet",
@@ -224,7 +224,7 @@ def _lane(name: str, figures: tuple[float, float, float, int], *, of: float, loo
 
 
 def epochs(which: Mixed, found: Sequence[Serving]) -> str:
-    """How often each serving is seen, against what its diet allows."""
+    """Draw the repetition of each serving, against the diet's limit."""
     limit = found[0].strata[0].max_repetition
     of = max(1.1 * limit, *(max(one.repetition for one in each.strata) for each in found))
     lines = "".join(
@@ -261,7 +261,7 @@ def _before(each: Serving) -> float:
 
 
 def repositories(snapshot: Snapshot, which: Mixed) -> str:
-    """How much of a plan comes from each repository, the largest first."""
+    """Draw the share of each repository in a plan, the largest first."""
     asked = about("repositories", which)
     found = sorted(snapshot.ask(asked, Repository), key=lambda each: -each.tokens)
     whole = sum(each.tokens for each in found) or 1
@@ -291,7 +291,7 @@ def repositories(snapshot: Snapshot, which: Mixed) -> str:
 
 
 def _concentration(found: Sequence[Repository], whole: int) -> str:
-    """How many repositories make up half, and how many that weigh alike would be as concentrated."""
+    """Describe how many repositories make up half, and how many equal ones would be as concentrated."""
     if not found:
         return "Nothing is planned."
     so_far, half = 0, 0

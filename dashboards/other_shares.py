@@ -9,7 +9,7 @@ from dashboards.mixture_panels import Mixed, Serving, about
 
 
 def supplies(found: Sequence[Serving]) -> list[what_if.Supply]:
-    """What there is, as the mix reckons with it."""
+    """Return the supplies, as the mix computes them."""
     return [
         what_if.Supply(
             serving=each.number, domain=one.domain, tokens=one.rows_tokens, share=one.share
@@ -20,7 +20,7 @@ def supplies(found: Sequence[Serving]) -> list[what_if.Supply]:
 
 
 def limits(found: Sequence[Serving], *, budget: int | None = None) -> what_if.Limits:
-    """What the phase allows."""
+    """Return the limits of the phase."""
     first = found[0].strata[0]
     return what_if.Limits(
         budget=first.budget if budget is None else budget,
@@ -94,7 +94,7 @@ def _line(
 def _times(
     result: what_if.Outcome, those: Sequence[what_if.Supply], then: what_if.Limits, number: int
 ) -> float:
-    """How often a token of a serving would be seen, in the domain that is seen most often."""
+    """Return the repetition of a serving's tokens, in the domain that is seen most often."""
     return max(
         part * then.budget / one.tokens
         for one, part in zip(those, result.shares, strict=True)

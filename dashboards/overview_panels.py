@@ -16,7 +16,7 @@ from dashboards.questions import Snapshot, question
 from schemas.errors import CurriculumError
 
 MOST_LINES = 40
-"""Of what needs a hand; the question behind it gives all."""
+"""Number of lines that need attention; the question behind it gives all."""
 SAID = {
     "unreadable": "can’t be read",
     "failed": "failed",
@@ -38,7 +38,7 @@ FIRST = (
     ("curriculum init", "diets, phases and a corpus of your own to begin with"),
     ("curriculum run templates.demo", "build, mix and train a specialist, phase by phase"),
 )
-"""What to do in a workspace that holds nothing."""
+"""First command in a workspace that holds nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +116,7 @@ def snapshot(home: Path, resources: Resources) -> tuple[Snapshot, str]:
 
 
 def first() -> str:
-    """What to do where nothing is made yet."""
+    """Say how to begin where nothing is made yet."""
     steps = "".join(
         f"<li><code>{text(command)}</code><small>{text(why)}</small></li>" for command, why in FIRST
     )
@@ -129,7 +129,7 @@ def first() -> str:
 
 
 def totals(snapshot: Snapshot) -> Totals:
-    """How much there is of everything."""
+    """Return the totals of the workspace."""
     (found,) = snapshot.ask(question("panels/totals"), Totals)
     return found
 

@@ -34,7 +34,7 @@ GROUND: dict[str, Pair] = {
     "bad": Pair("#c23b32", "#ef7d74"),
     "more": Pair("#c8601a", "#ee9a5c"),
 }
-"""What a page is made of, by the names of its custom properties."""
+"""Colours of a page, by the names of its custom properties."""
 
 _FAMILY_HUES = (
     Pair("#2f6fd0", "#6ea3f5"),
@@ -55,7 +55,7 @@ def family_colours() -> dict[str, Pair]:
 
 
 DOCUMENT_COLOURS = ("#5f87af", "#5fafaf", "#8f6fa8", "#a8ab4f", "#d7af3f", "#c8575a")
-"""Of the documents of a row, in turn; the same on any ground, so that terminals have them too."""
+"""Colours of the documents of a row, in turn; the same on any ground, for terminals too."""
 
 SANS = 'system-ui, -apple-system, "Segoe UI", Inter, "Noto Sans", "DejaVu Sans", sans-serif'
 MONO = (
@@ -112,7 +112,7 @@ SHADES: dict[str, Shade] = {
     "typedef": Shade(terminal="#c8775a", light="#b04a1c", dark="#f09a74"),
     "namespace": Shade(terminal="#4fa5a0", light="#0b7573", dark="#5ccac4"),
 }
-"""By the names of STRUCTURE_CODES."""
+"""Shades by the names of STRUCTURE_CODES."""
 
 NAMES: tuple[str, ...] = tuple(sorted(STRUCTURE_CODES, key=STRUCTURE_CODES.__getitem__))
 """The name of each code."""

@@ -24,7 +24,7 @@ MOST = 2
 PLACES = 30
 """Questions that may wait."""
 PATIENCE_S = 120.0
-"""How long a question waits."""
+"""Seconds that a question waits."""
 _POLL_S = 0.2
 _ASKS = b"/api/kernel/set_ui_element_value"
 _SESSION = b"marimo-session-id"
@@ -128,7 +128,7 @@ class OpenPages:
 
 
 TURNS, PAGES = Turns(), OpenPages()
-"""Those of this server."""
+"""Queue and pages of this server."""
 
 
 def share(folder: Path) -> None:

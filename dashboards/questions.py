@@ -15,7 +15,7 @@ from curriculum.catalog import open_catalog
 
 Line = TypeVar("Line")
 MOST_MEMORY = "2GiB"
-"""Of one page's snapshot; what doesn't fit is written to a folder that goes with the server."""
+"""Memory of one page's snapshot; what doesn't fit is written to a folder that goes with the server."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Question:
 
     name: str
     words: str
-    """What is asked, and what the answer means."""
+    """Question, and the meaning of the answer."""
     sql: str
     """The whole file, as it is run."""
 

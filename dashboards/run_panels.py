@@ -13,7 +13,7 @@ from dashboards.questions import Snapshot, question
 TOO_FEW = "too few documents to tell"
 """Shown for an interval without a width, which is that of a single document."""
 DEEPEST = 46.0
-"""How much of the accent the best cell of a phase is mixed with, in percent."""
+"""Percentage of the accent in the best cell of a phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class Gain:
 
     @property
     def by(self) -> float:
-        """How much it fell; below 0 it rose."""
+        """Return the fall of the figure; below 0 it rose."""
         return self.before - self.after
 
 
@@ -68,17 +68,17 @@ class Cost:
 
 
 def gains(snapshot: Snapshot) -> list[Gain]:
-    """What finished phases won."""
+    """Return the gains of finished phases."""
     return snapshot.ask(question("panels/gains"), Gain)
 
 
 def specialists(found: Sequence[Gain]) -> list[str]:
-    """Those that have finished a phase."""
+    """Return the specialists that have finished a phase."""
     return list(dict.fromkeys(title(each.specialist, each.branch) for each in found))
 
 
 def none_yet() -> str:
-    """What to do where no run is finished."""
+    """Say how to finish a first run."""
     return frame.card(
         "first",
         "No finished run yet",
@@ -175,7 +175,7 @@ def curves(snapshot: Snapshot, chosen: str) -> str:
 
 
 def _begins(those: Sequence[Learning]) -> list[tuple[float, str]]:
-    """Where each phase begins: at the last figure of the one before."""
+    """Return the begin of each phase: the last figure of the one before."""
     begins: list[tuple[float, str]] = []
     before = those[0]
     for each in those:
@@ -186,7 +186,7 @@ def _begins(those: Sequence[Learning]) -> list[tuple[float, str]]:
 
 
 def costs(snapshot: Snapshot, chosen: str) -> str:
-    """What each phase of each specialist took, and what a hundredth of a bit cost."""
+    """Draw the cost of each phase of each specialist, and of a hundredth of a bit."""
     asked = question("cost_of_bpb")
     found = snapshot.ask(asked, Cost)
     priced = any(each.cost for each in found)

@@ -33,7 +33,7 @@ from dashboards.question_queue import PAGES, Watched
 
 HERE = Path(__file__).parent
 SESSION_TTL_S = 120
-"""How long the state of a page is kept after its browser is gone."""
+"""Seconds that the state of a page is kept after its browser is gone."""
 
 _SCRIPT = re.compile(r"<script(?P<attributes>[^>]*)>(?P<body>.*?)</script>", re.DOTALL)
 _PRELOAD = re.compile(r'<link rel="preload"[^>]*>')
@@ -122,7 +122,7 @@ class Pages:
 
 
 def policy(page: str, host: str) -> str:
-    """What a page may load: what this server has, and of scripts in it those that it came with."""
+    """Return the policy of a page: everything of this server, and the scripts that the page came with."""
     inline = [
         found["body"] for found in _SCRIPT.finditer(page) if "src=" not in found["attributes"]
     ]

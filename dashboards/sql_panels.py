@@ -1,4 +1,4 @@
-"""What the SQL page shows: what can be asked about, questions to begin with, and an answer as a table."""
+"""SQL page: tables to ask about, questions to begin with, and an answer as a table."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SELECT family, split, count(*) AS rows, sum(valid_token_count) AS tokens
 FROM rows
 GROUP BY ALL
 ORDER BY ALL"""
-"""What is asked where nothing else is."""
+"""Question that is asked first."""
 MOST_SHOWN = 500
 """Rows that are drawn; a download has all of the answer."""
 MOST_LINE, MOST_TEXT = 60, 400
@@ -27,7 +27,7 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOU
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What became of a question."""
+    """Outcome of a question."""
 
     sql: str
     reply: Reply | None
@@ -124,7 +124,7 @@ def _counted(reply: Reply, count: int) -> str:
 
 
 def refusal(refused: CatalogError) -> str:
-    """Why there is no answer, and what to do."""
+    """Return why there is no answer, and how to get one."""
     said, _, where = str(refused.value or "").partition("\nLINE ")
     at = f"<pre>{frame.text(f'LINE {where}')}</pre>" if where else ""
     cause = f"{refused.cause[:1].upper()}{refused.cause[1:]}."
@@ -135,7 +135,7 @@ def refusal(refused: CatalogError) -> str:
 
 
 def sidebar(home: Path) -> str:
-    """What there is: questions, views with their columns, and macros."""
+    """Return the questions, the views with their columns, and the macros."""
     catalog = open_catalog(home)
     views, calls = relations(catalog), macros(catalog)
     catalog.close()

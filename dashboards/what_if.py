@@ -1,4 +1,4 @@
-"""What a mixture would take at other shares, reckoned as the mix itself does."""
+"""Mixture at other shares, computed as the mix itself does."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,19 @@ from schemas.mixture import cut_to
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Supply:
-    """What there is of one serving in one domain, and what a plan takes of it."""
+    """Supply of one serving in one domain, and a plan's use of it."""
 
     serving: int
     domain: str
     tokens: int
     """Valid tokens of one pass over its rows."""
     share: float
-    """Of the phase's tokens, as the diet says; then as it would be."""
+    """Share of the phase's tokens in the diet; then at the other shares."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What a phase allows."""
+    """Limits of a phase."""
 
     budget: int
     """Valid tokens."""
@@ -32,14 +32,14 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a mix would make of shares."""
+    """Result of a mix at other shares."""
 
     shares: tuple[float, ...]
     """Served, of each supply in their order; they sum to 1."""
     short: tuple[int, ...]
     """Supplies of which more is asked than there is."""
     refusal: str
-    """Why the mix would stop; empty where it goes on."""
+    """Reason why the mix would stop; empty where it goes on."""
 
 
 def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Supply]:
@@ -60,7 +60,7 @@ def at_shares(supplies: Sequence[Supply], asked: Mapping[int, float]) -> list[Su
 
 
 def outcome(supplies: Sequence[Supply], limits: Limits) -> Outcome:
-    """What the mix would serve of each supply, or why it would stop."""
+    """Return the amounts that the mix would serve of each supply, or why it would stop."""
     whole = math.fsum(each.share for each in supplies)
     if whole <= 0:
         nothing = tuple(0.0 for _ in supplies)

@@ -1,4 +1,4 @@
-"""Which workspace the pages show: that of the server they are part of."""
+"""Workspace of the pages: that of the server they are part of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Server:
 
     address: str
     headers: tuple[tuple[str, str], ...]
-    """What it wants of a program: the proof that its owner asks."""
+    """Headers for requests of programs: the proof that its owner asks."""
 
 
 Served = Callable[[], Server | None]

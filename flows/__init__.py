@@ -1,1 +1,1 @@
-"""When, where and how often: Prefect flows and the command line, which mirror curriculum verb for verb."""
+"""Prefect flows and the command line, which mirror curriculum verb for verb: when, where and how often."""

@@ -1,4 +1,4 @@
-"""What a flow run shows of itself: progress while it works, tables when a stage is done."""
+"""Artifacts of a flow run: progress while it works, tables when a stage is done."""
 
 import contextlib
 import re
@@ -28,10 +28,10 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.visible import one_line, visible
 
 TELL_EVERY_S = 5.0
-"""How often progress is told to the server; each time costs it a transaction."""
+"""Seconds between updates of progress on the server; each costs a transaction."""
 
 onlooker: ContextVar[ProgressCallback] = ContextVar("onlooker", default=ignore_progress)
-"""Who else watches: the terminal, where the flow runs in the command line's process."""
+"""Second receiver of progress: the terminal, where the flow runs in the command line's process."""
 
 
 _MARKUP = re.compile(

@@ -31,7 +31,7 @@ FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
 """Variables of a run's process, which no run, deployment or form gives."""
 OWN_DIGITS = 4
-"""Of a workspace's uuid, where another workspace of that name was first."""
+"""Digits of a workspace's uuid, where another workspace of that name was first."""
 
 
 def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
@@ -146,7 +146,7 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
 
 
 def main() -> None:
-    """What the module is run for."""
+    """Run the module's command."""
     arguments = argparse.ArgumentParser(prog="flows.deployments")
     arguments.add_argument("--shared", action="store_true")
     arguments.add_argument("--idle", nargs="*", default=[])

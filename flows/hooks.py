@@ -16,7 +16,7 @@ from flows.settings.contexts import context_of, resources
 from schemas.errors import JobError
 
 SWITCHES = {"onwards": "and those after it", "again": "anew"}
-"""How a run's name tells a switch of its form."""
+"""Words in a run's name for a switch of its form."""
 LONGEST = 40
 """Characters of a value in a name."""
 
@@ -61,7 +61,7 @@ def run_name() -> str:
 
 
 def _changed(changes: BuildChanges) -> list[str]:
-    """What was changed, as the command line would say it."""
+    """Return the changed fields, as the command line would write them."""
     listed = changes.model_dump(exclude_defaults=True)
     return [
         name if value is True else f"{name}={_short(_words(value))}"

@@ -69,7 +69,7 @@ def models() -> tuple[str, ...]:
 
 
 def writers() -> tuple[str, ...]:
-    """Where metrics can go beside the run's own, of what is installed: each, and all together."""
+    """Return the installed destinations of metrics beside the run's own: each, and all together."""
     from schemas.job import WriterName
 
     names = [str(name) for name in get_args(WriterName) if importlib.util.find_spec(name)]

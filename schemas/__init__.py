@@ -1,1 +1,1 @@
-"""What every artefact is: contracts between the stages, and the errors that name what broke them."""
+"""Contracts between the stages: the form of every artefact, and the errors that name what broke it."""

@@ -68,7 +68,7 @@ class TreeFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeDelta:
-    """What turns the tree of the commit that was read before into this one's; the first adds all.
+    """Difference from the tree of the commit that was read before to this one's; the first adds all.
 
     A path is in `removed` or in `files`, never in both; both are sorted by path.
     """

@@ -10,7 +10,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """What one side says, as it was written; not blank."""
+    """Turn of one side, as it was written; not blank."""
 
     role: Role
     text: str
@@ -28,7 +28,7 @@ class Conversation:
     file: str
     """Below the source's folder."""
     line: int
-    """From 1."""
+    """Line number, from 1."""
     start: int
     end: int
     """The line's bytes in the file, half-open, its end left out."""

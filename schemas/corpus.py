@@ -29,7 +29,7 @@ class RepositorySpec(Strict):
     """A repository pin: where it lies, which commit, and which part of its history."""
 
     name: Name
-    """What diets, documents and reports call it; unique in the corpus."""
+    """Name in diets, documents and reports; unique in the corpus."""
     path: str | None = None
     """A work tree, a bare repository, a bundle or a plain directory (one snapshot, no history)."""
     url: str | None = None
@@ -67,7 +67,7 @@ class ConversationsSpec(Strict):
     """Conversations to learn from: a file of JSON lines, or a folder of such files."""
 
     name: Name
-    """What diets, documents and reports call it; unique in the corpus, among repositories too."""
+    """Name in diets, documents and reports; unique in the corpus, among repositories too."""
     path: str
     """A file of JSON lines, or a folder of such files; relative to this file."""
     licence: str | None = None
@@ -75,7 +75,7 @@ class ConversationsSpec(Strict):
 
 
 class HistorySpec(Strict):
-    """How many versions of one file are read; hot files would drown the rest."""
+    """Limit on the versions of one file that are read; hot files would drown the rest."""
 
     versions_per_path: Annotated[Whole, Field(ge=1)] = 8
     """Changes of one file, through renames, that are read at most."""
@@ -84,7 +84,7 @@ class HistorySpec(Strict):
 
 
 class QualitySpec(Strict):
-    """What is too small, too large or not written by hand."""
+    """Limits on texts that are too small, too large or generated."""
 
     min_bytes: Annotated[Whole, Field(ge=0)] = 100
     """Smaller files are left out."""
@@ -103,9 +103,9 @@ class CorpusSpec(Strict):
     """A corpus file; `corpora/*.yaml`."""
 
     name: Name
-    """What workspace and reports call the corpus."""
+    """Name of the corpus in workspace and reports."""
     repositories: Annotated[tuple[RepositorySpec, ...], Field(min_length=1)]
-    """What is read, in order: the same text in two of them is kept in the first."""
+    """Repositories that are read, in order: the same text in two of them is kept in the first."""
     conversations: tuple[ConversationsSpec, ...] = ()
     """The sources of the chat family."""
     domains: str = "domains"
@@ -113,9 +113,9 @@ class CorpusSpec(Strict):
     files: tuple[Language, ...] = LANGUAGES
     """The languages whose files are read; all that are known by default."""
     history: HistorySpec = HistorySpec()
-    """How many versions of one file are read."""
+    """Limit on the versions of one file that are read."""
     quality: QualitySpec = QualitySpec()
-    """Which files are left out for their size, or since nobody wrote them by hand."""
+    """Limits on files that are left out for their size, or since they are generated."""
     val_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.02
     """The share of files that is held out to measure on; with 20 repositories or more, of repositories."""
     max_skipped: Annotated[Number, Field(ge=0, le=1)] = 0.01

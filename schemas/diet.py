@@ -64,21 +64,21 @@ class Serving(Strict):
     model_config = ConfigDict(json_schema_extra=_of_a_family_or_imported)
 
     family: FamilyName | None = None
-    """What a document is made of: v2 files before and after a commit, v3 the commit itself, v4 and v5
+    """Kind of document: v2 files before and after a commit, v3 the commit itself, v4 and v5
     what a commit touched behind its callers and callees, v6 with the structure of the code, chat
     conversations. Imported rows say it themselves."""
     imported: Annotated[str, Field(min_length=1)] | None = None
     """Rows that `curriculum import` published, in place of rows of the corpus: their name, or the first six
     digits of their key or more. Family, objective and row length are theirs; what is said here must agree."""
     base: FamilyName | None = None
-    """Of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
+    """Base of v6_enriched: the family whose documents get structure; by default v2_simple in rows of at most
     4096 tokens and v4_context_graph in longer ones."""
     objective: ObjectiveName | None = None
-    """What is learnt from a document: causal every next token, fim a part between what stands around it,
+    """Learning objective: causal every next token, fim a part between what stands around it,
     doc_to_code a body from its comment, code_to_doc the comment from the body, chat what the assistant
     says. By default causal, and chat of conversations."""
     share: Share
-    """Of the phase's valid tokens; the shares of a phase sum to 1."""
+    """Share of the phase's valid tokens; the shares of a phase sum to 1."""
     row_length: RowLength | None = None
     """The phase's by default; required where the phase has several."""
     domains: dict[str, Factor] | None = None
@@ -87,7 +87,7 @@ class Serving(Strict):
     """Only what these repositories of the corpus give, by name or by a pattern such as `llvm*` or
     `llvm*|lattice`, each of which must match one at least; all by default."""
     variants: Annotated[Whole, Field(ge=1, le=64)] | None = None
-    """Of fim: how many splits of each document there are, 4 by default; each repetition reads the next."""
+    """Number of splits of each document for fim, 4 by default; each repetition reads the next."""
     why: str = ""
     """The reason, for people; it changes no key."""
 
@@ -178,7 +178,7 @@ class StopsImproving(Strict):
     stops_improving_by: Annotated[Number, Field(gt=0)]
     """Bits per byte."""
     over_evaluations: Annotated[Whole, Field(ge=1)] = 3
-    """How many evaluations it is compared over."""
+    """Number of evaluations that it is compared over."""
 
 
 class AdvanceWhen(Strict):
@@ -205,27 +205,27 @@ REQUIRED_OF_A_PHASE = ("phase", "portion", "servings")
 
 
 class DietPhase(Strict):
-    """What a specialist eats in one phase, and when it may go on."""
+    """Mixture of one phase of a specialist, and its gate."""
 
     model_config = ConfigDict(json_schema_extra=_named)
 
     phase: Name
     """A phase of the phases file."""
     portion: Share
-    """Of token_budget; the portions of all phases and of the anneal sum to 1."""
+    """Fraction of token_budget; the portions of all phases and of the anneal sum to 1."""
     servings: Annotated[tuple[Serving, ...], Field(min_length=1)]
-    """What is eaten in this phase, all mixed in one order."""
+    """Servings of this phase, all mixed in one order."""
     max_repetition: Annotated[Number, Field(ge=1)] = 4.0
-    """How often a row may be seen in this phase; asking for more is a shortage."""
+    """Times that a row may be seen in this phase; asking for more is a shortage."""
     on_shortage: Literal["stop", "renormalise"] = "stop"
     """stop ends with what there is and what is asked; renormalise gives a serving all there is and the
     others the rest."""
     advance_when: AdvanceWhen | None = None
     """The gate: the phase ends before its budget when all its rules hold."""
     on_budget: Literal["advance", "hold"] = "advance"
-    """Where the budget ends before the gate opens: advance goes on, hold waits for a person."""
+    """Action where the budget ends before the gate opens: advance goes on, hold waits for a person."""
     require: tuple[Literal["leakcheck", "approval", "masking_cost"], ...] = ()
-    """What must pass before the phase may begin or its successor go on."""
+    """Checks to pass before the phase may begin or its successor go on."""
     why: str = ""
     """The reason, for people; it changes no key."""
 
@@ -257,7 +257,7 @@ class Anneal(Strict):
     """The decay: a tail job of its own over the last phase's servings."""
 
     portion: Share
-    """Of token_budget, beside the portions of the phases."""
+    """Fraction of token_budget, beside the portions of the phases."""
 
 
 JOB_FIELD = "{job}"
@@ -268,7 +268,7 @@ class Trainer(Strict):
     """A trainer of another make, in place of the one that comes with this."""
 
     command: str
-    """What is started for each phase, in the folder where curriculum was called and without a shell:
+    """Command that is started for each phase, in the folder where curriculum was called and without a shell:
     "torchrun --nproc-per-node 8 my_train.py {job}". {job} is the path of
     job.json; curriculum.train.external_trainer says what it must leave. It enters the keys of runs."""
 
@@ -298,9 +298,9 @@ class Diet(Strict):
     that says; `phases`, where given, is the whole list, and what an entry leaves out is that of the other's
     phase of the same name."""
     specialist: Name
-    """Whose diet it is; it enters the paths of mixtures and runs."""
+    """Specialist whose diet it is; it enters the paths of mixtures and runs."""
     why: str = ""
-    """What the specialist is for, for people; it changes no key."""
+    """Purpose of the specialist, for people; it changes no key."""
     phases_file: str = "phases"
     """Name or path of the phases file that the diet is written for."""
     corpus: str
@@ -308,9 +308,9 @@ class Diet(Strict):
     tokenizer: str = "corpus"
     """`corpus` trains a byte-level BPE on the corpus; else a path to a tokenizer.json."""
     vocab_size: Annotated[Whole, Field(ge=300, le=1 << 20)] = 32_768
-    """Of a tokenizer trained on the corpus; ignored for a given one."""
+    """Size of a tokenizer trained on the corpus; ignored for a given one."""
     document_tokens: Literal["bos_eos", "bos", "eos", "none"] = "bos_eos"
-    """What stands around each document, of what the tokenizer has."""
+    """Control tokens around each document, of those that the tokenizer has."""
     model: str
     """The preset of the model: tiny, or the name of a larger one."""
     trainer: Trainer | None = None
@@ -320,12 +320,12 @@ class Diet(Strict):
     tokens_per_step: TokenCount | None = None
     """Row positions per optimizer step; by default the model's preset says."""
     max_source_repetition: Annotated[Number, Field(ge=1)] = 16.0
-    """How often the same source file may be seen over all servings and phases before the mix warns."""
+    """Times that a source file may be seen over all servings and phases before the mix warns."""
     structure_inputs: bool = True
     """True if the model reads the structure columns of v6_enriched rows, from the first phase that has such
     rows on; what it had learnt without them stays as it was. With false those rows are flat text to it."""
     seed: Annotated[Whole, Field(ge=0)] = 17
-    """Of order, shuffling and initial weights."""
+    """Seed of order, shuffling and initial weights."""
     branch: Name | None = None
     """Tells apart diets of one specialist: it enters the paths of mixtures and runs. Phases that two
     branches have alike are planned and trained once."""

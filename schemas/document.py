@@ -18,7 +18,7 @@ PartKind = Literal["header", "changes", "code", "context", "target", "system", "
 SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments", "declaration"]
 PART_KINDS: tuple[PartKind, ...] = get_args(PartKind)
 SPAN_KINDS: tuple[SpanKind, ...] = get_args(SpanKind)
-"""What objectives read.
+"""Kinds of spans that objectives read.
 
 documentation  a comment block above a declaration     body       a function's, with its braces
 repeated       stands in the document before           statement  right in a function's body
@@ -39,7 +39,7 @@ EdgeKind = Literal[
     "compiles",
 ]
 EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
-"""What one definition has to do with another; an edge goes from the one whose text says so.
+"""Kinds of edges between definitions; an edge goes from the one whose text says so.
 
 calls       a function calls another               constructs  a function makes an object of a class
 overrides   a method overrides its base's          inherits    a class has a base
@@ -49,7 +49,7 @@ compiles    a build target compiles a file
 """
 EdgeLabel = Literal["resolved", "overridden", "dependent", "syntactic"]
 EDGE_LABELS: tuple[EdgeLabel, ...] = get_args(EdgeLabel)
-"""How an edge is known.
+"""Sources of an edge.
 
 resolved    by a compiler frontend                 overridden  by it, through a virtual function
 dependent   it depends on a template parameter: a candidate, not a certainty
@@ -88,7 +88,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Provenance:
-    """Where bytes came from: `start`, `end` are byte offsets in the blob, as UTF-8 text."""
+    """Origin of bytes: `start`, `end` are byte offsets in the blob, as UTF-8 text."""
 
     repository: str
     commit: str
@@ -128,7 +128,7 @@ class Edge:
     kind: EdgeKind
     label: EdgeLabel
     confidence: float
-    """In (0, 1]: 1 where a frontend resolved it; a candidate among n has less."""
+    """Probability in (0, 1]: 1 where a frontend resolved it; a candidate among n has less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,9 +148,9 @@ class Document:
     """`repository:path` with the path that the file had first, through renames; of the target's largest
     file, where there are several."""
     chunks: tuple[Chunk, ...] = ()
-    """Of context documents: every chunk in the order of the text, the target's last."""
+    """Chunks of a context document in the order of the text, the target's last."""
     edges: tuple[Edge, ...] = ()
-    """Of context documents: all edges that are known between its chunks."""
+    """Edges of a context document: all that are known between its chunks."""
 
     @property
     def document_id(self) -> str:

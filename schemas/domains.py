@@ -12,7 +12,7 @@ GENERAL = "general"
 CHAT_DOMAIN = "chat"
 """The domain of every conversation; no rule gives it."""
 COLUMNS = ("path", "repository", "language", "num_bytes")
-"""What a rule may ask of a document beside its features; `num_bytes` is of its code."""
+"""Columns that a rule may test of a document beside its features; `num_bytes` is of its code."""
 
 
 class DomainRule(Strict):
@@ -39,7 +39,7 @@ class DomainsSpec(Strict):
     features: Annotated[dict[str, str], Field(default_factory=dict)]
     """Name → regular expression in the syntax of Rust's regex crate: matches per 1,000 bytes of code."""
     rules: Annotated[tuple[DomainRule, ...], Field(min_length=1)]
-    """In order; for a document for which none holds the domain is general."""
+    """Rules in order; for a document for which none holds the domain is general."""
 
     @property
     def domains(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from schemas.visible import one_line, visible
 
 
 class CurriculumError(Exception):
-    """What went wrong, why, and what to do about it, on one line.
+    """A user's mistake: the value, its cause and its cure, on one line.
 
     As a text it can be shown anywhere: what would command a terminal or hide is escaped. Its parts are raw.
 

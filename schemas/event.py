@@ -1,4 +1,4 @@
-"""What somebody who is away from the screen wants to be told."""
+"""Events to notify a person of who is away from the screen."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ class Event(Strict):
 
     event: EventKind
     text: str
-    """In a sentence, with what to do; chats that take webhooks show a field of this name."""
+    """Text in a sentence, with the cure; chats that take webhooks show a field of this name."""
     workspace: str
     specialist: str
     branch: str | None = None

@@ -1,4 +1,4 @@
-"""What lies beside tokens that were written for other tools, so that they come back as they were."""
+"""Record beside tokens that were written for other tools, so that they come back as they were."""
 
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ class ExportRecord(Versioned):
 
     format: TokenFormat
     stage: Made
-    """Of the artefact that was written."""
+    """Stage of the artefact that was written."""
     key: str
     content: str
     labels: dict[str, str]
@@ -31,14 +31,14 @@ class ExportRecord(Versioned):
     bos_id: int | None
     eos_id: int | None
     dtype: Literal["uint16", "uint32", "int32"]
-    """Of the ids, as numpy names it."""
+    """Dtype of the ids, as numpy names it."""
     tokens: int
     documents: int
     rows: int | None
     """None where no rows are kept: documents that aren't packed."""
     row_lengths: tuple[Annotated[int, Field(ge=1, le=LONGEST_ROW)], ...]
     steps: int | None = None
-    """Of a mixture: the whole steps of its budget, all of which are written."""
+    """Steps of a mixture: the whole steps of its budget, all of which are written."""
     columns: tuple[Annotated[str, Field(pattern=r"^[a-z_]{1,50}$")], ...]
     """A value a token, each in `<column>.bin` as uint8."""
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")], int]
@@ -64,4 +64,4 @@ BESIDE_STRUCTURE = (
     required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
     required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
 )
-"""What it has beside these where rows have structure."""
+"""Columns beside these where rows have structure."""

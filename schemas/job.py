@@ -84,7 +84,7 @@ class OptimizerSpec(Strict):
     gradient_clip: float = 1.0
     z_loss: float = 1e-5
     warmup_steps: int
-    """From 0 in the first phase; from a tenth of the rate where T changes."""
+    """Steps of warm-up, from 0 in the first phase; from a tenth of the rate where T changes."""
     schedule: Literal["stable", "decay"] = "stable"
     """stable: warm up and hold; decay: fall linearly to a tenth over the whole job (anneal)."""
 
@@ -151,7 +151,7 @@ class Job(Sealed):
     device: Literal["cpu", "cuda"]
     tokenizer: TokenizerRef
     threads: int = 1
-    """Of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
+    """Threads of the CPU, for each process; sums depend on it, so a resumed run keeps it."""
     processes: Annotated[int, Field(ge=1)] = 1
     """Processes that share the model and the micro-batches of a step; sums depend on it, not what is read."""
     workers: Annotated[int, Field(ge=0)] = 0
@@ -182,11 +182,11 @@ class Job(Sealed):
     advance_when: AdvanceWhen | None
     require: tuple[str, ...]
     writers: tuple[WriterName, ...] = ()
-    """Where metrics go beside Parquet and console; no part of what the run is."""
+    """Destinations of metrics beside Parquet and console; no part of what the run is."""
     gpu_price: Annotated[float, Field(gt=0)] | None = None
-    """What an hour of one GPU costs, in whatever money; None where nobody said."""
+    """Price of an hour of one GPU, in whatever money; None where none is set."""
     overrides: dict[str, str]
-    """What the command line changed of the diet: corpus, model, token_budget, max_repetition …"""
+    """Changes of the diet by the command line: corpus, model, token_budget, max_repetition …"""
 
 
 class Figure(Strict):
@@ -211,7 +211,7 @@ class Figure(Strict):
 
 
 class TokenCounts(Strict):
-    """What a run consumed."""
+    """Tokens that a run consumed."""
 
     positions: int
     valid: int
@@ -221,19 +221,19 @@ class TokenCounts(Strict):
 
 
 class MaskingCost(Strict):
-    """What keeping documents apart costs on rows of the job itself."""
+    """Cost of document masks on rows of the job itself."""
 
     ratio: float
     """Tokens a second masked ÷ unmasked on the same rows by the same kernel, the median over
     micro-batches; masks are built inside the clock of the masked side only. Above 1 masking is a gain."""
     row_length: int
-    """Of the longest rows among them."""
+    """Length of the longest rows among them."""
     positions: int
     """Positions that were measured: those of the first twenty steps, or fewer where time ran out."""
     micro_batches: int
     masked_seconds: float
     unmasked_seconds: float
-    """Of forward and backward over those positions: CPU seconds on a CPU."""
+    """Seconds of forward and backward over those positions: CPU seconds on a CPU."""
 
 
 class Report(Sealed):
@@ -245,7 +245,7 @@ class Report(Sealed):
     stopped: Stopped
     reason: str
     failure: Failure | None = None
-    """What kind of end it was, where it failed."""
+    """Kind of end, where it failed."""
     steps: int
     tokens: TokenCounts
     before: tuple[Figure, ...]
@@ -256,7 +256,7 @@ class Report(Sealed):
     seconds: float
     gpu_seconds: float
     cost: float | None = None
-    """Of the GPU seconds, at the price that the job names; 0 on a CPU, None where there is no price."""
+    """Cost of the GPU seconds, at the job's price; 0 on a CPU, None where there is no price."""
     device: str
     backend: str
     masked_mfu: float | None = None
@@ -283,7 +283,7 @@ class Heartbeat(Sealed):
     valid_tokens: int
     tokens_per_second: float
     val_bpb: float | None = None
-    """Of the last evaluation of the phase's own mixture."""
+    """Figure of the last evaluation of the phase's own mixture."""
     at: str
     """The moment at which it was written, in UTC."""
 
@@ -307,7 +307,7 @@ class SlurmJob(Sealed):
 
 
 class SlotState(RunState):
-    """Who holds a slot, or waits for one: the process that launches the job, and what it trains."""
+    """Holder of a slot, or a waiting run: the process that launches the job, and its name."""
 
     run: str
     """The run's directory, whole: workspaces may share slots."""

@@ -138,7 +138,7 @@ def digest(value: JsonValue) -> str:
 
 
 def version_fault(version: str) -> str | None:
-    """Why a file of a schema_version can't be read; None for any minor of this major.
+    """Return why a file of a schema_version can't be read; None for any minor of this major.
 
     >>> version_fault(f"{MAJOR}.99"), version_fault("0.9")
     (None, 'schema_version 0.9; this version reads 1.x')
@@ -175,7 +175,7 @@ class Versioned(Strict):
 
     @classmethod
     def damage(cls, content: dict[str, JsonValue]) -> str | None:
-        """Why a file isn't what was written, as far as that can be seen; the seal is taken off."""
+        """Return why a file isn't as it was written, as far as that shows; the seal is taken off."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a search for leaks between documents found: a claim a line, and how the search was tried itself."""
+"""Report of a search for leaks between documents: a claim a line, and the tests of the search itself."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -20,11 +20,11 @@ class Finding:
     claim: str
     passed: bool
     backend: str = ""
-    """Of its attention; empty where it has none."""
+    """Backend of its attention; empty where it has none."""
     row_length: int = 0
     """0 where rows have none."""
     mode: str = ""
-    """How steps were computed, and on how much; empty for claims about a model alone."""
+    """Mode and amount of the computed steps; empty for claims about a model alone."""
     detail: str = ""
 
     @property
@@ -62,7 +62,7 @@ class InjectedLeakReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skipped:
-    """What could not be examined here, and why."""
+    """Claim that could not be examined here, and why."""
 
     subject: str
     reason: str
@@ -79,9 +79,9 @@ class LeakReport:
     planted: tuple[InjectedLeakReport, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     covered: tuple[str, ...] = ()
-    """What was examined beyond a model alone: row lengths, layouts, modes."""
+    """Coverage beyond a model alone: row lengths, layouts, modes."""
     uncovered: tuple[str, ...] = ()
-    """What trains, or would on another machine, and was not examined; `skipped` comes in addition."""
+    """Parts that train, or would on another machine, and were not examined; `skipped` is in addition."""
     environment: tuple[tuple[str, str], ...] = ()
     """Names and versions: torch, python, device and others."""
 

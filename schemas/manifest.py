@@ -58,7 +58,7 @@ class Manifest(Sealed):
     tools: dict[str, str]
     files: tuple[FileRecord, ...]
     report: dict[str, JsonValue]
-    """What the stage counted: documents, tokens, skips by reason, yield …"""
+    """Counts of the stage: documents, tokens, skips by reason, yield …"""
     created: str
     """UTC, ISO 8601."""
 

@@ -64,7 +64,7 @@ LEFT_OUT_SCHEMA = pa.schema(
 slot of the row that came in its place; one line without slot for a row whose turn never was."""
 
 BLOCK_SLOTS = 1024
-"""In each run of so many slots every stratum has its exact count, ± 1."""
+"""Slots of a block, in which every stratum has its exact count, ± 1."""
 
 
 class RowsTaken(Strict):
@@ -85,7 +85,7 @@ class RowsTaken(Strict):
 
 
 class VariantReport(Strict):
-    """What a plan takes of one variant of a stratum."""
+    """Rows that a plan takes of one variant of a stratum."""
 
     rows_key: str
     rows: int
@@ -99,7 +99,7 @@ class VariantReport(Strict):
 
 
 class StratumReport(Strict):
-    """What a plan takes of one stratum: a serving in one domain.
+    """Rows that a plan takes of one stratum: a serving in one domain.
 
     Of several variants `rows` and `rows_tokens` are those of one pass, on average, `rows_key` is that of
     the first, and `drawn` counts the rows of all.
@@ -117,7 +117,7 @@ class StratumReport(Strict):
     rows_tokens: int
     """Valid tokens there are."""
     share: float
-    """Of the phase's valid tokens, as the diet says."""
+    """Share of the phase's valid tokens in the diet."""
     served: float
     """The share after a shortage was renormalised; else the same."""
     slots: int
@@ -130,7 +130,7 @@ class StratumReport(Strict):
     variants: tuple[VariantReport, ...] = ()
     """Empty in plans of an earlier version, which had one of each."""
     imported: str = ""
-    """What the diet calls the rows that were imported; empty where they are built of the corpus."""
+    """Name of imported rows in the diet; empty where they are built of the corpus."""
 
     @property
     def repetition(self) -> float:
@@ -165,7 +165,7 @@ class StratumReport(Strict):
 
 
 class SourceRepetition(Strict):
-    """How often source files are seen over all servings and phases so far."""
+    """Repetition of source files over all servings and phases so far."""
 
     lineages: int
     mean: float
@@ -199,7 +199,7 @@ class LeftOut(Strict):
 
 
 class MixtureReport(Strict):
-    """What a mixture counted; the report of its manifest."""
+    """Counts of a mixture; the report of its manifest."""
 
     slot_length: int
     slots: int

@@ -27,7 +27,7 @@ def _read() -> tuple[Bucket, ...]:
 
 
 TABLE: tuple[Bucket, ...] = _read()
-"""By number; numbers from the last one's on are free."""
+"""Kinds by number; numbers from the last one's on are free."""
 BUCKET_NAMES: Mapping[int, str] = {bucket.number: bucket.name for bucket in TABLE}
 NODE_TYPES: Mapping[str, int] = {
     kind: bucket.number for bucket in TABLE if bucket.what == "node" for kind in bucket.kinds

@@ -66,7 +66,7 @@ Need = Literal["runtime", "recommended", "stored"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """What a column means and who needs it; README's table is made from these."""
+    """Meaning of a column and its need; README's table is made from these."""
 
     name: str
     need: Need
@@ -125,7 +125,7 @@ COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFormat:
-    """What the rows of one data set share; written into the metadata of every shard."""
+    """Format that the rows of one data set share; written into the metadata of every shard."""
 
     row_length: int
     vocab_size: int

@@ -13,7 +13,7 @@ class Approval(Sealed):
     run_key: str
     attempt: int
     content: str
-    """Of the run: what was looked at."""
+    """Content of the run that was looked at."""
     specialist: str
     branch: str | None = None
     phase: str
@@ -31,7 +31,7 @@ class ClosedGate(Sealed):
     run: str
     """Its directory, relative to the workspace."""
     content: str
-    """Of the run: the gate is closed behind these weights."""
+    """Content of the run: the gate is closed behind these weights."""
     specialist: str
     branch: str | None = None
     phase: str

@@ -190,7 +190,7 @@ class SelectionReport(StageReport):
     repositories: dict[str, dict[str, DomainSize]] = {}
     """Counts by repository and domain."""
     rules: tuple[RuleCount, ...] = ()
-    """In the order of the rules."""
+    """Counts in the order of the rules."""
     warnings: tuple[str, ...] = ()
     """Rules that separate no documents."""
 

@@ -43,7 +43,7 @@ LARGEST_CODES = {
     "sibling_index": LARGEST_LEVEL,
     "ast_node_type": 255,
 }
-"""Of each column of T values, in their order."""
+"""Largest code of each column of T values, in their order."""
 assert tuple(LARGEST_CODES) == STRUCTURE_TOKENS
 
 RELATION_CODES = {
@@ -57,7 +57,7 @@ RELATION_CODES = {
     "adjacent_level": 7,
     "preamble": 8,
 }
-"""What chunk q is to chunk k, as a model with structure reads it; models are trained on these numbers.
+"""Relations of chunk q to chunk k, as a model with structure reads it; models are trained on these numbers.
 
 One code a pair, the first that holds of: same_chunk; calls (q calls k), called_by; names_type (a type
 edge goes from q to k), type_named_by; preamble (k is one); same_level, adjacent_level (dep_levels are
@@ -144,7 +144,7 @@ STRUCTURE_COLUMNS = (
     required("call_edges", list_of(STRUCTURE_EDGE_TYPE)),
     required("type_edges", list_of(STRUCTURE_EDGE_TYPE)),
 )
-"""What rows of v6_enriched have beside PACKED_ROW_SCHEMA; edges index chunk_boundaries."""
+"""Columns of rows of v6_enriched beside PACKED_ROW_SCHEMA; edges index chunk_boundaries."""
 
 STRUCTURE_MEANINGS: tuple[Column, ...] = (
     Column(
@@ -183,4 +183,4 @@ STRUCTURE_MEANINGS: tuple[Column, ...] = (
         meaning="chunk source names, inherits from or belongs to target; labels as for calls",
     ),
 )
-"""What the columns say; README's table is made from these."""
+"""Meanings of the columns; README's table is made from these."""

@@ -183,7 +183,7 @@ _CURES = {
     "less_than_equal": "Lower it",
     "multiple_of": "Round it",
 }
-"""What to do about the faults that pydantic names."""
+"""Cures of the faults that pydantic names."""
 
 
 def _locate(node: yaml.Node | None, location: Location) -> tuple[int, Location]:

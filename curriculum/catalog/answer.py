@@ -16,7 +16,7 @@ from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a question gave: column names, and rows of plain Python values."""
+    """Answer to a question: column names, and rows of plain Python values."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -111,7 +111,7 @@ def _one_select(sql: str) -> str:
 
 
 _AFTER = re.compile(r"(;|\s|--[^\n]*(\n|$)|/\*.*?\*/)*", re.DOTALL)
-"""What may follow a question: its end, spaces and comments."""
+"""Text that may follow a question: its end, spaces and comments."""
 
 
 def _refusal(sql: str, refused: duckdb.Error | OSError) -> CatalogError:

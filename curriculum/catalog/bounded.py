@@ -15,7 +15,7 @@ import pyarrow as pa
 from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 
 MOST_BYTES = 128 << 20
-"""Of a table that is read."""
+"""Bytes of a table that is read."""
 _WORKING_BYTES = 128 << 20
 """Memory that DuckDB may need beside it."""
 _ROWS = 2048

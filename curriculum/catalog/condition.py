@@ -1,4 +1,4 @@
-"""Which lines of some Parquet files a condition holds for: the WHERE of a question that has no view."""
+"""Lines of some Parquet files for which a condition holds: the WHERE of a question that has no view."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 def matching(files: Sequence[Path], condition: str) -> list[list[int]]:
-    """Of each file the numbers of the rows that a condition on its columns holds for, ascending.
+    """Return the numbers of the rows of each file for which a condition on its columns holds, ascending.
 
     Nothing but these files can be read, and none written.
 

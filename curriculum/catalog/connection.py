@@ -31,7 +31,7 @@ class Relation:
     name: str
     meaning: str
     columns: tuple[str, ...]
-    """Of a macro its parameters."""
+    """Columns of a view, or parameters of a macro."""
 
 
 def connect(

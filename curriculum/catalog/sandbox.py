@@ -39,11 +39,11 @@ OVERHEAD = 1 << 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one question may cost."""
+    """Limits of one question."""
 
     rows: int = 10_000
     bytes: int = 32 << 20
-    """Of the answer."""
+    """Bytes of the answer."""
     seconds: float = 20.0
     memory: int = 1 << 30
     threads: int = 2
@@ -122,7 +122,7 @@ def _answered(
     *,
     asked: str | None,
 ) -> tuple[dict[str, Any], bytes]:
-    """What a cell says, with the Arrow stream after it.
+    """Return a sandbox's answer, with the Arrow stream after it.
 
     Raises:
         CatalogError: where it ended without a word.
@@ -137,7 +137,7 @@ def _answered(
 
 
 def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
-    """What a cell is told: the question, the views it needs, their files; then tables in memory."""
+    """Encode a request: the question, the views it needs, their files; then tables in memory."""
     names = {name: f"{name} of now" for name in snapshot.tables}
     memory = {name: f'"{passing}"' for name, passing in names.items()}
     setup = script(snapshot, root="", memory=memory, asked=asked)
@@ -253,7 +253,7 @@ def _too_much(limits: Limits) -> CatalogError:
 
 
 def _ended(code: int, limits: Limits) -> CatalogError:
-    """Why a cell ended without a word."""
+    """Return the reason why a sandbox ended without an answer."""
     if -code in (signal.SIGALRM, signal.SIGXCPU):
         return CatalogError(
             ASKED,

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, NoReturn
 
 MACHINE = ("/proc/self/cgroup", "/sys/fs/cgroup", "/sys/devices/system/cpu/online")
-"""What DuckDB wants to know of the machine before it starts, and ends where it may not."""
+"""Files of the machine that DuckDB reads before it starts, and without which it ends."""
 STARTING_SECONDS = 60
 """Until the question begins; then its own limit holds."""
 
@@ -42,7 +42,7 @@ Kind = Literal["kernel", "gate", "sql", "memory", "start"]
 
 
 class RefusedError(Exception):
-    """Why a question has no answer: what kind of reason it is, and DuckDB's or our words."""
+    """A question without an answer: the kind of reason, and DuckDB's or our words."""
 
     def __init__(self, kind: Kind, words: str) -> None:
         """Keep both."""
@@ -147,7 +147,7 @@ def limit(memory: int, seconds: float, threads: int) -> None:
 
 
 def answer(wish: dict[str, Any], tables: dict[str, Any]) -> Sheet:
-    """What the question gives, over tables, and over views that `wish` sets up on its files."""
+    """Answer the question over tables, and over views that `wish` sets up on its files."""
     import duckdb
 
     try:
@@ -180,7 +180,7 @@ def _set_up(connection: Any, wish: dict[str, Any], tables: dict[str, Any]) -> No
 
 
 def _as_asked(words: str, sql: str) -> str:
-    r"""With the line as the question counts it, not as what it is wrapped in does.
+    r"""Return the words with the line as the question counts it, not as its wrapper does.
 
     >>> _as_asked("no such column\nLINE 4: FROM a", "SELECT b\nFROM a")
     'no such column\nLINE 2: FROM a'
@@ -258,7 +258,7 @@ def written(reader: Any, rows: int, most: int) -> tuple[bytes, Literal["", "rows
 
 
 def _fitting(batch: Any, rows: int, room: int) -> int:
-    """How many of the first `rows` rows of a batch have room."""
+    """Return how many of the first `rows` rows of a batch have room."""
     if batch.slice(0, rows).nbytes <= room:
         return rows
     return max(

@@ -36,7 +36,7 @@ from schemas.regular_files import MOST_BYTES
 from schemas.stages import DATA_TABLES, data_table_of
 
 VERSION = 5
-"""Of what the kept tables hold, raised by hand; where their columns change they are made anew anyway."""
+"""Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
 
 _TEXT: pa.DataType = pa.string()
 _NUMBER: pa.DataType = pa.int64()
@@ -52,22 +52,22 @@ _OWN: dict[str, pa.Schema] = {
     ),
     "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
 }
-"""What a snapshot needs beside TABLES: the manifests that were read, those in use, files to read."""
+"""Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
 KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """Where each table is, and the files of each kind of data."""
+    """Paths of each table, and the files of each kind of data."""
 
     home: Path
     digest: str
     kept: Mapping[str, str]
     """Tables that are files, by name: paths relative to the workspace."""
     tables: Mapping[str, pa.Table]
-    """Those in memory."""
+    """Tables in memory."""
     files: Mapping[str, Sequence[str]]
-    """By the name of their kind: the live data files that can be read, relative to the workspace."""
+    """Live data files that can be read, relative to the workspace, by the name of their kind."""
 
 
 def take(home: Path, status: pa.Table | None = None) -> Snapshot:
@@ -338,7 +338,7 @@ def _sound(
 def _fault(
     seen: FileFindings, inside: PlainFolders, file: str, kind: str, num_bytes: int
 ) -> str | None:
-    """Why a file that was published can't be read now."""
+    """Return the reason why a file that was published can't be read now."""
     try:
         there = inside.status(file)
     except FileNotFoundError:

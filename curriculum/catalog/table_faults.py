@@ -12,7 +12,7 @@ from schemas.stages import DataTable
 
 
 def fault_of(file: Path, kind: DataTable) -> str | None:
-    """Why a view can't read a file; None where it can."""
+    """Return the reason why a view can't read a file; None where it can."""
     try:
         there = parquet.read_schema(file)
     except StoreError as refused:
@@ -24,7 +24,7 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def _fault(there: pa.Schema, kind: DataTable) -> str | None:
-    """Of thousands of files few differ in their columns."""
+    """Find the first fault of a schema; cached, since few of thousands of files differ in their columns."""
     return next(_foreign(there, kind.schema), None)
 
 
@@ -41,7 +41,7 @@ def _foreign(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
 
 
 def _sort(kind: pa.DataType) -> str:
-    """What a type is to a question, whatever its width: text, number, truth, or how it is nested."""
+    """Return the sort of a type, whatever its width: text, number, truth, or its nesting."""
     if pa.types.is_dictionary(kind):
         return _sort(kind.value_type)
     if pa.types.is_struct(kind):

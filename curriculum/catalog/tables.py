@@ -1,4 +1,4 @@
-"""What manifests, reports and jobs say, as tables: everything that a question can ask without opening data.
+"""Tables of manifests, reports and jobs: everything that a question can ask without opening data.
 
 Each table is known by its name in `TABLES`; a line of any of them names its artefact by `path`, relative
 to the workspace, so that what didn't change is kept and what did is replaced.
@@ -82,7 +82,7 @@ TABLES: dict[str, pa.Schema] = {
     """),
     "sources": _schema("path key lineage repetition:double"),
 }
-"""Of what was published; one Parquet file each in the cache."""
+"""Tables of published artefacts; one Parquet file each in the cache."""
 OPEN_TABLES: dict[str, pa.Schema] = {
     "open_runs": _schema(_RUN),
     "open_metrics": pa.schema([*METRICS_SCHEMA, pa.field("path", pa.string())]),
@@ -133,7 +133,7 @@ def _words(refused: OSError | ValidationError) -> str:
 
 
 def _reported_by(artefact: Artefact) -> Lines:
-    """What a run or a mixture says of itself beside its manifest."""
+    """Yield the lines of a run or a mixture from its own report, beside its manifest."""
     if artefact.manifest.stage == "runs":
         return _of_run(artefact)
     if artefact.manifest.stage == "mixtures":
@@ -177,7 +177,7 @@ def _of_run(artefact: Artefact) -> Lines:
 
 
 def _reported(report: Report) -> Line:
-    """What a run's report says of it."""
+    """Return the columns that a run's report fills."""
     return {
         "specialist": report.specialist,
         "phase": report.phase,
@@ -208,7 +208,7 @@ def _reported(report: Report) -> Line:
 
 
 def _asked(job: Job) -> Line:
-    """What a run's job asked for."""
+    """Return the columns that a run's job fills."""
     return {
         "branch": job.branch,
         "planned_steps": job.steps,
@@ -243,7 +243,7 @@ def _job(run: Path) -> Job | None:
 
 
 def _own(report: Report, figures: Sequence[Figure]) -> Sequence[Figure]:
-    """Those of the phase itself, which may have none; the decay goes on under the last phase's name."""
+    """Return the figures of the phase itself, which may have none; the decay has the last phase's name."""
     if report.phase == ANNEAL:
         return figures
     return [each for each in figures if each.phase == report.phase]

@@ -96,7 +96,7 @@ def words_of(sql: str) -> frozenset[str]:
 
 
 def _reads(text: str) -> frozenset[str]:
-    """What a statement of sql/ reads from or calls.
+    """Return the relations that a statement of sql/ reads from or calls.
 
     >>> sorted(_reads("CREATE VIEW a AS SELECT lineage FROM main.b JOIN c USING (file) -- FROM d"))
     ['b', 'c']

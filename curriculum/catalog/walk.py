@@ -1,4 +1,4 @@
-"""What stands in a workspace, by a walk over folders that opens no file."""
+"""Artefacts and open runs of a workspace, by a walk over folders that opens no file."""
 
 import os
 import re
@@ -22,7 +22,7 @@ class ManifestStat:
     """A manifest on disk."""
 
     path: str
-    """Of its artefact, relative to the workspace."""
+    """Path of its artefact, relative to the workspace."""
     identity: Identity
 
 

@@ -1,4 +1,4 @@
-"""Which changes of a recorded log are read; no text is looked at yet."""
+"""Filter of the changes of a recorded log; no text is looked at yet."""
 
 import datetime
 from collections import Counter
@@ -40,13 +40,13 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """What one look over the log says: the language of `.h`, and which commits are in the window."""
+    """Findings of one look over the log: the language of `.h`, and the commits in the window."""
 
     headers: Language
     in_range: int
     """Commits between `since` and `until`."""
     boundary: frozenset[str]
-    """Where a shallow clone ends; such a commit seems to add every file."""
+    """Commits at which a shallow clone ends; such a commit seems to add every file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -32,7 +32,7 @@ CHUNK = 1 << 20
 EXAMPLES = 5
 LONGEST_ID = 200
 Reason = Literal["empty", "encoding", "json", "order", "role", "shape", "too_large"]
-"""Why a line is skipped.
+"""Reasons to skip a line.
 
 empty      a turn of user or assistant says nothing      json       it is no JSON object
 encoding   it isn't UTF-8, or half a character           order      the roles are out of order
@@ -47,13 +47,13 @@ ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "gpt": "assistant",
 }
-"""What the roles are called, in either way."""
+"""Names of the roles, in either format."""
 _WAYS = (("messages", "role", "content"), ("conversations", "from", "value"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationFiles:
-    """Where the conversations of a source lie, as they were when they were looked for."""
+    """Files of a source's conversations, as they were when they were looked for."""
 
     spec: ConversationsSpec
     root: Path
@@ -76,12 +76,12 @@ class ConversationFiles:
 
 @dataclass(kw_only=True, slots=True)
 class SkippedLines:
-    """How many lines were read, and how many were not for each reason."""
+    """Counts of lines that were read, and of those that were not by reason."""
 
     read: int = 0
     counts: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[str]] = field(default_factory=dict)
-    """By reason, the first few as `file:line`."""
+    """The first few lines by reason, as `file:line`."""
 
     def add(self, reason: Reason, place: str) -> None:
         """Count a line."""
@@ -215,7 +215,7 @@ class _Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Said:
-    """What a sound line holds."""
+    """Content of a sound line."""
 
     name: str | None
     turns: tuple[Turn, ...]
@@ -238,7 +238,7 @@ def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Li
 
 
 def _read(line: _Line) -> _Said | Reason | None:
-    """What a line says, or why it is skipped; None for an empty one."""
+    """Return the content of a line, or the reason to skip it; None for an empty one."""
     if line.content is None:
         return "too_large"
     try:

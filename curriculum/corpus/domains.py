@@ -25,7 +25,7 @@ CODE = "code"
 """The column that features are counted in."""
 _PER_BYTES = 1_000
 _PATHS = ("a.cc", "b.h", "test/a_test.cc", "CMakeLists.txt", "src/c.c", "lib/d/d.cpp", "e", "f.hpp")
-"""Of probes: documents on which each rule is tried when it is read."""
+"""Paths of probes: documents on which each rule is tried when it is read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +77,7 @@ def is_path(name: str) -> bool:
 
 
 def ingredients(spec: DomainsSpec) -> dict[str, JsonValue]:
-    """What of the rules decides a domain: everything but why."""
+    """Return the part of the rules that decides a domain: everything but why."""
     return {
         "features": dict(spec.features),
         "rules": [[each.domain, each.rule, each.when] for each in spec.rules],
@@ -214,7 +214,7 @@ def _probes(features: Mapping[str, str]) -> pl.DataFrame:
 
 
 def _reason(broken: Exception) -> str:
-    """What an engine says, in one line: of a report of several lines the one that names the error."""
+    """Return an engine's message in one line: of a report of several lines the one that names the error."""
     lines = [line.strip() for line in str(broken).splitlines() if line.strip()]
     named = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return (named or lines or [type(broken).__name__])[0]

@@ -51,13 +51,13 @@ HEAD = re.compile(rf"ref: refs/[^\x00-\x20]+|{COMMIT_ID.pattern}")
 DAMAGED = 128
 """The exit code of a git that came upon an object that it can't read, among other things."""
 NO_ROOM = ("No space left on device", "Disk quota exceeded", "File too large")
-"""How git, which speaks English here, says that it could not write."""
+"""Git's message, in the English it is set to, that it could not write."""
 DIGESTS = {"sha1": 40, "sha256": 64}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Where the parts of a repository lie: a linked work tree has a HEAD of its own, the rest is common."""
+    """Paths of a repository's parts: a linked work tree has a HEAD of its own, the rest is common."""
 
     head: Path
     common: Path
@@ -130,7 +130,7 @@ def view(layout: Layout, *, refs: bool = False) -> Iterator[Path]:
 
 
 def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What git prints, once it has ended well.
+    """Return the output of git, once it has ended well.
 
     Raises:
         CorpusError: with git's own words, for any other exit code than 0.
@@ -144,7 +144,7 @@ def run(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 
 
 def run_into(repository: Path, file: IO[bytes], *arguments: str) -> GitResult:
-    """How git ended, with its output in `file`; the output is whole only if the code is 0."""
+    """Run git with its output in `file`, which is whole only if the code of the result is 0."""
     done = subprocess.run(
         command(*arguments),
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What stands in the tree of a commit, and what differs between the trees of two."""
+"""Entries of a commit's tree, and differences between the trees of two commits."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ ARGUMENTS = (
     "--no-textconv",
 )
 END = b"end\n"
-"""What git hands back, since it is no id: all before it has been said."""
+"""Line by which git marks the end, since it is no id."""
 CHUNK = 1 << 18
 
 
 class TreeEntry(NamedTuple):
-    """What stands at a path of a tree; an absent one has mode and id of zeros."""
+    """Entry at a path of a tree; an absent one has mode and id of zeros."""
 
     path: bytes
     mode: str
@@ -98,7 +98,7 @@ class Comparison:
     errors: IO[bytes]
 
     def entries(self, before: str, after: str) -> Iterator[TreeEntry]:
-        """What the tree of `after` has at each path that differs from that of `before`.
+        """Yield the entries of the tree of `after` at the paths that differ from `before`.
 
         git takes commits behind the first for its parents, whatever the history says.
 
@@ -118,7 +118,7 @@ class Comparison:
             yield TreeEntry(next(tokens), mode, blob_id)
 
     def _tokens(self) -> Iterator[bytes]:
-        """What stands between NULs, up to END where an entry would begin."""
+        """Yield the texts between NULs, up to END where an entry would begin."""
         assert self.process.stdout is not None
         rest, number = b"", 0
         while number % 2 or rest != END:

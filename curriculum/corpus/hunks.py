@@ -133,7 +133,7 @@ def whole(text: str, *, added: bool) -> tuple[Hunk, ...]:
 
 
 def count_lines(text: str) -> int:
-    r"""How many lines a text has: `a\nb` has two, and so has `a\nb\n`."""
+    r"""Count the lines of a text: `a\nb` has two, and so has `a\nb\n`."""
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 

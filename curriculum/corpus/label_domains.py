@@ -1,4 +1,4 @@
-"""Which domain each document has, and what there is of each.
+"""Domain labels of documents, and counts by domain.
 
 A document is judged by its code: a file by the whole file as the commit left it, in every family alike;
 a context document by its target; a deleted file by what was taken away. Texts stream through: what is
@@ -39,12 +39,12 @@ _COLUMNS = (
 _QUOTED = r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'"""
 _C_COMMENT = rf"{_QUOTED}|//[^\n]*|(?s:/\*.*?\*/)"
 _HASH_COMMENT = rf"{_QUOTED}|#[^\n]*"
-"""What is quoted matches too, so that no comment begins inside of it."""
+"""Pattern that matches quoted text too, so that no comment begins inside of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledDocuments:
-    """What the kept documents are: (repository, domain, …) and (rule, domain, …), and warnings."""
+    """Labels of kept documents, (repository, domain, …), counts, (rule, domain, …), and warnings."""
 
     sizes: pl.DataFrame
     """repository, domain, documents, val (documents of them), bytes, code_bytes, comment_bytes; sorted."""
@@ -147,7 +147,7 @@ def _judged(documents: DocumentsOf, spec: DomainsSpec) -> pl.LazyFrame:
 
 
 def _code(documents: DocumentsOf) -> pl.LazyFrame:
-    """What rules may ask of each document, its code among it; `whole` where it isn't a deleted file's."""
+    """Return the columns that rules may read, with the code; `whole` unless the file is deleted."""
     part = pl.element().struct
     is_code = part.field("kind").is_in(["code", "target"]) & (part.field("source") >= 0)
     code = _starts(is_code)
@@ -171,7 +171,7 @@ def _code(documents: DocumentsOf) -> pl.LazyFrame:
 
 
 def _starts(wanted: pl.Expr) -> pl.Expr:
-    """Where the first of the wanted parts begins; null where there is none."""
+    """Return the start of the first of the wanted parts; null where there is none."""
     starts = pl.element().filter(wanted).struct.field("start")
     return pl.col("parts").list.eval(starts).list.first()
 

@@ -36,7 +36,7 @@ def is_cpp_only(path: str) -> bool:
 
 
 def header_language(paths: Iterable[str]) -> Language:
-    """What `.h` means among these paths: C++ as soon as one file can't be C."""
+    """Return the language of `.h` among these paths: C++ as soon as one file can't be C."""
     return "cpp" if any(map(is_cpp_only, paths)) else "c"
 
 

@@ -126,7 +126,7 @@ def _entry(meta: bytes, tokens: Iterator[bytes]) -> Entry:
 
 
 def _tokens(file: IO[bytes]) -> Iterator[bytes]:
-    r"""What stands between NULs: `a\0bc\0` gives `a`, `bc`."""
+    r"""Yield the texts between NULs: `a\0bc\0` gives `a`, `bc`."""
     rest = b""
     place = 0
     while chunk := _chunk(file, place):

@@ -1,4 +1,4 @@
-"""Which paths of a repository are wanted, and in which language: all that a path alone can say."""
+"""Paths of a repository that are wanted, with their language: all that a path alone can say."""
 
 import re
 from dataclasses import dataclass, field

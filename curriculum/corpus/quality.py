@@ -1,4 +1,4 @@
-"""What is too small, too large or not written by hand: each rule is a reason."""
+"""Quality rules: texts that are too small, too large or generated; each rule is a reason."""
 
 import re
 
@@ -48,7 +48,7 @@ def is_generated(text: bytes) -> bool:
 
 
 def reason_against(text: bytes, quality: QualitySpec) -> Reason | None:
-    """Why a text, in UTF-8, isn't taken, or None; the first rule of size, lines and head that applies."""
+    """Return the first rule of size, lines and head that refuses a text in UTF-8, or None."""
     if len(text) > quality.max_bytes:
         return "too_large"
     if len(text) < quality.min_bytes:

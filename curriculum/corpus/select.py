@@ -1,4 +1,4 @@
-"""What of a corpus is kept, on which side of the split: seen as a whole, decided once.
+"""Selection over a whole corpus: the documents that are kept, and their side of the split.
 
 No text is read: ids, lineages, times and provenance are enough. Sides go by lineage (split.py); the same
 text in two repositories is kept in the one that the corpus names first. Domains come after
@@ -60,7 +60,7 @@ class DocumentsOf:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What a selection decided, in documents; `joined` are (family, unit) that had to join val."""
+    """Counts of a selection, in documents; `joined` are (family, unit) that had to join val."""
 
     documents: int
     repeated: int
@@ -85,7 +85,7 @@ class Summary:
 
 
 def ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """What of a corpus decides a selection, beside its documents."""
+    """Return the settings of a corpus that decide a selection, beside its documents."""
     return {
         "repositories": [repository.name for repository in corpus.repositories],
         "val_fraction": corpus.val_fraction,

@@ -1,4 +1,4 @@
-"""Which conversations are kept, and on which side of the split: apart from all that is made of code.
+"""Selection of conversations and their side of the split, apart from all that is made of code.
 
 Equal conversations are kept once, in the source that the corpus names first. Those that share an id, or a
 text under several ids, lie on one side.
@@ -25,7 +25,7 @@ _PLACE = ("document_id", "order")
 
 
 def conversation_ingredients(corpus: CorpusSpec) -> dict[str, JsonValue]:
-    """What of a corpus decides the selection, beside its conversations."""
+    """Return the settings of a corpus that decide the selection, beside its conversations."""
     return {
         "conversations": [each.name for each in corpus.conversations],
         "val_fraction": corpus.val_fraction,

@@ -1,4 +1,4 @@
-"""What of the history was not handed on, and why: counts by reason, with a few examples."""
+"""Changes that were skipped: counts by reason, with a few examples."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ isn't a file, a change of nothing but line ends, and versions beyond `versions_p
 Reason = Literal[Unreadable, Unwanted]
 
 EXAMPLES = 5
-"""How many examples of each reason are kept."""
+"""Number of examples of each reason that are kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Example:
 
 @dataclass(kw_only=True, slots=True)
 class Skips:
-    """How many changes were read, and how many were not for each reason."""
+    """Counts of changes that were read, and of those that were not by reason."""
 
     read: int = 0
     exact_renames: bool = False

@@ -1,4 +1,4 @@
-"""Where a repository lies and which commit of it is read: what a pin resolves to."""
+"""Location of a repository and the commit that is read: the resolution of a pin."""
 
 import contextlib
 import hashlib
@@ -48,7 +48,7 @@ class Sources:
     """The folder that bundles and urls are cloned into."""
     clones: Clones = "kept"
     aside: Path | None = None
-    """With "aside": the folder of clones that are made for these sources only."""
+    """Folder of clones that are made for these sources only, with "aside"."""
     found: dict[str, Source] = field(default_factory=dict)
     """Sources so far, by the JSON of what names them."""
 

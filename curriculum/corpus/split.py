@@ -1,4 +1,4 @@
-"""Which side of the split a lineage is on, so that no file and no copy of one is on both.
+"""Side of the split of a lineage, so that no file and no copy of one is on both.
 
     lineage   repository:path, through renames
     cluster   lineages that share a byte-equal blob, and theirs: vendored copies, forks, moved files
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 WHOLE_REPOSITORIES = 20
-"""From so many repositories on, a repository is on one side as a whole."""
+"""Number of repositories from which on a repository is on one side as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +49,7 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
 
 
 def place(unit: str) -> float:
-    """Where a unit lies in [0, 1), the same for ever; below val_fraction is val."""
+    """Hash a unit to a number in [0, 1), the same for ever; below val_fraction is val."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
 

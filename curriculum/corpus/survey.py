@@ -1,4 +1,4 @@
-"""What there is to read in a history, before any text is read: its log and the sizes of its blobs say so.
+"""Survey of a history before any text is read: from its log and the sizes of its blobs.
 
 A commit's place in the sample is a digest of its id: a fair sample, in which a commit stays when the
 history grows.
@@ -40,7 +40,7 @@ class Survey:
     marks: frozenset[int]
     """mark_of every version that a change leaves."""
     tree_bytes: int
-    """Of the files in a wanted language at the pin: about what it costs to parse a whole tree."""
+    """Bytes of the files in a wanted language at the pin: about the cost of parsing a whole tree."""
 
     @property
     def commits(self) -> list[str]:

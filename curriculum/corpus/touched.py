@@ -12,7 +12,7 @@ _WIDTH = 1 << 32
 
 
 def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
-    """By commit that touched a function in C or C++, the lineages in which it did.
+    """Return the lineages in which each commit touched a function in C or C++.
 
     `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
     their spans, some 40 bytes each.

@@ -98,10 +98,10 @@ class _Trees:
     origins: Origins
     _commit: str = ""
     _held: dict[bytes, TreeEntry] = field(default_factory=dict)
-    """What was handed out and still stands."""
+    """Files that were yielded and are still in the tree."""
 
     def delta(self, commit: str, skips: Skips) -> TreeDelta:
-        """What turns the tree before into that of `commit`, which comes later in the log."""
+        """Return the difference from the tree before to that of `commit`, which comes later in the log."""
         moved = self._follow(commit)
         entries = (
             self.compared.entries(self._commit, commit)

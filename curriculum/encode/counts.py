@@ -1,4 +1,4 @@
-"""What became of many documents, counted for a manifest's report."""
+"""Counts of fit results, for a manifest's report."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -31,7 +31,7 @@ class _Bucket:
 
 @dataclass(kw_only=True, slots=True)
 class Counts:
-    """What became of many documents; for a manifest's report."""
+    """Counts of fit results, by outcome; for a manifest's report."""
 
     documents: Counter[Outcome] = field(default_factory=Counter)
     num_bytes: Counter[Outcome] = field(default_factory=Counter)
@@ -39,12 +39,12 @@ class Counts:
     tokens: int = 0
     elided_bytes: int = 0
     other_side_bytes: int = 0
-    """Of the elided: those of files on the other side of the split."""
+    """Elided bytes of files on the other side of the split."""
     chunks: Counter[str] = field(default_factory=Counter)
-    """Of context, in documents that have encodings: kept, elided for want of room, of the other side."""
+    """Chunks of context, of documents with encodings: kept, elided for want of room, of the other side."""
     structure: Counter[str] = field(default_factory=Counter)
     taught: Counter[str] = field(default_factory=Counter)
-    """What the objective counted."""
+    """Counts of the objective."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
     )

@@ -1,4 +1,4 @@
-"""Which side of the split the text of a context document lies on, chunk by chunk.
+"""Side of the split of the text of a context document, chunk by chunk.
 
 A context document has its target's side. A chunk around the target with a part of a file of the other side
 has to go; a target that itself has such a part straddles the split.
@@ -24,7 +24,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Placed:
-    """What of one document's parts lies where."""
+    """Parts of one document by the side of their source."""
 
     context: Int32s
     """[chunks, 2]: parts [first, after) of each chunk around the target."""

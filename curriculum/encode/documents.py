@@ -1,4 +1,4 @@
-"""What goes into fitting and what comes out."""
+"""Values that go into fitting and come out of it."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,10 +18,10 @@ class TokenizedDocument:
     """A document as ids, before it is fitted."""
 
     row: int
-    """In the documents artefact."""
+    """Row number in the documents artefact."""
     document_id: str
     flat_id: str
-    """Of the document that structure was added to, else its own: what is the same with and without."""
+    """Id of the document that structure was added to, else its own: the same with and without structure."""
     language: str
     ids: npt.NDArray[np.integer[Any]]
     """[BOS] text [EOS]"""
@@ -79,43 +79,43 @@ class ChunkCounts:
 
     kept: int
     elided: int
-    """For want of room."""
+    """Number elided for want of room."""
     other_side: int
     """Because they hold text from the other side of the split."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StructureCounts:
-    """How much of a document's structure its encodings hold."""
+    """Counts of a document's structure in its encodings."""
 
     chunks: int
     chunks_without_tokens: int
-    """In no encoding: elided, or smaller than a token."""
+    """Number in no encoding: elided, or smaller than a token."""
     chunks_cut: int
-    """In an encoding in several stretches, since an objective moved a part of them: without edges there."""
+    """Number in several stretches of an encoding, since an objective moved a part: without edges there."""
     edges: int
     edges_dropped: int
-    """In no encoding: an end is elided, cut, or in another division."""
+    """Number in no encoding: an end is elided, cut, or in another division."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FitResult:
-    """What became of one document."""
+    """Encodings of one document, and its outcome."""
 
     row: int
     document_id: str
     outcome: Outcome
     encodings: tuple[Encoding, ...]
-    """In text order; more than one only where it was divided, none where routed or dropped."""
+    """Encodings in text order; more than one only where it was divided, none where routed or dropped."""
     num_bytes: int
     num_tokens: int
-    """Of the whole document, BOS and EOS included, before it was fitted."""
+    """Tokens of the whole document, BOS and EOS included, before it was fitted."""
     elided_bytes: int
     other_side_bytes: int
-    """Of the elided bytes: those of files on the other side of the split."""
+    """Elided bytes of files on the other side of the split."""
     taught: tuple[tuple[str, int], ...] = ()
-    """What an objective counted while it taught its encodings."""
+    """Counts of the objective that was applied to its encodings."""
     chunks: ChunkCounts | None = None
-    """Of context documents."""
+    """Counts of context chunks, for context documents."""
     structure: StructureCounts | None = None
-    """Of documents with structure that have encodings."""
+    """Counts of structure, for documents with structure that have encodings."""

@@ -18,7 +18,7 @@ _SLASHES, _HASH = "// …\n", "# …\n"
 ELISIONS: Mapping[str, str] = {
     language: _SLASHES if language in ("cpp", "c") else _HASH for language in LANGUAGES
 }
-"""What stands in a gap, by language."""
+"""Line in a gap, by language."""
 
 
 def policy_of(family: str) -> TooLong:
@@ -44,7 +44,7 @@ class _Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Fitter:
-    """How documents of one family are fitted to rows of one length with one tokenizer."""
+    """Fits documents of one family to rows of one length with one tokenizer."""
 
     row_length: int
     policy: TooLong
@@ -142,7 +142,7 @@ class Fitter:
         yield self._encoding(document, line, start, count)
 
     def _cut(self, line: _Line, start: int, limit: int) -> int:
-        """Where a division that starts at `start` ends, `limit` at the latest.
+        """Return the end of a division that starts at `start`, `limit` at the latest.
 
         The last part border, if the division is half full there: a header isn't a division of its
         own. Else the last line start. Else the last token that fits and ends a character.

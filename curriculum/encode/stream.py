@@ -1,4 +1,4 @@
-"""Who fits the documents of a family."""
+"""Fit all documents of an artefact, each with the fitter of its family."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,16 +24,16 @@ class DocumentFitter(Protocol):
 
     @property
     def token_bytes(self) -> Int32s:
-        """By id."""
+        """Bytes of each token, by id."""
         ...
 
     @property
     def leading_space(self) -> Int32s:
-        """By id."""
+        """Spaces that each token begins with, by id."""
         ...
 
     def fit(self, document: TokenizedDocument) -> FitResult:
-        """What becomes of a document."""
+        """Fit a document."""
         ...
 
 
@@ -45,7 +45,7 @@ def fitter_of(tokenizer: Tokenizer, *, row_length: int, family: str) -> Document
 
 
 ApplyObjective = Callable[[TokenizedDocument, FitResult], FitResult]
-"""What an objective makes of a document's encodings, of which there is one at least."""
+"""Function that applies an objective to a document's encodings, of which there is one at least."""
 
 
 def encode_documents(
@@ -59,7 +59,7 @@ def encode_documents(
     structure: bool = False,
     objective: ApplyObjective | None = None,
 ) -> Iterator[FitResult]:
-    """What became of each document of an artefact, in its order; `kept` [documents] leaves some out.
+    """Fit each document of an artefact, in its order; `kept` [documents] leaves some out.
 
     `val` [documents] says which are in val, `val_lineages` which files are: then nothing of the other side
     stands in any encoding of a document with chunks. Documents without chunks are never looked at.

@@ -52,7 +52,7 @@ class _Held(NamedTuple):
     structure: EncodedStructure
     chunks: Bools
     cut: Bools
-    """Those of the chunks that it holds in several stretches."""
+    """Chunks that it holds in several stretches."""
     calls: Bools
     types: Bools
 
@@ -172,7 +172,7 @@ def _stretches(pieces: Int32s) -> Int32s:
 
 
 def _renumbered(edges: Int32s, place: Int32s) -> tuple[Bools, Int32s]:
-    """Which edges [e, 3] join chunks that have a place (≥ 0), and those, between places and sorted.
+    """Flag edges [e, 3] between chunks with a place (≥ 0), and return them between places, sorted.
 
     >>> edges = np.array([[0, 1, 1], [0, 2, 1], [2, 0, 4]], dtype=np.int32)
     >>> stays, kept = _renumbered(edges, np.array([1, -1, 0], dtype=np.int32))

@@ -31,11 +31,11 @@ class _Spoken:
     texts: Int32s
     """[turns, 2]: where the tokens of each turn's text lie."""
     leads: tuple[Int32s, ...]
-    """By turn: what says who speaks, which stands right before its text."""
+    """Marks of the speaker by turn, right before its text."""
     bytes_before: Int32s
     """[n + 1]: of the text, which marks are no part of."""
     exchanges: Int32s
-    """Where an exchange begins, but for the first."""
+    """Starts of the exchanges, but for the first."""
 
     @property
     def turns(self) -> Int32s:
@@ -43,7 +43,7 @@ class _Spoken:
         return self.texts[:, 0] - np.array([len(lead) for lead in self.leads], dtype=np.int32)
 
     def going_on(self, at: int) -> Int32s:
-        """What says who speaks in the turn whose text is cut at `at`; nothing between turns."""
+        """Return the marks of the speaker of the turn whose text is cut at `at`; nothing between turns."""
         turn = int(np.searchsorted(self.texts[:, 0], at, side="left")) - 1
         return self.leads[turn] if turn >= 0 and at < self.texts[turn, 1] else _NONE
 
@@ -60,7 +60,7 @@ class _Spoken:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class TurnFitter:
-    """How conversations are fitted to rows of one length with one tokenizer."""
+    """Fits conversations to rows of one length with one tokenizer."""
 
     row_length: int
     marks: TurnMarks
@@ -144,7 +144,7 @@ class TurnFitter:
             start = end
 
     def _cut(self, spoken: _Spoken, start: int, limit: int) -> int:
-        """Where a division that starts at `start` ends, `limit` at the latest.
+        """Return the end of a division that starts at `start`, `limit` at the latest.
 
         Before the last exchange that doesn't fit. Else behind the last line inside a turn, else before
         a turn, else behind the last character: a mark is never cut from its turn.

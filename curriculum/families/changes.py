@@ -1,4 +1,4 @@
-"""What a commit changed in a file: removed lines as comments, added lines as live code."""
+"""Changes of a file in a commit: removed lines as comments, added lines as live code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def describe(
 
 
 def _fitting(lines: Sequence[str]) -> int:
-    """How many lines, from the first, fit in SIDE_BYTES."""
+    """Return how many lines, from the first, fit in SIDE_BYTES."""
     size = 0
     for count, line in enumerate(lines):
         size += len(line.encode()) + 1

@@ -25,7 +25,7 @@ Wrong = tuple[str, str]
 
 
 def wrong_with_context(document: Document) -> Iterator[Wrong]:
-    """What breaks a rule, in no more than one line each.
+    """Yield the violations of the rules, in no more than one line each.
 
     1. Chunks are in the order of the text and have every part but the headers, and show one file each, in
        order. Of a run, neighbouring chunks of one file, the first begins with the path and no other does;

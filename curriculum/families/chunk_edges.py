@@ -1,4 +1,4 @@
-"""How deep each node of a directed graph stands above its leaves."""
+"""Depth of each node of a directed graph above its leaves."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -87,7 +87,7 @@ Pair = tuple[int, int]
 
 
 class Link(NamedTuple):
-    """What the chunk `source` has to do with `target`."""
+    """Relation of the chunk `source` to `target`."""
 
     source: int
     target: int

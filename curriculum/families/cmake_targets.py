@@ -174,7 +174,7 @@ class _Search:
 
 
 def _forms(source: SourceFile, *, in_full: bool) -> Iterator[tuple[ChunkForm, tuple[Range, ...]]]:
-    """How a file can be shown, the fullest first."""
+    """Yield the forms in which a file can be shown, the fullest first."""
     data = source.file.blob.text.encode()
     span = Range(0, len(data))
     lines = with_text(data, outside_bodies(data, span, source.facts.symbols))
@@ -227,7 +227,7 @@ class _Composer:
         )
 
     def _edges(self, items: Sequence[_Item]) -> Iterator[Edge]:
-        """From the first chunk of a target to all chunks of what it links, and to its files."""
+        """Yield edges from the first chunk of a target to all chunks of its links, and to its files."""
         places: dict[TargetId, list[int]] = {}
         files = {item.file.path: at for at, item in enumerate(items) if item.target is None}
         for at, item in enumerate(items):

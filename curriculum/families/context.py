@@ -61,7 +61,7 @@ class Excerpt:
     """Sorted and disjoint; a mark goes between two of them."""
     hop: int
     marks: Sequence[Mark]
-    """Of the whole file, sorted by their start, the outer first; those that aren't shown are passed over."""
+    """Marks of the whole file, sorted by their start, the outer first; hidden ones are skipped."""
     via: Edge | None = None
     """One of the document's edges; None for a target."""
 
@@ -73,12 +73,12 @@ def path_line(path: str, language: Language) -> str:
 
 
 def gap_line(language: Language) -> str:
-    """What stands for lines of a chunk that aren't shown."""
+    """Return the line in place of lines of a chunk that aren't shown."""
     return f"{line_mark(language)} …\n"
 
 
 def frame_bytes(commit: CommitChange, language: Language) -> int:
-    """What header and the target's opening take of the budget."""
+    """Return the bytes that header and the target's opening take of the budget."""
     return len((commit_header(commit, language) + _opening(commit, language)).encode())
 
 
@@ -139,9 +139,9 @@ class _Writer:
     sheet: DocumentBuilder
     chunks: list[Chunk]
     places: dict[tuple[int, int, EdgeKind], int]
-    """Where an edge stands, by its ends and kind."""
+    """Index of an edge, by its ends and kind."""
     texts: dict[str, bytes] = field(default_factory=dict)
-    """By path."""
+    """Texts by path."""
 
     def context(self, run: Sequence[Excerpt], nearer: int) -> None:
         """Add chunks of one file around the target, of which `nearer` chunks are nearer than all of them."""
@@ -219,7 +219,7 @@ class _Writer:
 
 
 def _opening(commit: CommitChange, language: Language) -> str:
-    """What opens the target."""
+    """Return the line that opens the target."""
     subject = subject_of(commit)
     title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
     return f"\n{line_mark(language)} {title}\n"

@@ -1,4 +1,4 @@
-"""Which functions a commit touched, and how they are shared out when they are too many for one document."""
+"""Functions that a commit touched, shared out where they are too many for one document."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

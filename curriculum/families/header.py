@@ -15,7 +15,7 @@ _SPLICES = ("\\", "??/")
 
 
 def line_mark(language: Language) -> Mark:
-    """What begins a comment that ends with its line."""
+    """Return the mark of a comment that ends with its line."""
     return "//" if language in ("cpp", "c") else "#"
 
 
@@ -90,7 +90,7 @@ def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
 
 
 def _place(change: FileChange | CommitChange, was: str = "") -> Iterator[Fact]:
-    """Where and when a change was made."""
+    """Yield the facts of a change's place and time."""
     yield "Repository", change.repository
     if change.commit:
         yield "Commit", was + change.commit[:COMMIT_DIGITS]

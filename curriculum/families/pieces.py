@@ -53,7 +53,7 @@ def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[Piece]:
 
 
 def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
-    """Which of the chunks found in a piece is what the document's chunk shows; -1 where there is none.
+    """Return the chunk found in a piece that the document's chunk shows; -1 where there is none.
 
     The first whose name ends the document's, which knows namespaces that the piece doesn't; else the
     first body of a function, where it shows one; else the first that is code.
@@ -76,7 +76,7 @@ def renamed(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeCh
 
 
 def _prefix(name: str, tail: str) -> str | None:
-    """What stands before a qualified name's tail.
+    """Return the text before a qualified name's tail.
 
     >>> _prefix("lattice::Matrix::at", "Matrix::at"), _prefix("at", "at"), _prefix("format", "at")
     ('lattice::', '', None)

@@ -27,7 +27,7 @@ Reason = Literal[
     "repeated_definitions",
     "unchanged",
 ]
-"""Why a family gave no document, or (…_left_out) less than all of one.
+"""Reasons why a family gave no document, or (…_left_out) less than all of one.
 
 before_known    the version before was an `after` of an earlier change
 blank_change    nothing but white space differs

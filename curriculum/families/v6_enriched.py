@@ -39,7 +39,7 @@ _COLUMN = {name: number for number, name in enumerate(RUN_COLUMNS)}
 
 @dataclass(kw_only=True, slots=True)
 class _Canvas:
-    """What is known of a document so far."""
+    """Columns, chunks and links of a document in the making."""
 
     data: bytes
     levels: npt.NDArray[np.uint8]
@@ -87,7 +87,7 @@ def _structure(canvas: _Canvas) -> Structure:
 def _runs(
     levels: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Where runs of equal columns end, and their values [columns, runs].
+    """Return the ends of runs of equal columns, and their values [columns, runs].
 
     >>> ends, values = _runs(np.array([[3, 3, 4, 4, 4], [1, 1, 1, 1, 2]], dtype=np.uint8))
     >>> ends.tolist(), values.tolist()

@@ -39,7 +39,7 @@ from schemas.structure import (
 ROWS_PER_FILE = 100_000
 ROWS_PER_GROUP = 1_000
 BYTES_PER_GROUP = 8_000_000
-"""Of text; a row group ends at so many rows or bytes, whichever is first."""
+"""Bytes of text; a row group ends at so many rows or bytes, whichever is first."""
 Row = TypeVar("Row")
 Enriched = tuple[Document, Structure]
 
@@ -57,7 +57,7 @@ class _Folder(Generic[Row]):
         assert rows_per_file > 0
         self.count = 0
         self.num_bytes = 0
-        """Of text, of all documents so far."""
+        """Bytes of text of all documents so far."""
         self._folder = folder
         self._as_table = as_table
         self._schema = schema

@@ -67,7 +67,7 @@ _FALSE = frozenset(
 )
 _TRUE = frozenset(("__linux__", "__linux", "linux", "__unix__", "__unix", "__GNUC__", "__STDC__"))
 _STANDARD = 202_002
-"""What __cplusplus is taken for; in C it isn't defined."""
+"""Value that __cplusplus is assumed to have; in C it isn't defined."""
 
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _COMPARED = re.compile(r"(\d+)(?:u?l{0,2})\s*([<>]=?|[!=]=)\s*(\d+)(?:u?l{0,2})", re.IGNORECASE)
@@ -154,7 +154,7 @@ def _reduced(logic: str) -> str:
 
 _BLANKS = bytes(byte if byte in b"\r\n" else ord(" ") for byte in range(256))
 TO_LINE_END = rb"((?:[^\\\n]++|\\(?:\r\n|[\s\S])|\\\Z)*+)"
-"""To the end of a line that a backslash may continue."""
+"""Pattern to the end of a line that a backslash may continue."""
 _CONDITION = re.compile(
     rb"\n[ \t]*(#[ \t]*(ifn?def|if|elifn?def|elif|else|endif)\b" + TO_LINE_END + rb")"
 )
@@ -168,7 +168,7 @@ _OPAQUE = re.compile(
 )
 """Comments and literals, of block comments and raw strings only how they begin."""
 FEWEST_ATTRIBUTES = 17
-"""In a long run, without code between: the parser takes the square of their number, or worse."""
+"""Number of attributes in a run without code from which the parser takes its square, or worse."""
 _ATTRIBUTES = re.compile(rb"(?:\[\[[^\[\]\n]*+\]\][\s;]*+){%d,}+" % FEWEST_ATTRIBUTES)
 _REMARK = re.compile(r"//.*|/\*[\s\S]*?(?:\*/|$)|\\\r?\n")
 
@@ -208,7 +208,7 @@ def opaque(data: bytes) -> list[Range]:
 
 
 def _closing(opening: re.Match[bytes]) -> bytes:
-    """What ends a block comment or raw string; nothing for what has its end already."""
+    """Return the end of a block comment or raw string; nothing for one that has its end already."""
     if opening[1] is not None:
         return b")" + opening[1] + b'"'
     return b"*/" if opening[0] == b"/*" else b""
@@ -282,7 +282,7 @@ def directives(data: bytes, hidden: Sequence[Range]) -> list[Range]:
 
 
 def _conditions(data: bytes, hidden: Sequence[Range]) -> Iterator[tuple[int, int, str, str]]:
-    """Where each conditional directive begins and ends, its name and its condition."""
+    """Yield the beginning, end, name and condition of each conditional directive."""
     for match in _CONDITION.finditer(b"\n" + data):
         start, end = (place - 1 for place in match.span(1))
         if hidden and is_in(start, hidden):

@@ -164,7 +164,7 @@ class _Edges:
 
     @derived
     def called(self, node: NodeId) -> Ends:
-        """What a function calls and makes."""
+        """Return the functions that a function calls and the classes that it makes."""
         scope = self.scopes.scope_of(node)
         spaces: Spaces | None = None
         ends: Ends = {}
@@ -212,7 +212,7 @@ class _Edges:
         return found if found is not None and node in found.nodes else None
 
     def _standing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
-        """Those that stand for functions or types, each once."""
+        """Yield those that stand for functions or types, each once."""
         for node in {each for some in nodes for each in some}:
             declared = self.names.declaration(node)
             if self._function(node, declared) is not None or self._type(node, declared) is not None:

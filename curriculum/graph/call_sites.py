@@ -1,4 +1,4 @@
-"""Which calls stand where in a file, and what their receivers are."""
+"""Calls of a file with their places, and their receivers."""
 
 import re
 from bisect import bisect_left
@@ -47,7 +47,7 @@ class _Site(NamedTuple):
 
 @lru_cache(maxsize=4_096)
 def _receiver(text: str) -> str:
-    """What stands before a method's name, as a _Site has it."""
+    """Return the text before a method's name, as a _Site has it."""
     found = _RECEIVER.match(text)
     if found is None:
         return ""

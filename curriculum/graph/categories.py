@@ -1,4 +1,4 @@
-"""What each node of a syntax tree is part of, as STRUCTURE_CODES; the innermost thing wins.
+"""Structure codes of the nodes of a syntax tree, STRUCTURE_CODES; the innermost one wins.
 
 other         what nothing below claims: variables, macros, using-directives
 preamble      #include, #pragma and their like outside of functions and classes
@@ -56,7 +56,7 @@ IS_WRAPPER = _of(
 )
 """Nodes that a class, or a function, begins with and ends with."""
 _IS_LEAD = _of("template_declaration", "template_instantiation", "linkage_specification")
-"""What stands before a declaration and is part of it."""
+"""Kinds of nodes before a declaration that are part of it."""
 _IS_BRANCH = _of("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
 _IS_MEMBERS = _of("field_declaration_list", "enumerator_list")
 _IS_BODY = _of("compound_statement", "try_statement", "field_initializer_list")
@@ -115,7 +115,7 @@ def _inherited(nodes: Nodes, own: Bytes) -> Bytes:
 
 
 def _fixed(nodes: Nodes) -> Bytes:
-    """What a node is by its kind and its parent's."""
+    """Return the code of each node by its kind and its parent's."""
     own = _ALWAYS[nodes.kind]
     above = nodes.kind[nodes.parent]
     own[nodes.parent[_IS_MEMBERS[nodes.kind] & IS_CLASS[above]]] = CLASS_DECL
@@ -128,7 +128,7 @@ def _fixed(nodes: Nodes) -> Bytes:
 
 
 def _settle_loose(nodes: Nodes, own: Bytes, around: Bytes) -> None:
-    """What a node is only outside of functions, or only in a class."""
+    """Set codes that nodes have only outside of functions, or only in a class."""
     loose = (around == OTHER) & (own == 0)
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
     own[loose & _declares_function(nodes)] = FUNC_SIG
@@ -173,11 +173,11 @@ class Things:
     parent: Ints
     """The thing right around; -1 for none."""
     kind: Bytes
-    """What its chunks are: a function with its body is FUNC_BODY, a variable or macro OTHER."""
+    """Code of its chunks: a function with its body is FUNC_BODY, a variable or macro OTHER."""
 
 
 def things(nodes: Nodes, found: Categories) -> Things:
-    """What chunks are made of: functions, classes, enums and, outside of both, what else has a name."""
+    """Return the chunks' nodes: functions, classes, enums and, outside of both, whatever else has a name."""
     kind = _outermost(nodes, found)
     place = np.arange(len(kind), dtype=np.int32)
     is_function = (kind == FUNC_BODY) | (kind == FUNC_SIG)

@@ -27,7 +27,7 @@ class Command:
     """A command invocation; parentheses among its arguments are left out."""
 
     name: str
-    """In lower case, as CMake ignores it."""
+    """Name in lower case, as CMake ignores case."""
     arguments: tuple[Argument, ...]
     lines: Range
     """The bytes of its lines: from the start of the first to the end of the last, line end included."""
@@ -35,7 +35,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commands:
-    """What a file says, in the order of the text."""
+    """Commands of a file, in the order of the text."""
 
     commands: tuple[Command, ...]
     is_complete: bool

@@ -92,7 +92,7 @@ class _Statement:
 
 @dataclass(kw_only=True, slots=True)
 class _Names:
-    """Which targets have a name."""
+    """Targets by name."""
 
     defined: dict[str, list[TargetId]] = field(default_factory=lambda: defaultdict(list))
     aliases: dict[str, str] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def _target(
 
 
 def _arguments(command: Command) -> Iterator[Argument]:
-    """What a command links or lists."""
+    """Yield the arguments that a command links or lists."""
     if command.name in _LINKING | _LISTING and "ALIAS" not in {a.text for a in command.arguments}:
         yield from (each for each in command.arguments[1:] if each.text not in _KEYWORDS)
 
@@ -252,7 +252,7 @@ def _joined(data: bytes, statements: Iterable[_Statement]) -> list[tuple[TargetI
 
 
 def _comment_above(data: bytes, start: int, floor: int) -> int:
-    """Where the comment lines right above begin."""
+    """Return the start of the comment lines right above."""
     while start > floor:
         above = data.rfind(b"\n", floor, start - 1) + 1 or floor
         if not data[above:start].lstrip().startswith(b"#"):

@@ -55,7 +55,7 @@ class SymbolDraft(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """What is around a place up to `end`; drafts by number, -1 for none."""
+    """Surroundings of a place up to `end`; drafts by number, -1 for none."""
 
     end: int
     symbol: int
@@ -74,7 +74,7 @@ _NOWHERE = Range(-1, -1)
 
 @dataclass(kw_only=True, slots=True)
 class ExtractedSymbols:
-    """What a sweep has found.
+    """Symbols, calls and types of a file.
 
     From places[i] on, the innermost draft is symbols[i], the innermost function functions[i].
     """
@@ -134,7 +134,7 @@ class _Sweep:
     """The template declaration whose subject comes next."""
     friend_end: int = -1
     typedef: tuple[int, Name, int] = (-1, NO_NAME, 0)
-    """Where a typedef ends, its name and where that stands: of a class without a name."""
+    """End of a typedef, its name and its place: for a class without a name."""
 
     def handlers(self) -> Mapping[int, Callable[[Node, int, int], None]]:
         named = {

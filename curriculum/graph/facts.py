@@ -42,7 +42,7 @@ class Symbol:
     name_start: int
     """The first byte of the unqualified name: where a frontend says that the definition is."""
     body: Range | None
-    """From brace to brace: of a function (`= default` and `= delete` have none), class or enum."""
+    """Range from brace to brace of a function (`= default` and `= delete` have none), class or enum."""
     parent: int = -1
     """The class whose body holds it, as an index into the file's symbols; -1 for none."""
     parameters: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class FileFacts:
     is_complete: bool
     """True if the file was parsed to its end within the limits; without a tree there are no symbols."""
     members: tuple[Member, ...] = ()
-    """In the order of the text."""
+    """Members in the order of the text."""
 
 
 class NodeId(NamedTuple):

@@ -36,7 +36,7 @@ class Extents:
         return Range(self._top(first), last)
 
     def _top(self, first: int) -> int:
-        """Where begins what belongs to what stands on the line that begins at `first`."""
+        """Return the start of the lines that belong to the line that begins at `first`."""
         top = self._tops.get(first)
         if top is None:
             top = first
@@ -49,7 +49,7 @@ class Extents:
         return top
 
     def _above(self, first: int) -> int:
-        """Where the comment or macro on the line above begins; `first` if there is none."""
+        """Return the start of the comment or macro on the line above; `first` if there is none."""
         data = self._data
         above = data.rfind(b"\n", 0, first - 1) + 1
         line = data[above : first - 1].strip()
@@ -83,7 +83,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fragment:
-    """What is shown of one definition, or of a file where the node's number is WHOLE_FILE."""
+    """Excerpt of one definition, or of a file where the node's number is WHOLE_FILE."""
 
     node: NodeId
     form: ChunkForm
@@ -104,7 +104,7 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
-    """What fragments cost beside their bytes."""
+    """Costs of fragments beside their bytes."""
 
     lead: Callable[[str], int]
     """The line that names a file, by its path."""
@@ -138,7 +138,7 @@ def whole(graph: RepositoryGraph, node: NodeId) -> Fragment:
 
 @dataclass(kw_only=True, slots=True)
 class Budget:
-    """Which lines are shown where, and what they cost so far.
+    """Lines that are shown, by fragment, and their cost so far.
 
     Most definitions are shown by themselves. A class or a file is shown as a skeleton: what lies outside
     of bodies and isn't shown elsewhere. It gives lines away to definitions that come later.
@@ -151,9 +151,9 @@ class Budget:
     used: int = 0
     _hidden: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
     _alone: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    """Of definitions that are shown by themselves."""
+    """Lines of definitions that are shown by themselves."""
     _shown: defaultdict[str, Lines] = field(default_factory=lambda: defaultdict(Lines))
-    """These, and those of skeletons."""
+    """These lines, and those of skeletons."""
     _skeletons: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Indices of fragments, by path."""
     _texts: dict[str, bytes] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Budget:
             self._wordings.update(self._worded(each.node, each.ranges))
 
     def forms(self, node: NodeId, *, in_full: bool) -> list[Form]:
-        """How a node can be shown as things stand, the fullest first; none where its lines are shown.
+        """Return the forms in which a node can still be shown, the fullest first; none if its lines are.
 
         Without `in_full`, a function is shown by its signature unless its body is small.
         """

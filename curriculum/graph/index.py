@@ -29,7 +29,7 @@ _LONGEST_SCOPE = 40
 def types_by_draft(
     mentions: Nodes, swept: ExtractedSymbols, text: str
 ) -> dict[int, tuple[str, ...]]:
-    """By draft the names of types, sorted, its own left out; a class's methods have their own.
+    """Return the sorted names of types by draft, its own left out; a class's methods have their own.
 
     The parser makes up names of no bytes where it misses one.
     """
@@ -76,7 +76,7 @@ class Directives:
         ]
 
     def includes(self, dead: Sequence[Range]) -> tuple[str, ...]:
-        """What is included outside of dead branches."""
+        """Return the files that are included outside of dead branches."""
         return tuple(
             match[1].decode(errors="replace")
             for match in self._found

@@ -38,7 +38,7 @@ def letters(data: bytes) -> str:
 
 
 def unlettered(text: str) -> str:
-    """What the file says at a piece of its letters.
+    """Return the file's bytes at a piece of its letters.
 
     >>> unlettered(letters("größe".encode()))
     'größe'
@@ -69,7 +69,7 @@ class Lines:
             self._ranges[first:last] = [Range(low, high)]
 
     def missing(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
-        """What of these sorted and disjoint ranges isn't here."""
+        """Return the parts of these sorted and disjoint ranges that aren't here."""
         if not ranges:
             return ()
         first = bisect_right(self._ranges, ranges[0].start, key=_end)
@@ -78,7 +78,7 @@ class Lines:
 
 
 def without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
-    """What of the first ranges lies in none of the others; both are sorted and disjoint.
+    """Return the parts of the first ranges that lie in none of the others; both are sorted and disjoint.
 
     >>> [tuple(each) for each in without([Range(0, 5), Range(7, 9)], [Range(1, 2), Range(4, 8)])]
     [(0, 1), (2, 4), (8, 9)]
@@ -193,7 +193,7 @@ LARGEST_GROUP = 8_192
 
 
 def line_starts(data: bytes) -> Offsets:
-    r"""Where each line begins, and the end of the text.
+    r"""Return the offset of each line's beginning, and the end of the text.
 
     >>> line_starts(b"a\n\nbc").tolist()
     [0, 2, 3, 5]
@@ -206,7 +206,7 @@ def line_starts(data: bytes) -> Offsets:
 
 
 def blank_lines(starts: Offsets) -> Flags:
-    r"""Which lines hold nothing but their end; trailing spaces make a line that isn't blank.
+    r"""Flag the lines that hold nothing but their end; trailing spaces make a line that isn't blank.
 
     >>> blank_lines(line_starts(b"a\n\nbc")).tolist()
     [False, True, False]

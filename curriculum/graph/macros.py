@@ -65,7 +65,7 @@ _DECLARES = re.compile(
     rb"|(?:::)?\w+(?:::~?\w+)*(?:<[^;{}()]{0,500}>(?:::\w+)*)?(?:\s*[*&]+\s*|\s+)(?:const\s*)?[\w:(~&*]"
     rb"|\w+(?:<[^;{}()]{0,500}>)?(?:::~?\w+)*\s*\("
 )
-"""What may follow a macro that stands before a declaration."""
+"""Words that may follow a macro before a declaration."""
 
 
 def _words(words: str) -> frozenset[bytes]:
@@ -123,7 +123,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
 
 
 def _first(data: bytes, name: Range, said: _Said) -> Iterator[Range]:
-    """What to blank of a name that a line begins with."""
+    """Yield the ranges to blank of a name that a line begins with."""
     close = _arguments_end(data, name.end)
     after = _after(data, close)
     c = data[after : after + 1]
@@ -166,7 +166,7 @@ def _is_declared(data: bytes, name: Range, after: int) -> bool:
 
 
 def _later(data: bytes, name: Range) -> Iterator[Range]:
-    """What to blank of a name that follows a word, a type or template parameters on its line."""
+    """Yield the ranges to blank of a name that follows a word, a type or template parameters on its line."""
     first = max(0, name.start - _LOOK_BACK)
     line = data.rfind(b"\n", first, name.start) + 1
     head = data[max(line, first) : name.start].rstrip()
@@ -209,7 +209,7 @@ def _is_variable(head: bytes, word: bytes) -> bool:
 
 
 def _trailing(data: bytes, name: Range) -> Iterator[Range]:
-    """What to blank of a name that follows a parameter list."""
+    """Yield the ranges to blank of a name that follows a parameter list."""
     close = _arguments_end(data, name.end)
     after = _after(data, close)
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
@@ -248,7 +248,7 @@ def _enabling(data: bytes, name: Range) -> Iterator[Range]:
 
 
 def _arguments_end(data: bytes, end: int) -> int:
-    """Where the arguments after a name end, `end` if there are none; -1 if they don't end."""
+    """Return the start of the arguments after a name, `end` if there are none; -1 if they don't end."""
     place = end
     while data[place : place + 1] in (b" ", b"\t"):
         place += 1
@@ -265,14 +265,14 @@ def _arguments_end(data: bytes, end: int) -> int:
 
 
 def _after(data: bytes, place: int) -> int:
-    """Where space and comments end."""
+    """Return the end of space and comments."""
     match = _GAP.match(data, place)
     assert match is not None
     return match.end()
 
 
 class _Before:
-    """What stands before a line; each line is looked at once."""
+    """Text before a line; each line is looked at once."""
 
     def __init__(self, data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> None:
         self._data = data

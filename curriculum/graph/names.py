@@ -15,7 +15,7 @@ from curriculum.graph.memo import Memo, derived, tracked
 Scope = tuple[str, ...]
 """Namespaces and classes from the outermost inwards; of a class or namespace itself, its name included."""
 Numbers = Mapping[str, tuple[int, ...]]
-"""By name the symbols of one file, ascending."""
+"""Numbers of the symbols of one file by name, ascending."""
 
 TYPES: frozenset[SymbolKind] = frozenset(("class", "enum", "alias"))
 MOST_ALIKE = 128
@@ -59,30 +59,30 @@ class Names:
     """
 
     declarations: tuple[Declaration, ...]
-    """Of each symbol."""
+    """Declarations of each symbol."""
     usings: tuple[str, ...]
     includes: tuple[str, ...]
     functions: Numbers
     types: Numbers
     macros: Numbers
     callers: Numbers
-    """Who calls something of a name."""
+    """Callers by the name that they call."""
     heirs: Numbers
     """Classes, by the last name of a base."""
     aliases: Numbers
-    """By the last name of what they stand for."""
+    """Aliases by the last name of their target."""
     users: Numbers
     """Functions and classes, by the last name of a type that they mention."""
     members: Numbers
-    """By the innermost scope that has a name."""
+    """Members by the innermost scope that has a name."""
     holders: Numbers
     """Classes, by the last name of a data member's type."""
     calls: Mapping[int, tuple[Written, ...]]
-    """By function, each way of calling once."""
+    """Calls by function, each way of calling once."""
     mentions: Mapping[int, tuple[str, ...]]
-    """By symbol the types that it mentions, where there are any."""
+    """Types that a symbol mentions, where there are any."""
     fields: Mapping[int, Mapping[str, Member]]
-    """By class its data members."""
+    """Data members by class."""
     crowded: tuple[str, ...]
     """Names of which the file has more types, callers, heirs, users, members or holders than are kept."""
 

@@ -1,4 +1,4 @@
-"""What stands around some functions of a repository, nearest first, within a budget of bytes.
+"""Neighbourhood of some functions of a repository, nearest first, within a budget of bytes.
 
 A breadth-first search along the edges of a graph. Each definition that it takes becomes a fragment of its
 file; no line is in two fragments, and none of a target's is in any.
@@ -17,13 +17,13 @@ from curriculum.graph.line_ranges import size_of
 from schemas.document import EdgeKind
 
 DISTANT = 3
-"""From so many edges on, a function is shown by its signature."""
+"""Number of edges from which on a function is shown by its signature."""
 LARGEST_SHARE = 8
 """A fragment takes one part in so many of the budget at most; a longer function shows its signature."""
 STEP_SHARE = 2
 """Fragments that one kind of step led to take one part in so many: what everything calls leaves room."""
 TURN = 1
-"""How much farther away the other callers of a callee count, and the other callees of a caller."""
+"""Extra distance of the other callers of a callee, and of the other callees of a caller."""
 MISSES = 64
 """The search ends when so many in a row were too large for what is left."""
 
@@ -34,21 +34,21 @@ class Step(NamedTuple):
     kind: EdgeKind
     outward: bool
     cost: int = 1
-    """How much farther away its end counts; 0 brings it before all that is as near."""
+    """Extra distance of its end; 0 puts it before all that is as near."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Order:
-    """Which steps are gone; of two that lead equally far, the one that stands first is gone first.
+    """Steps that a search takes; of two that lead equally far, the first is taken first.
 
     `includes` in `far` stands for the skeletons of the targets' own files and of those that they include,
     which count as two steps away.
     """
 
     near: tuple[Step, ...]
-    """From a target."""
+    """Steps from a target."""
     far: tuple[Step, ...]
-    """From anything else."""
+    """Steps from anything else."""
 
 
 class Neighbourhood(NamedTuple):

@@ -29,7 +29,7 @@ class Nodes:
     depth: Ints
     parent: Ints
     sibling: Ints
-    """How many siblings stand before it."""
+    """Number of siblings before it."""
     before: Ints
     """The sibling right before it; -1 for none."""
 
@@ -108,7 +108,7 @@ def _parents(depth: Ints) -> Ints:
 
 
 def follow(links: Ints) -> Ints:
-    """Where each chain of links ends; an end links to itself. Costs log2(the longest chain) steps.
+    """Return the end of each chain of links; an end links to itself. Costs log2(the longest chain) steps.
 
     >>> follow(np.array([0, 0, 1, 3, 2], dtype=np.int32)).tolist()
     [0, 0, 0, 3, 0]

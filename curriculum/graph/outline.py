@@ -1,4 +1,4 @@
-"""What stands where in a source file: functions and classes as whole lines, doc comments and bodies as bytes.
+"""Outline of a source file: functions and classes as whole lines, doc comments and bodies as bytes.
 
 Only the shell of the tree is walked – files, namespaces, `extern "C"`, #if branches, classes – never
 the inside of a function, which a query looks into, and never recursively: a hostile file nests a million
@@ -80,7 +80,7 @@ class Outline:
     arguments: tuple[Range, ...] = ()
     """Between the parentheses of calls, likewise."""
     declarations: tuple[Range, ...] = ()
-    """What stands under documentation: a function up to its body, else to its end. One that holds others
+    """Declarations under documentation: a function up to its body, else to its end. One that holds others
     is left out."""
 
 
@@ -96,12 +96,12 @@ class _Lines(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class _Marks:
-    """What the walk found, in the order of the text."""
+    """Findings of the walk, in the order of the text."""
 
     units: list[_Lines] = field(default_factory=list)
     comments: list[_Lines] = field(default_factory=list)
     declared: dict[int, Range] = field(default_factory=dict)
-    """By its first line, the first declaration or definition there, up to its body."""
+    """First declaration or definition there, up to its body, by its first line."""
     bodies: list[Range] = field(default_factory=list)
 
 
@@ -143,7 +143,7 @@ def outline(text: str, language: Language) -> Outline:
 
 
 def innermost(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Those of ranges, nested or disjoint, that hold none of the others; sorted.
+    """Return the ranges, nested or disjoint, that hold none of the others; sorted.
 
     >>> innermost([Range(0, 9), Range(5, 7), Range(1, 3), Range(9, 12)])
     (Range(start=1, end=3), Range(start=5, end=7), Range(start=9, end=12))

@@ -109,7 +109,7 @@ MOST_CLASSES = 4
 MOST_SCOPES = 64
 """A name that stands in more scopes says nothing without a type or a qualifier."""
 BY_ARGUMENTS, BY_NAME, BY_METHOD = 0.8, 0.5, 0.5
-"""What a candidate weighs that was found by the namespaces of types that the caller mentions; by its name
+"""Weights of candidates that were found by the namespaces of types that the caller mentions; by name
 alone; by a method's name alone. One that scopes or types lead to weighs 1."""
 FAMILIAR = frozenset(
     re.findall(
@@ -129,7 +129,7 @@ Spaces = frozenset[Scope]
 
 
 class Target(NamedTuple):
-    """What a call may lead to."""
+    """A possible callee of a call."""
 
     kind: EdgeKind
     node: NodeId
@@ -150,7 +150,7 @@ class Resolver:
 
     @derived
     def targets(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...] | None:
-        """What a call in a scope of a file leads to; None if only its arguments could tell."""
+        """Return the callees of a call in a scope of a file; None if only its arguments could tell."""
         if self._is_macro(path, call):
             return ()
         if call.form == "construct":
@@ -220,7 +220,7 @@ class Resolver:
         return self._of_anything(path, call)
 
     def _of_class(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
-        """By the name of the object's type, whose qualifier isn't known: the nearest may be another one."""
+        """Return the targets by the name of the object's unqualified type: the nearest may be another one."""
         classes = self.scopes.classes(path, scope, call.receiver or "")
         found = self._methods(path, classes, call)
         if found or not classes:
@@ -334,7 +334,7 @@ class Resolver:
         )
 
     def _definitions(self, path: str, function: Function) -> tuple[NodeId, ...]:
-        """Those that a file is linked with: its own, those that it sees, those of what it sees declared."""
+        """Return the definitions that a file is linked with: its own, those seen, those declared there."""
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes

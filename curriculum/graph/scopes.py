@@ -10,13 +10,13 @@ from curriculum.graph.memo import Memo, derived
 from curriculum.graph.names import Scope, TrackedNames, canonical, last_name
 
 MOST_CLASSES = 256
-"""Of bases or heirs of one class as many are followed, the nearest first."""
+"""Number of bases or heirs of one class that are followed, the nearest first."""
 MOST_ALIASES = 4
 """Aliases of aliases."""
 FAR = 1 << 30
 """The rank of what a place doesn't see."""
 Ranks = dict[Scope, int]
-"""How far away each scope is that a place sees; names in the nearest hide the others."""
+"""Distances of the scopes that a place sees; names in the nearest hide the others."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class Scopes:
         return not self.names.reach(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-        """Of several definitions those in the file itself, else those it sees, else all."""
+        """Return the definitions in the file itself, else those it sees, else all."""
         if len(nodes) == 1:
             return nodes
         own = tuple(node for node in nodes if node.path == path)
@@ -269,7 +269,7 @@ class Scopes:
 
     @derived
     def _using(self, path: str) -> Mapping[str, tuple[Scope, ...]]:
-        """By the last name of a using declaration the scopes that it takes the name from."""
+        """Return the scopes that a using declaration takes a name from, by the last part of the name."""
         found: defaultdict[str, list[Scope]] = defaultdict(list)
         for using in self.names.usings(path):
             *space, name = using.split("::")
@@ -291,7 +291,7 @@ class Scopes:
 
 
 def rank_of(scope: Scope, qualifier: Scope, ranks: Ranks, *, rooted: bool = False) -> int:
-    """How far away a scope is for a name that is written with a qualifier; FAR if it isn't seen.
+    """Return the distance of a scope for a name that is written with a qualifier; FAR if it isn't seen.
 
     >>> rank_of(("a", "b"), ("b",), {("a", "c"): 0, ("a",): 1, (): 2})
     1

@@ -17,7 +17,7 @@ _Version = tuple[str, Language]
 
 @dataclass(kw_only=True, slots=True)
 class _Read:
-    """What a blob holds, and how many paths of the tree have it."""
+    """Content of a blob, and the number of the tree's paths that have it."""
 
     facts: FileFacts
     names: Names

@@ -1,4 +1,4 @@
-"""What names, types and parameter lists say, as they are written; each text is read once and remembered.
+"""Parsed names, types and parameter lists, as they are written; each text is read once and cached.
 
 The syntax tree tells where such a text stands. Texts are the file's letters, a byte each (line_ranges.py).
 """
@@ -142,7 +142,7 @@ def declared(text: str) -> str:
 
 @functools.lru_cache(maxsize=_KEPT)
 def parameters_of(text: str) -> Parameters:
-    """What stands between the parentheses of a parameter list.
+    """Parse the text between the parentheses of a parameter list.
 
     >>> parameters_of("const std::vector<int>& x, int n = 3")
     Parameters(types=('vector', 'int'), least=1, most=2)
@@ -193,7 +193,7 @@ _USING = re.compile(r"using\s+(?:namespace\s+|enum\s+)?(?:typename\s+)?([\w:\s]+
 
 
 def using_of(text: str) -> str:
-    """What a using declaration names, "" for what has template arguments.
+    """Return the name in a using declaration, "" for one with template arguments.
 
     >>> using_of("using namespace std;"), using_of("using  a::b ;")
     ('std', 'a::b')

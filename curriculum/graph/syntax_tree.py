@@ -44,7 +44,7 @@ def grammar_versions() -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kinds:
-    """What the grammar calls nodes and fields, as its numbers; 0 for what it hasn't."""
+    """The grammar's numbers of nodes and fields; 0 for missing ones."""
 
     shells: Mapping[str, int]
     """Kinds that hold or are definitions, by name."""
@@ -191,14 +191,14 @@ class Parsed:
 
     data: bytes
     source: bytes
-    """What was parsed: the file with blanks for what the grammar can't know, byte for byte."""
+    """Parsed source: the file with blanks for what the grammar can't parse, byte for byte."""
     tree: tree_sitter.Tree
     error_bytes: int
     """Bytes inside ERROR nodes."""
     hidden: list[Range]
     """Comments and literals, sorted and disjoint."""
     dead: list[Range]
-    """What #if leaves out, with the directives themselves; likewise."""
+    """Ranges that #if leaves out, with the directives themselves; likewise."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -234,7 +234,7 @@ def parse(text: str, language: Language) -> Parsed | None:
 
 
 def _variants(data: bytes, hidden: list[Range], dead: list[Range]) -> Iterator[bytes]:
-    """What to parse: without branches and macros; without directives either; with macros again.
+    """Yield the texts to parse: without branches and macros; without directives either; with macros again.
 
     With all branches no file of five repositories had fewer errors.
     """

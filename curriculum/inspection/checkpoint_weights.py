@@ -1,4 +1,4 @@
-"""What a checkpoint's safetensors hold, read of the file's head: no tensor is loaded."""
+"""Tensors of a checkpoint's safetensors, read of the file's head: no tensor is loaded."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
 
 
 class _Head(BaseModel):
-    """What a file's head says of one tensor."""
+    """Entry of one tensor in a file's head."""
 
     dtype: str = ""
     shape: tuple[int, ...] = ()
@@ -34,7 +34,7 @@ class Tensor:
 
     @property
     def parameters(self) -> int:
-        """How many numbers it has."""
+        """Number of parameters."""
         return prod(self.shape)
 
     @property

@@ -1,4 +1,4 @@
-"""Which lines of an artefact are wished: by what they say, by the documents in them, by SQL."""
+"""Selection of an artefact's lines: by their values, by the documents in them, by SQL."""
 
 import re
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ NAMES = {
     "runs": ("metrics/",),
     "tokenizers": ("token_bytes.parquet",),
 }
-"""How the names of the files begin that hold the lines of a stage."""
+"""Beginnings of the names of the files that hold the lines of a stage."""
 
 
 def line_files(artefact: Artefact) -> list[Path]:
@@ -39,7 +39,7 @@ def line_files(artefact: Artefact) -> list[Path]:
 
 
 def chosen(store: Store, artefact: Artefact, only: LineFilter) -> list[Mask] | None:
-    """Of each of the artefact's files which lines are wished; None for all.
+    """Return the mask of chosen lines of each of the artefact's files; None for all.
 
     Raises:
         StoreError: for what lines of this stage can't be chosen by.
@@ -95,7 +95,7 @@ def _where(files: Sequence[Path], masks: list[Mask], condition: str) -> list[Mas
 
 
 def _of_documents(file: Path, only: LineFilter) -> Mask:
-    """By provenance: one of a document's sources is all that is asked; and by licence."""
+    """Choose by provenance, where one of a document's sources is enough, and by licence."""
     table = parquet.read_table(file, columns=["provenance", "licence"])
     provenance: Any = table["provenance"].combine_chunks()
     flat: Any = provenance.flatten()
@@ -116,7 +116,7 @@ def _of_documents(file: Path, only: LineFilter) -> Mask:
 
 
 def _in_domain(store: Store, documents: Artefact, file: Path, only: LineFilter) -> Mask:
-    """By the newest selection that decided on these documents."""
+    """Choose by the newest selection that decided on these documents."""
     number = parquet.read_metadata(file).num_rows
     if only.domain is None:
         return np.ones(number, np.bool_)
@@ -150,7 +150,7 @@ def _has_domains(selection: Artefact) -> bool:
 
 
 def _of_rows(file: Path, only: LineFilter, wanted: Any) -> Mask:
-    """By domain, and by whether a row holds one of some documents, where some are wanted."""
+    """Choose by domain, and by the documents in a row, where some are wanted."""
     if only.domain is not None:
         domains = parquet.read_table(file, columns=["domain"])["domain"]
         return _same(domains, only.domain) & _holding(file, wanted)
@@ -205,7 +205,7 @@ def _of_selection(file: Path, only: LineFilter) -> Mask:
 
 
 def _of_plan(store: Store, mixture: Artefact, file: Path, only: LineFilter) -> Mask:
-    """By stratum, by step, and by what stands in the rows."""
+    """Choose by stratum, by step, and by the content of the rows."""
     table = parquet.read_table(file, columns=["slot", "stratum", "rows_key", "shard", "row"])
     report = report_of(mixture)
     mask = np.ones(len(table), np.bool_)

@@ -37,11 +37,11 @@ class ComparedRun:
     report: Report | None
     """None while it is open."""
     state: str
-    """How an open one stands, and why; empty of a finished one."""
+    """State of an open one, with its reason; empty of a finished one."""
     beat: Heartbeat | None
-    """How far an open one is."""
+    """Progress of an open one."""
     mixture: Artefact | None
-    """What it is trained on; None where that is gone."""
+    """Mixture that it is trained on; None where that is gone."""
     tools: Mapping[str, str]
 
 
@@ -76,7 +76,7 @@ class MeasuredPair:
 
     @property
     def verdict(self) -> str:
-        """How the last stands to the first: `lower` or `higher` only where their intervals don't touch.
+        """Compare the last with the first: `lower` or `higher` only where their intervals don't touch.
 
         The interval of a single document has no width, and says nothing.
         """
@@ -103,7 +103,7 @@ class Shared:
 
 
 def settings(compared: Sequence[ComparedRun]) -> list[Setting]:
-    """What isn't set alike, in the order of the job."""
+    """Return the settings that differ, in the order of the job."""
     listed = [dict(_settings(each)) for each in compared]
     names = dict.fromkeys(name for each in listed for name in each)
     found = (
@@ -208,7 +208,7 @@ def _labels(path: str) -> str:
 
 
 def _grounds(job: Job) -> dict[Place, str]:
-    """What each figure of a run was measured on: as long as these words are the same, so are the rows."""
+    """Return the rows behind each figure of a run, in words that are the same for the same rows."""
     found: dict[Place, str] = {}
     for each in job.evaluations:
         found[each.kind, each.phase, "*", "*"] = repr(_ground(each))

@@ -26,11 +26,11 @@ class Branch:
     chunk: int
     depth: int
     edge: Edge | None = None
-    """From or to the chunk above; None at a root."""
+    """Edge from or to the chunk above; None at a root."""
 
     @property
     def word(self) -> str:
-        """What the chunk above has to do with this one; empty at a root.
+        """Return the relation to the chunk above in words; empty at a root.
 
         Branch(chunk=0, depth=1, edge=Edge(source=0, target=2, kind="calls", …)).word -> 'called by'
         """
@@ -64,7 +64,7 @@ def branches(document: Document) -> list[Branch]:
 
 
 def nearest(tree: list[Branch], most: int | None) -> list[Branch]:
-    """At most so many branches, the shallowest, in their order; all of them for None."""
+    """Return at most so many branches, the shallowest, in their order; all of them for None."""
     if most is None or len(tree) <= most:
         return tree
     kept = {branch.chunk for branch in sorted(tree, key=lambda each: each.depth)[:most]}

@@ -8,7 +8,7 @@ from curriculum.inspection.token_counts import KINDS, TokenCounts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """What is served of one thing before and after, in valid tokens; 0 where it isn't there."""
+    """Valid tokens of one thing before and after; 0 where it isn't there."""
 
     name: str
     before: int
@@ -23,7 +23,7 @@ class Change:
 
     @property
     def share(self) -> float:
-        """How much its share grew."""
+        """Growth of its share."""
         return self.share_after - self.share_before
 
 
@@ -34,9 +34,9 @@ class Difference:
     before: TokenCounts
     after: TokenCounts
     by: Mapping[str, tuple[Change, ...]]
-    """By KINDS, largest first."""
+    """Changes by KINDS, largest first."""
     documents: tuple[Change, ...]
-    """By document_id, largest first; those that don't change too."""
+    """Changes by document_id, largest first; unchanged ones too."""
 
     @property
     def come(self) -> list[Change]:
@@ -55,7 +55,7 @@ class Difference:
 
 
 def difference(before: TokenCounts, after: TokenCounts) -> Difference:
-    """What changes from one to the other."""
+    """Compute the difference between two token counts."""
     return Difference(
         before=before,
         after=after,

@@ -23,7 +23,7 @@ def subject_of(document: Document) -> str:
 
 
 def facts(seen: DocumentView) -> Iterator[str]:
-    """What a document is, in a few lines of words."""
+    """Yield the facts of a document, in a few lines of words."""
     document = seen.document
     origin = document.provenance[-1] if document.provenance else None
     if origin:
@@ -58,5 +58,5 @@ def _sizes(seen: DocumentView, tokens: int | None) -> Iterator[str]:
 
 
 def what(chunk: Chunk) -> str:
-    """What a chunk is: `function`, or where it isn't whole, `function, signature`."""
+    """Return the kind of a chunk: `function`, or where it isn't whole, `function, signature`."""
     return chunk.symbol if chunk.form == "whole" else f"{chunk.symbol}, {chunk.form}"

@@ -68,7 +68,7 @@ def graph_lines(built: Built) -> Iterator[Line]:
 
 
 def graph_warnings(built: Built) -> Iterator[str]:
-    """What a person should not miss: what lacks, units that aren't indexed, files without a tree."""
+    """Yield warnings: missing indexes, units that aren't indexed, files without a syntax tree."""
     for each in built.indexes:
         index = each.reported(IndexReport)
         if index.problems:
@@ -90,7 +90,7 @@ def graph_warnings(built: Built) -> Iterator[str]:
 FAR = 16_384
 """Tokens of context past which a row of 65,536 has to earn its length."""
 LEAST_FAR = 0.2
-"""Of the scored tokens of such rows; with less, long context is theatre."""
+"""Least share of the scored tokens of such rows; with less, long context is theatre."""
 
 
 def length_lines(built: Built) -> Iterator[Line]:
@@ -189,7 +189,7 @@ def _sources(built: Built) -> Iterator[tuple[str, DocumentsReport]]:
 
 
 MOST_REPOSITORIES = 12
-"""Those with most bytes are shown; the selection's report has all."""
+"""Number of repositories shown, those with most bytes; the selection's report has all."""
 
 
 def domain_lines(built: Built) -> Iterator[Line]:

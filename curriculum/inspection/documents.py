@@ -1,4 +1,4 @@
-"""What an artefact's Parquet files hold: lines as they are, and documents as values."""
+"""Content of an artefact's Parquet files: lines as they are, and documents as values."""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -89,7 +89,7 @@ def bits(figure: float) -> str:
 
 
 def difference(by: float) -> str:
-    """How a figure changed, with its sign.
+    """Format a change of a figure, with its sign.
 
     >>> difference(-0.1179), difference(0.0021), difference(-0.0001)
     ('−0.118', '+0.002', '±0.000')

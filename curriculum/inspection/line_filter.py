@@ -1,4 +1,4 @@
-"""What of an artefact to show."""
+"""Filters and options of `inspect`."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, fields
@@ -16,14 +16,14 @@ FILTERS = {
     "runs": ("family", "domain", "step", "where"),
     "checkpoints": ("family", "domain"),
 }
-"""What the lines of each stage can be chosen by; a run's are its figures and its steps."""
+"""Filters of the lines of each stage; a run's lines are its figures and its steps."""
 OF_DOCUMENTS = ("repository", "path", "commit", "licence")
-"""What only documents know of themselves: rows are chosen by the documents in them."""
+"""Filters that only documents have: rows are chosen by the documents in them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFilter:
-    """Which lines to show: those that are all of this."""
+    """Filter of lines: all given values must match."""
 
     family: str | None = None
     domain: str | None = None
@@ -44,7 +44,7 @@ class LineFilter:
         return tuple(each.name for each in fields(self) if getattr(self, each.name) is not None)
 
     def words(self, name: str) -> str:
-        """What is asked for under a name, as it was said.
+        """Return the value of a filter as it was given.
 
         >>> LineFilter(step=(3, 3)).words("step"), LineFilter(step=(3, 5)).words("step")
         ('3', '3-5')
@@ -72,7 +72,7 @@ class LineFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InspectOptions:
-    """How many rows or documents, or which of them, and whether whole texts."""
+    """Number of rows or documents, their filter, and whole texts or excerpts."""
 
     rows: int = 1
     pack_id: str | None = None

@@ -21,7 +21,7 @@ class Commit:
     repository: str
     commit: str
     file: str
-    """What the document is about: `repository:path`, the path as it was first."""
+    """File that the document is about: `repository:path`, the path as it was first."""
     licence: str | None
 
 
@@ -39,7 +39,7 @@ class Row:
     """A packed row that a step read."""
 
     position: int
-    """In the plan."""
+    """Position in the plan."""
     pack_id: str
     family: str
     objective: str
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepRead:
-    """What one step of a run read."""
+    """Content of one step of a run: its rows and documents."""
 
     run: str
     run_key: str
@@ -76,7 +76,7 @@ class Visit:
 
     run: str
     path: str
-    """Of the run's directory, relative to the workspace."""
+    """Path of the run's directory, relative to the workspace."""
     run_key: str
     attempt: int
     step: int
@@ -98,7 +98,7 @@ class Readers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """What a model read of one phase, or of one repository under one licence."""
+    """Tokens that a model read of one phase, or of one repository under one licence."""
 
     names: tuple[str, ...]
     steps: int
@@ -117,7 +117,7 @@ class ReadUntil:
     step: int
     phases: tuple[Share, ...]
     repositories: tuple[Share, ...]
-    """By repository and licence."""
+    """Shares by repository and licence."""
 
 
 class LineageError(CurriculumError):

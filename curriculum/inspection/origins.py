@@ -1,4 +1,4 @@
-"""Where documents came from: repository, commit, path and licence of each, for many at once."""
+"""Origins of documents: repository, commit, path and licence of each, for many at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ ORIGIN_SCHEMA = pa.schema(
     ]
 )
 UNKNOWN = "?"
-"""Of what isn't known any more."""
+"""Origin that isn't known any more."""
 _COLUMNS = ("document_id", "family", "licence", "lineage", "provenance")
 Indices = npt.NDArray[np.int64]
 
@@ -79,7 +79,7 @@ def _origins(table: pa.Table) -> pa.Table:
 
 
 def _chosen(provenance: Any, own: Any, lineage: Any) -> Indices:
-    """Of each document the first entry of its lineage, else its last, as indices into the flat list."""
+    """Return indices into the flat list: each document's first entry of its lineage, else its last."""
     parents = pc.list_parent_indices(provenance).to_numpy(zero_copy_only=False).astype(np.int64)
     counts = pc.list_value_length(provenance).to_numpy(zero_copy_only=False).astype(np.int64)
     chosen = np.cumsum(counts) - 1

@@ -18,7 +18,7 @@ COLUMNS = (
     *("attention_pairs", "context_histogram", "domain", "document_ids", "pieces"),
     *("structure_ids", "chunk_boundaries", "call_edges", "type_edges"),
 )
-"""Of a row; those of structure where it has them."""
+"""Columns of a row; those of structure where it has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Source:
 
 NOWHERE = FileRange(repository="?", commit="", path="", num_bytes=0)
 UNKNOWN = Source()
-"""Of a document whose artefact is gone."""
+"""Source of a document whose artefact is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,12 +63,12 @@ class DocumentInRow:
     document_id: str
     first_byte: int
     last_byte: int
-    """What of the document stands here, from first to last."""
+    """End of the document's bytes in this row."""
     source: Source
 
     @property
     def tokens(self) -> int:
-        """How many."""
+        """Number of tokens."""
         return self.end - self.start
 
 
@@ -181,7 +181,7 @@ def _parts(
 
 
 def sources_of(documents: Iterable[Artefact], names: set[str]) -> dict[str, Source]:
-    """Where documents came from, by id; only the row groups that hold one of them are read."""
+    """Return the sources of documents by id; only the row groups that hold one of them are read."""
     found: dict[str, Source] = {}
     wanted = pa.array(sorted(names), pa.string())
     for artefact in documents:

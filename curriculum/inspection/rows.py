@@ -18,7 +18,7 @@ from schemas.structure import StructureChunk, StructureEdge
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Where a document came from: of several files its lineage's, the target's largest."""
+    """Origin of a document: of several files its lineage's, the target's largest."""
 
     repository: str
     commit: str
@@ -27,12 +27,12 @@ class Origin:
 
 
 NOWHERE = Origin(repository="?", commit="", path="")
-"""Of a document whose artefact is gone."""
+"""Origin of a document whose artefact is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What one packed row holds, for showing."""
+    """Content of one packed row, for showing."""
 
     pack_id: str
     input_ids: list[int]
@@ -109,14 +109,14 @@ def row_pieces(row: Row, tokenizer: Tokenizer, start: int, end: int) -> Iterator
 
 
 def origins_of(store: Store, artefact: Artefact, row: Row) -> dict[str, Origin]:
-    """Where the row's documents came from; one whose documents artefact is gone has no origin."""
+    """Return the origins of the row's documents; one whose documents artefact is gone has none."""
     return _origins(inputs(store, artefact, "documents"), row.document_ids)
 
 
 def origins_in(
     store: Store, artefact: Artefact, pack_ids: Collection[str]
 ) -> dict[str, list[Origin]]:
-    """Where the documents of some rows of an artefact came from, in the rows' order, by pack_id."""
+    """Return the origins of the documents of some rows of an artefact, in the rows' order, by pack_id."""
     wanted = [("pack_id", "in", pa.array(list(pack_ids), pa.string()))]
     held: list[Line] = [
         line

@@ -1,4 +1,4 @@
-"""What stages leave, as lines of words and numbers; the terminal and a run's page show the same."""
+"""Results of stages as lines of words and numbers, the same in the terminal and on a run's page."""
 
 from collections.abc import Iterator
 from typing import get_args
@@ -50,7 +50,7 @@ def _full(tokens: int, positions: int) -> str:
 
 
 def yield_words(built: Built) -> str:
-    """How full the rows of each data set are, in a sentence.
+    """Sum up the yield of each data set, in a sentence.
 
     yield_words(built) ->
     'v3_simple causal 512: 98.2%, v3_doxygen causal 512: 98.4% of all positions'
@@ -60,7 +60,7 @@ def yield_words(built: Built) -> str:
 
 
 def mixture_words(mixture: Artefact) -> str:
-    """What a plan holds, in a sentence; with what the mix warns of."""
+    """Sum up a plan in a sentence, with the warnings of the mix."""
     report = mix.report_of(mixture)
     largest = max(abs(each.tokens / report.tokens - each.share) for each in report.strata)
     held = (
@@ -119,7 +119,7 @@ def run_line(report: Report) -> Line:
 
 
 def machine_line(report: Report) -> Line:
-    """What the rows asked of the machine, how well it did and what it cost; empty where that isn't known."""
+    """Return time, throughput and cost of a run on its machine; empty where they aren't known."""
     density, context, mfu = report.attention_density, report.mean_context, report.masked_mfu
     return {
         "device": f"{report.device}, {report.backend}",

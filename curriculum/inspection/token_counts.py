@@ -18,7 +18,7 @@ from schemas.errors import StoreError
 
 ROWS = "rows"
 KINDS = ("phase", "serving", "family", "domain", "repository", "licence")
-"""What tokens are counted by."""
+"""Kinds by which tokens are counted."""
 DOCUMENT_COLUMNS = (*KINDS, "document_id", "path", "commit", "lineage", "tokens")
 NO_LICENCE = "none"
 _COLUMNS = ("document_ids", "doc_starts", "valid_token_count", "domain")
@@ -73,7 +73,7 @@ def counted(store: Store, title: str, artefacts: Sequence[Artefact]) -> TokenCou
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Part:
-    """What is taken of one rows artefact."""
+    """Rows taken of one rows artefact."""
 
     rows: int
     positions: int
@@ -81,7 +81,7 @@ class _Part:
 
 
 def _parts(store: Store, artefact: Artefact, by_key: Mapping[str, Artefact]) -> Iterator[_Part]:
-    """What is taken of each rows artefact: all of rows, of a mixture what its plan names."""
+    """Yield the rows taken of each rows artefact: all of rows, of a mixture those in its plan."""
     if artefact.manifest.stage == ROWS:
         yield _part(store, artefact, None, phase="")
         return

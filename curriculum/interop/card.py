@@ -105,7 +105,7 @@ def card(
 
 
 def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
-    """Of rows a config for each family, objective, variant and row length; of documents each family.
+    """Return a config for each family, objective, variant and row length of rows, or family of documents.
 
     Data sets that would have one name, such as those of two tokenizers, bear their first digits of
     what tells them apart.
@@ -123,7 +123,7 @@ def configs(root: Path, artefacts: Iterable[Artefact]) -> list[Config]:
 
 
 def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
-    """How many documents of each repository are under which licence, by what they say themselves."""
+    """Count the documents of each repository by licence."""
     counts: Counter[tuple[str, str]] = Counter()
     for each in artefacts:
         if each.manifest.stage == "documents":
@@ -138,7 +138,7 @@ def licences(artefacts: Iterable[Artefact]) -> list[Licence]:
 
 
 def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
-    """By row group; where its statistics say that all are one, the column isn't read."""
+    """Yield licences by row group; where statistics say that all are one, the column isn't read."""
     content = parquet.File(file)
     column = content.schema_arrow.get_field_index("licence")
     if column < 0:
@@ -165,7 +165,7 @@ def _licences_of(file: Path) -> Iterator[tuple[str, int]]:
 
 
 def _live(store: Store) -> tuple[list[Artefact], list[str]]:
-    """What builds and imports left last, and the paths of what can't be read any more."""
+    """Return the artefacts that builds and imports left last, and the paths of those that can't be read."""
     files = [file for glob in LIVE for file in sorted((store.root / "current").glob(glob))]
     lines = dict.fromkeys(line for file in files for line in read_mark(file))
     live: list[Artefact] = []
@@ -211,7 +211,7 @@ def _name(artefact: Artefact) -> str:
 
 
 def _kin(artefact: Artefact) -> str:
-    """What data sets share that are one but for the split: config and inputs."""
+    """Return a key that data sets share if they are one but for the split: config and inputs."""
     manifest = artefact.manifest
     if manifest.stage == "documents":
         return ""

@@ -30,7 +30,7 @@ class DecodedShard:
     wide: dict[str, tuple[Values, ...]]
     """[n, T] a batch."""
     first_rows: Int64s
-    """Of the batches."""
+    """First row of each batch."""
 
     def values(self, name: str, rows: Int64s) -> Iterator[Values]:
         """[T] for each of the rows, without a copy."""

@@ -30,7 +30,7 @@ CURE = "Mend the file where it was made"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowFacts:
-    """What is said of rows that don't say it themselves; None where nothing is said."""
+    """Labels given for rows that have none themselves; None where nothing is given."""
 
     family: str | None
     objective: str | None
@@ -40,16 +40,16 @@ class RowFacts:
 
 
 FILLS = RowFacts(family=None, objective="causal", variant=0, domain="general", split="train")
-"""Of what neither rows nor people say; a family must be said."""
+"""Values for labels that neither rows nor options give; a family must be given."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completion:
-    """How the rows of one import are completed."""
+    """Derivation of the columns that the rows of one import lack."""
 
     row_format: RowFormat
     facts: RowFacts
-    """Of every label that rows don't store."""
+    """Values of every label that rows don't store."""
     stored: tuple[str, ...]
     """The columns that rows store."""
 

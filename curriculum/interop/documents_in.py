@@ -77,7 +77,7 @@ def packed_rows(
 
 
 def _require_bos(tokens: TokenFiles, row_format: RowFormat) -> None:
-    """Where a BOS marks documents, one must begin each and stand nowhere else."""
+    """Require that BOS begins each document and is nowhere else, where it marks documents."""
     if not row_format.bos_marks_documents:
         return
     leads = np.asarray(tokens.ids[tokens.edges[:-1]]) == row_format.bos_id

@@ -21,7 +21,7 @@ Int64s = npt.NDArray[np.int64]
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")
 CODES: dict[int, str] = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-"""Those of whole numbers."""
+"""Codes of whole numbers."""
 SMALL_VOCABULARY = 65_500
 """Below it Megatron stores uint16, from it on int32."""
 AT_ONCE = 1 << 20

@@ -28,7 +28,7 @@ class Shard:
 
     name: str
     tables: Callable[[], Iterable[pa.Table]]
-    """Of the columns that the completion says are stored, each of the contract's type."""
+    """Tables of the stored columns, each of the contract's type."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,11 +37,11 @@ class Imported:
 
     format: ImportFormat
     files: tuple[Path, ...]
-    """Whose bytes make up the key, in their order."""
+    """Files whose bytes make up the key, in their order."""
     shards: Sequence[Shard]
     completion: Completion
     settings: dict[str, JsonValue] = field(default_factory=dict)
-    """What else changes the rows."""
+    """Other settings that change the rows."""
     notes: ImportReport = field(default_factory=ImportReport)
     """The part of the report that is known before the rows are written."""
 
@@ -69,7 +69,7 @@ def publish(store: Store, imported: Imported, tokenizer: Artefact) -> Artefact:
 
 
 def recipe(imported: Imported, tokenizer: Artefact) -> Recipe:
-    """What an import is made from: the bytes of its files, what was said of them, the tokenizer."""
+    """Return the recipe of an import: the bytes of its files, the labels given, the tokenizer."""
     facts, row_format = imported.completion.facts, imported.completion.row_format
     return Recipe(
         stage="rows",
@@ -114,7 +114,7 @@ def _write(draft: StagingDirectory, imported: Imported) -> dict[str, ImportedDom
 
 
 class _Counts:
-    """What there is of each domain."""
+    """Counts by domain."""
 
     def __init__(self, row_length: int) -> None:
         self._row_length = row_length
@@ -136,7 +136,7 @@ class _Counts:
                 sums[ours] = sums.get(ours, 0) + line[theirs]
 
     def report(self) -> dict[str, ImportedDomain]:
-        """By domain, with the yield."""
+        """Return the counts by domain, with the yield."""
         return {
             domain: ImportedDomain(
                 **sums,
@@ -153,6 +153,6 @@ def _sha256(file: Path) -> str:
 
 
 def stored_names(names: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """Those of a file's columns that the contract knows, but for pack_id, which is made anew."""
+    """Return the columns of a file that the contract knows, but for pack_id, which is made anew."""
     wanted = {*known} - {PACKED_ROW_SCHEMA.names[0]}
     return tuple(name for name in names if name in wanted)

@@ -40,7 +40,7 @@ class Rows:
 
     @staticmethod
     def of(artefact: Artefact) -> "Rows":
-        """Those that were published."""
+        """Return the rows that were published."""
         files = tuple(artefact.files())
         if not files:
             raise StoreError(
@@ -69,12 +69,12 @@ class Ordered:
     sources: tuple[Rows, ...]
     plan: Path | None = None
     slots: int = 0
-    """Of the plan: those of the whole steps within its budget."""
+    """Slots of the plan: those of the whole steps within its budget."""
     steps: int | None = None
 
     @staticmethod
     def of(store: Store, artefact: Artefact) -> "Ordered":
-        """What a rows artefact or a mixture holds.
+        """Return the rows of a rows artefact or a mixture.
 
         Raises:
             StoreError: for a mixture whose rows aren't there.
@@ -97,7 +97,7 @@ class Ordered:
 
     @property
     def row_format(self) -> RowFormat:
-        """Of the first rows; rows of one mixture share tokenizer and padding, not always T."""
+        """Format of the first rows; rows of one mixture share tokenizer and padding, not always T."""
         return self.sources[0].row_format
 
     @property
@@ -106,7 +106,7 @@ class Ordered:
         return tuple(sorted({each.row_format.row_length for each in self.sources}))
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """What its tables have of these columns: those that all rows store, and structure."""
+        """Return the schema of its tables: those of these columns that all rows store, and structure."""
         stored = set.intersection(*(set(each.columns) for each in self.sources))
         fields = [field for field in PACKED_ROW_SCHEMA if field.name in stored]
         fields += STRUCTURE_COLUMNS if self.structured else ()

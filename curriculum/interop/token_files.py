@@ -30,7 +30,7 @@ class TokenFiles:
     """Ids, where documents begin, and what stands beside each token."""
 
     path: Path
-    """Of the ids."""
+    """Path of the ids."""
     ids: Values
     """[tokens]"""
     edges: npt.NDArray[np.int64]
@@ -205,7 +205,7 @@ def _cut_off(file: Path, size: int, wanted: str) -> SchemaError:
 def _inferred(
     ids_file: Path, offsets_file: Path, ids: Values, tokenizer: Tokenizer
 ) -> npt.NDArray[np.int64]:
-    """Where each BOS stands, if the tokenizer's tells documents apart."""
+    """Return the position of each BOS, if the tokenizer's BOS marks documents."""
     bos = tokenizer.bos_id
     if bos is None or bos == tokenizer.pad_id or not len(ids) or ids[0] != bos:
         raise SchemaError(

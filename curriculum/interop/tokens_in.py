@@ -114,7 +114,7 @@ def _as_they_were(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Places:
-    """Where the documents and tokens of n rows lie; 32 bytes a row."""
+    """Offsets of the documents and tokens of n rows; 32 bytes a row."""
 
     first_document: Int64s
     documents: Int64s

@@ -58,7 +58,7 @@ offsets = np.fromfile("offsets.bin", dtype="int64")
 first = ids[offsets[0] : offsets[1]]
 """,
 }
-"""What the card says, and what its test runs."""
+"""Code on the card, which its test runs."""
 AT_ONCE = 1 << 22
 """Tokens copied at a time where nothing else is done with them."""
 MASK = "loss_mask"
@@ -164,7 +164,7 @@ class TokenWriter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Spans:
-    """Where the valid tokens of rows lie in a flat column: rows [0 8 16], valid 5 and 8 -> 0:5, 8:16."""
+    """Ranges of the valid tokens of rows in a flat column: rows [0 8 16], valid 5 and 8 -> 0:5, 8:16."""
 
     starts: Values
     valid: Values

@@ -47,7 +47,7 @@ MUTED = "an unscored document leaves no trace in two steps"
 CHANGES_REACH = "changed documents change, and each scored document has a gradient"
 
 PERTURBED = frozenset({OUTPUTS, EMBEDDING_GRADIENTS, FOREIGN_GRADIENTS, WEIGHT_GRADIENTS})
-"""What other documents must not change, forward and backward."""
+"""Claims of perturbation, forward and backward: other documents must not change these."""
 CAUSAL = frozenset({FUTURE, FUTURE_GRADIENTS})
 
 
@@ -57,7 +57,7 @@ TOLERANCE = {
     torch.bfloat16: 3 * 2.0**-7,
     torch.float16: 3 * 2.0**-10,
 }
-"""Of the largest output. For the short formats three units in the last place."""
+"""Share of the largest output. For the short formats three units in the last place."""
 
 
 def packed_equals_alone(subject: Subject) -> Finding:
@@ -151,7 +151,7 @@ def the_future_is_not_seen(subject: Subject) -> Iterator[Finding]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observed:
-    """What a forward and backward pass showed; gradients by parameter in `weights`."""
+    """Outputs of a forward and backward pass; gradients by parameter in `weights`."""
 
     outputs: Tensor
     embeddings: Tensor
@@ -341,13 +341,13 @@ def subject_of(  # noqa: PLR0913 - each is a fact about the subject
 
 
 def examine(subject: Subject) -> Iterator[Finding]:
-    """What holds of a module that takes our boundaries."""
+    """Yield the findings about a module that takes our boundaries."""
     yield from positions_restart(subject)
     yield from examine_any(subject)
 
 
 def examine_any(subject: Subject) -> Iterator[Finding]:
-    """What holds of any module, however it is told where documents begin."""
+    """Yield the findings about any module, however it is given the boundaries."""
     yield from others_are_not_seen(subject)
     yield from the_future_is_not_seen(subject)
     yield packed_equals_alone(subject)

@@ -47,7 +47,7 @@ class ExternalModel:
     model: nn.Module
     feed: Feed
     way: str
-    """What it is fed, in words."""
+    """Inputs of the model, in words."""
     multiple: int = 1
 
 
@@ -186,7 +186,7 @@ def _imported(where: str, name: str) -> Any:
 
 
 def _callables(module: Any) -> list[str]:
-    """What a module itself defines and can be called."""
+    """Return the names of callables that a module itself defines."""
     own = getattr(module, "__name__", "")
     found = vars(module).items() if inspect.ismodule(module) else ()
     return [name for name, each in found if getattr(each, "__module__", None) == own][:8]
@@ -206,7 +206,7 @@ def _called(where: str, builder: Callable[[], Any]) -> Any:
 
 
 def _feeding(where: str, model: nn.Module) -> tuple[str, Feed]:
-    """How a model is fed, in words and as a function."""
+    """Return how a model is fed, in words and as a function."""
     if is_hugging_face(model):
         implementation = str(getattr(model.config, "_attn_implementation", ""))
         return f"hf {implementation}".strip(), _guarded(where, _by_hugging_face)

@@ -47,7 +47,7 @@ class Mutation:
     """True if it is a leak of that backend alone."""
     dtype: torch.dtype = torch.float32
     dtypes: tuple[torch.dtype, ...] = (torch.float64, torch.float32)
-    """Those whose precision tells its claims apart."""
+    """Dtypes whose precision tells its claims apart."""
 
 
 @contextlib.contextmanager

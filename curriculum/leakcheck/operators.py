@@ -27,7 +27,7 @@ HEADS = 2
 
 
 def operator_findings(subject: Subject, spec: ModelSpec, backend: Backend) -> Iterator[Finding]:
-    """What holds of the operators that a model of this pattern has."""
+    """Yield the findings about the operators of a model with this pattern."""
     if "A" in spec.blocks:
         yield attention_mass(subject, backend)
     if "A" in spec.blocks and backend == "math":
@@ -198,7 +198,7 @@ def _apart(
     *,
     rounding: float = 0.0,
 ) -> str:
-    """Where outputs of a packed run aren't bitwise those of each document alone, or gradients; else nothing.
+    """Name the places where a packed run differs bitwise from its documents alone; empty if nowhere.
 
     Gradients may differ by `rounding`, as a share of the largest.
     """

@@ -41,13 +41,13 @@ STEP_LENGTHS = (4096, 16_384)
 """Rows of the steps that are proven without a job."""
 STEP_IDS = 32_768
 STEP_BACKENDS: tuple[Backend, ...] = ("documents", "sdpa", "math", "flex", "varlen")
-"""In the order in which one is chosen for steps; the first is the fastest on a CPU."""
+"""Backends in the order in which one is chosen for steps; the first is the fastest on a CPU."""
 LONGER = (UNEVEN, ROW_LENGTH, 512, 1000, 1024)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """What is to be proven."""
+    """Scope of a proof: models, dtypes, backends."""
 
     cases: tuple[Case, ...]
     backends: tuple[Backend, ...]
@@ -57,7 +57,7 @@ class Scope:
     """All together also in rows of UNEVEN tokens, in float32."""
     mutations: bool = True
     model: ModelSpec | None = None
-    """Whose steps are proven; None where only models are."""
+    """Model whose steps are proven; None where only models are."""
     step_lengths: tuple[int, ...] = STEP_LENGTHS
     every_dtype: bool = False
     """Leaks are planted in each dtype that has the precision to show them, not in one only, and into the
@@ -267,7 +267,7 @@ def _examined(task: _Task, scope: Scope) -> tuple[Finding, ...] | Skipped:
 
 
 def _refused(task: _Task, scope: Scope) -> str:
-    """Why a task has no sense, beyond what backends say themselves."""
+    """Return the reason to skip a task, beyond what backends refuse themselves."""
     flex = task.case.attends and task.backend == "flex"
     if flex and task.row_length % BLOCK:
         return f"a block mask needs a row length that is a multiple of {BLOCK}"
@@ -306,7 +306,7 @@ def _progress(done: int, total: int, note: str) -> Progress:
 
 
 def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
-    """What a report is true of: versions and the device."""
+    """Return the versions and the device that a report holds for."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return (
         ("torch", torch.__version__),

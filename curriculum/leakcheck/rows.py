@@ -24,7 +24,7 @@ Int32s = npt.NDArray[np.int32]
 Chosen = Callable[[int, int], bool]
 """Membership of a document, by number, in a set of documents of a row, by number."""
 KEY = "0" * 64
-"""Of rows that belong to no artefact."""
+"""Key of rows that belong to no artefact."""
 PLAN = "plan.parquet"
 MOST_CHUNKS = 8
 """Chunks of structure in a document at most."""

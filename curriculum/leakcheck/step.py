@@ -23,7 +23,7 @@ RATE = OptimizerSpec(learning_rate=1e-3, warmup_steps=2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """How steps are computed: all of a job but its rows."""
+    """Settings of steps: all of a job but its rows."""
 
     model: ModelSpec
     backend: Backend
@@ -78,7 +78,7 @@ class StepSeen:
     """One step: what it left at each token, and what it changed."""
 
     fault: str
-    """How its batches differ from the file; "" where they don't."""
+    """Difference of its batches from the file; "" where there is none."""
     traces: Traces | None
     """None where there is a fault."""
     loss: float
@@ -86,7 +86,7 @@ class StepSeen:
     """Σ of the token losses ÷ the scored positions of the file."""
     norm: float
     gradients: dict[str, Tensor]
-    """Of the parameters, clipped."""
+    """Gradients of the parameters, clipped."""
     after: dict[str, Tensor]
     """Weights and Adam's moments after the step."""
 
@@ -127,7 +127,7 @@ def run_steps(
 def seen(
     observer: Observer, rows: Sequence[int], after: dict[str, Tensor], *, loss: float, norm: float
 ) -> StepSeen:
-    """What a step left, of these rows of the file."""
+    """Observe the step over these rows of the file."""
     fault = observer.fault(rows)
     traces = None if fault else observer.traces(rows)
     count = int(observer.file.mask[list(rows)].sum())

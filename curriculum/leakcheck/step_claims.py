@@ -32,7 +32,7 @@ Run = Callable[[Path, int, Tensor | None], list[StepSeen]]
 TRACES = ("hidden", "losses", "gradients")
 NO_ROWS = "the batches aren't the rows of the file"
 LOSS_TOLERANCE = 1e-4
-"""Of a step's loss, which is summed in another order than its token losses are here."""
+"""Tolerance of a step's loss, which is summed in another order than its token losses are here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,9 +61,9 @@ class StepSubject:
     device: torch.device
     mode: str
     rows: Rows
-    """Of one step."""
+    """Rows of one step."""
     muted_rows: Rows
-    """Of two steps; no row is one document."""
+    """Rows of two steps; no row is one document."""
     run: Run
 
     def finding(self, claim: str, detail: str, *, bound: float = 0.0) -> Finding:
@@ -118,12 +118,12 @@ def _findings(subject: StepSubject, watch: ProgressCallback) -> Iterator[Finding
 
 @dataclass(kw_only=True, slots=True)
 class _Found:
-    """What is seen on the way to both claims."""
+    """Intermediate results of both claims."""
 
     faults: list[str] = field(default_factory=list)
-    """How batches differ from the file."""
+    """Differences of batches from the file."""
     unreached: list[str] = field(default_factory=list)
-    """Where a change changes nothing, so that the claims would hold of anything."""
+    """Places where a change changes nothing, so that the claims would hold of anything."""
     bound: float = 0.0
     """The largest difference of two identical runs."""
 
@@ -180,7 +180,7 @@ def _long(subject: StepSubject) -> bool:
 def _bounds(
     subject: StepSubject, plain: list[StepSeen], again: Callable[[], list[StepSeen]], found: _Found
 ) -> dict[str, float]:
-    """How far each figure may differ: as in two identical runs; 0 on a CPU."""
+    """Return the tolerance of each figure: the difference of two identical runs; 0 on a CPU."""
     if subject.device.type == "cpu":
         return {}
     bounds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What is examined: a module, how it is fed, and the parts of it that must be found first."""
+"""Subject of an examination: a module, how it is fed, and the parts of it that must be found first."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

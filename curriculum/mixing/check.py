@@ -1,4 +1,4 @@
-"""What a diet asks, held against what there is, before anything is mixed."""
+"""Check of a diet against the rows that there are, before anything is mixed."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class PhaseCheck:
     phase: ResolvedPhase
     held: tuple[ServingCheck, ...]
     fault: MixtureError | None
-    """Why it can't be served, with the cure."""
+    """Reason why it can't be served, with the cure."""
     warnings: tuple[str, ...]
 
 
@@ -117,7 +117,7 @@ class SourceCheck:
 
     domain: str
     repositories: tuple[str, ...]
-    """Those that a serving is restricted to; empty for all."""
+    """Repositories that a serving is restricted to; empty for all."""
     asked: int
     distinct: int
     """Valid tokens of the family that has most: all families say the same again."""
@@ -129,7 +129,7 @@ class SourceCheck:
 
 
 def source_checks(checks: Sequence[PhaseCheck]) -> Iterator[SourceCheck]:
-    """By domain, and by repositories where a serving names some, what all phases see of the same files.
+    """Yield the repetition of source files over all phases, by domain and by named repositories.
 
     What a serving of all repositories sees of some is taken in proportion to what they have. Nothing is
     known of the source files of imported rows.

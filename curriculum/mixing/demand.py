@@ -1,4 +1,4 @@
-"""What is asked of each stratum, held against what there is."""
+"""Demand of each stratum, compared with its supply."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ class Variant:
     """The rows of a stratum in one variant of its objective: what one pass over them reads."""
 
     number: int
-    """Of the supply, among those of the serving."""
+    """Number of the supply, among those of the serving."""
     key: str
-    """Of the rows artefact."""
+    """Key of the rows artefact."""
     rows: npt.NDArray[np.int64]
     """Numbers of its rows in that supply."""
     tokens: int
@@ -32,7 +32,7 @@ class Variant:
     drawn_before: int
     """Rows of it that came before, those that were passed over among them."""
     left_out: npt.NDArray[np.bool_] | None = None
-    """Which of `rows` are never taken; never all."""
+    """Flags of `rows` that are never taken; never all."""
 
     @property
     def there(self) -> int:
@@ -49,7 +49,7 @@ class Stratum:
     variants: tuple[Variant, ...]
     """One, but for an objective that has several; passes read them in turn."""
     share: float
-    """Of the phase's valid tokens, as the diet says."""
+    """Share of the phase's valid tokens in the diet."""
     served: float
     """The share after a shortage was renormalised; else the same."""
 
@@ -109,7 +109,7 @@ def demand(
 
 
 def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
-    """What a diet asks of domains of which there is no row, a sentence each."""
+    """Yield a sentence for each domain that a diet asks for and that has no row."""
     for serving in phase.servings:
         there = {each.domain for each in strata if each.serving.index == serving.index}
         for name, factor in serving.domains:

@@ -1,4 +1,4 @@
-"""What differs between two diets, in tokens."""
+"""Differences between two diets, in tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def fields(
     before: Sequence[ResolvedPhase],
     after: Sequence[ResolvedPhase],
 ) -> Iterator[Field]:
-    """What else differs: fields of the diets, and of the phases that both have."""
+    """Yield the other differences: fields of the diets, and of the phases that both have."""
     for name in FIELDS:
         old, new = (getattr(diet, name) for diet in diets)
         if old != new:

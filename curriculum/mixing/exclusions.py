@@ -43,7 +43,7 @@ class ExcludedRows:
         )
 
     def until(self, slot: int) -> "ExcludedRows":
-        """Those before a slot."""
+        """Return those before a slot."""
         end = int(np.searchsorted(self.slot, slot))
         return ExcludedRows(
             slot=self.slot[:end],
@@ -54,7 +54,7 @@ class ExcludedRows:
 
 
 def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> ExcludedRows:
-    """What was passed over between the rows of a stratum that stand in these slots."""
+    """Return the rows that were skipped between the rows of a stratum in these slots."""
     gone = drawn.passed
     row = np.empty(len(gone.index), dtype=np.int64)
     for number, variant in enumerate(stratum.variants):
@@ -69,7 +69,7 @@ def passed_over(at: int, stratum: Stratum, drawn: DrawnRows, slots: Ints) -> Exc
 
 
 def of_keys(packs: Collection[str], keys: Iterable[str]) -> tuple[str, ...]:
-    """Those pack_ids that begin as these rows keys do, sorted, each once."""
+    """Return the pack_ids that begin as these rows keys do, sorted, each once."""
     begins = tuple(f"{each[:KEY_DIGITS]}-" for each in keys)
     return tuple(sorted({each for each in packs if each.startswith(begins)}))
 
@@ -94,7 +94,7 @@ def read_left_out(folder: Path) -> tuple[str, ...]:
 
 
 def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
-    """How many left-out rows' turn it was in a plan's first slots, by (stratum, rows key)."""
+    """Count the excluded rows whose turn it was in a plan's first slots, by (stratum, rows key)."""
     file = folder / LEFT_OUT_NAME
     if not file.is_file():
         return {}
@@ -104,7 +104,7 @@ def passed_until(folder: Path, slots: int) -> dict[tuple[int, str], int]:
 
 
 def counted(supplies: Sequence[Sequence[Supply]]) -> LeftOut | None:
-    """What is left out of supplies, each of which counts once; None where nothing is."""
+    """Count the rows that are excluded from supplies, each of which counts once; None where nothing is."""
     named = _named(supplies)
     if not named.height:
         return None

@@ -15,7 +15,7 @@ from schemas.reports import RowsReport
 from schemas.text import nearest
 
 LABEL = "imported"
-"""Which rows were imported, and in which format."""
+"""Label of imported rows, with their format."""
 TRAIN, VAL = "train", "val"
 IMPORT = "import"
 _DIGITS = re.compile(r"[0-9a-f]{6,64}")
@@ -188,12 +188,12 @@ def _at(store: Store, path: str) -> Artefact:
 
 
 def objective_of(serving: Serving) -> str:
-    """What a serving with nothing left open is learnt with."""
+    """Return the objective of a serving with nothing left open."""
     assert serving.objective is not None, "said, usual, or told by imported rows"
     return serving.objective
 
 
 def family_of(serving: Serving) -> str:
-    """What a serving with nothing left open is made of; imported rows may have a family of their own."""
+    """Return the family of a serving with nothing left open; imported rows may have a family of their own."""
     assert serving.family is not None, "said, or told by imported rows"
     return serving.family

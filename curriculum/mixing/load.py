@@ -55,7 +55,7 @@ Phases = Mapping[str, PhaseSpec]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietOverrides:
-    """What the command line changes of a diet; None leaves what the diet says."""
+    """Changes of a diet by the command line; None leaves the diet's value."""
 
     phases_file: str | None = None
     corpus: str | None = None
@@ -64,13 +64,13 @@ class DietOverrides:
     token_budget: int | str | None = None
     """Text as in YAML: 20M, 10B or a whole number."""
     max_repetition: float | None = None
-    """Of every phase."""
+    """Limit on repetition in every phase."""
     seed: int | None = None
     branch: str | None = None
 
     @property
     def recorded(self) -> dict[str, str]:
-        """What is changed, by name, for the job's record."""
+        """Return the changes by name, for the job's record."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: str(value) for name, value in values if value is not None}
 
@@ -183,7 +183,7 @@ def _extended(file: Path, name: str, home: Path | None) -> Path:
 
 
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
-    """What a file says, with what the diet that it extends says beside."""
+    """Load the diet of a file, with the fields of the diet that it extends."""
     source = read_yaml(text, file=str(file), error=DietError)
     content = dict(_anchored(source.content, file.parent))
     if isinstance(source.content.get(EXTENDS), str):

@@ -96,7 +96,7 @@ def recipe(
     seen: Sequence[RowsTaken] = (),
     continued: Continued | None = None,
 ) -> Recipe:
-    """What a mixture is made from; of earlier plans only what they took of the same rows."""
+    """Return the recipe of a mixture; of earlier plans only the rows that they took of the same artefacts."""
     branch = [("branch", phase.branch)] if phase.branch else []
     without = of_keys(phase.without, [each.key for variants in rows for each in variants])
     return Recipe(
@@ -139,7 +139,7 @@ def recipe(
 
 
 def report_of(mixture: Artefact) -> MixtureReport:
-    """What a mixture counted."""
+    """Return the report of a mixture."""
     return mixture.reported(MixtureReport)
 
 
@@ -181,7 +181,7 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
 
 
 def taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
-    """How many rows' turn it was in these artefacts, by (rows key, domain)."""
+    """Return how many rows' turn it was in these artefacts, by (rows key, domain)."""
     keys = {artefact.key for variants in rows for artefact in variants}
     summed: dict[tuple[str, str], int] = {}
     for each in seen:

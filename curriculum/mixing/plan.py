@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """What a written plan holds; arrays are by stratum."""
+    """Totals of a written plan; arrays are by stratum."""
 
     slots: int
     rows: int
@@ -33,7 +33,7 @@ class Totals:
     """Whole steps within the budget."""
     slots_of: Ints
     rows_of: tuple[Ints, ...]
-    """By stratum, of each of its variants."""
+    """Rows of each variant, by stratum."""
     passed_of: tuple[Ints, ...]
     """The same of rows that came and are left out."""
     tokens_of: Ints

@@ -78,7 +78,7 @@ class ResolvedPhase:
     require: tuple[str, ...]
     why: str
     portion: float = 1.0
-    """Of the diet's budget."""
+    """Share of the diet's budget."""
     without: tuple[str, ...] = ()
     """pack_ids of rows that it must not see."""
 
@@ -95,7 +95,7 @@ class ResolvedPhase:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DietFault:
-    """What a diet asks that its phases file can't give, and where the diet says so."""
+    """A diet's request that its phases file can't meet, and its place in the diet."""
 
     location: Location
     value: str
@@ -255,7 +255,7 @@ def _variants(serving: Serving, max_repetition: float) -> int:
 
 
 def _base(serving: Serving, row_length: int) -> str | None:
-    """What a serving of structure adds it to."""
+    """Return the base family of a serving of structure."""
     if serving.family != ENRICHED_FAMILY or serving.imported is not None:
         return None
     return serving.base or default_base(row_length)

@@ -76,7 +76,7 @@ def blocks(
 def _places(
     count: npt.NDArray[np.int64], seed: int, name: str, number: int
 ) -> npt.NDArray[np.float64]:
-    """Where in [0, 1) the slots of a block stand, those of one count after those of another."""
+    """Return the positions in [0, 1) of the slots of a block, those of one count after those of another."""
     stretch = np.arange(BLOCK_SLOTS) - np.repeat(np.cumsum(count) - count, count)
     jitter = (_words(BLOCK_SLOTS, seed, name, number) >> np.uint64(11)) * 2.0**-53
     return (stretch + jitter) / np.repeat(count, count)

@@ -1,4 +1,4 @@
-"""How often the same source file is seen, over all servings and phases: families render the same commits."""
+"""Repetition of source files over all servings and phases: families render the same commits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ READ = ("domain", "document_ids", "doc_starts", "valid_token_count")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ArtefactUse:
-    """What some plan took of one rows artefact in one domain."""
+    """Rows that some plan took of one rows artefact in one domain."""
 
     key: str
     files: tuple[Path, ...]
@@ -63,7 +63,7 @@ def source_repetition(
 
 
 def warning(found: SourceRepetition) -> str | None:
-    """What to say where source files are seen too often; None where they aren't."""
+    """Return a warning where source files are seen too often; None where they aren't."""
     if not found.above:
         return None
     lineage, times = found.most[0]

@@ -1,4 +1,4 @@
-"""What there is: the small columns of packed rows, without their tokens."""
+"""Supply: the small columns of packed rows, without their tokens."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Supply:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.valid_tokens)
 
     def rows_of(self, domain: str) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ class Branch:
     repetition: float | None = None
     """Times that a row is seen, on average."""
     key: str | None = None
-    """Of the artefact that the branch comes from."""
+    """Key of the artefact that the branch is from."""
     note: str = ""
     serving: int | None = None
     """The index of a plan's serving in its phase; one without rows has no branch."""
@@ -30,7 +30,7 @@ class Branch:
 
 
 def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
-    """What a diet plans: phases, their servings, their tokens, and what can't be built yet."""
+    """Return the tree of a diet's plan: phases, their servings, their tokens."""
     return Branch(
         title=diet.specialist,
         tokens=diet.token_budget,
@@ -52,7 +52,7 @@ def explain_diet(diet: Diet, phases: Sequence[ResolvedPhase]) -> Branch:
 
 
 def explain_plan(report: MixtureReport, *, title: str, key: str) -> Branch:
-    """What a plan holds: servings and their domains, planned and realised."""
+    """Return the tree of a plan: servings and their domains, planned and realised."""
     servings = sorted({stratum.serving for stratum in report.strata})
     return Branch(
         title=title,

@@ -22,7 +22,7 @@ SPAN = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunks:
-    """Where each position stands in chunks of `size`, the last of a document padded.
+    """Places of each position in chunks of `size`, the last of a document padded.
 
     doc_ids [[0 0 0 1 1]], size 2 -> slots [0 1 4 2 3], sizes (2, 1): chunks [[0 1] [3 4] [2 -]].
     """
@@ -99,7 +99,7 @@ class Steps:
 
 
 def pieces(lengths_S: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """How many pieces of `size` each sequence has, and their lengths: [2 3], 2 -> [1 2], [2 2 1]."""
+    """Return the pieces of `size` of each sequence, and their lengths: [2 3], 2 -> [1 2], [2 2 1]."""
     counts_S = (lengths_S + size - 1) // size
     left = lengths_S.repeat_interleave(counts_S) - ranges(counts_S) * size
     return counts_S, left.clamp(max=size)

@@ -95,7 +95,7 @@ def _weight_gradient(
 
 
 def _heads(edges_S: Tensor, reach: int) -> Tensor:
-    """Where fewer than `reach` positions may come before: edges [0 3 5], reach 2 -> [0 1 3 4].
+    """Return positions that fewer than `reach` may come before: edges [0 3 5], reach 2 -> [0 1 3 4].
 
     After a document that is shorter than that, positions of the next one are listed twice.
     """
@@ -104,7 +104,7 @@ def _heads(edges_S: Tensor, reach: int) -> Tensor:
 
 
 def _tails(edges_S: Tensor, reach: int) -> Tensor:
-    """Where fewer than `reach` may follow: edges [0 3 5], reach 2 -> [2 1 4 3]."""
+    """Return positions that fewer than `reach` may follow: edges [0 3 5], reach 2 -> [2 1 4 3]."""
     offsets = torch.arange(1, reach + 1, device=edges_S.device)
     return (edges_S[1:, None] - offsets).flatten().clamp(min=0)
 

@@ -119,12 +119,12 @@ class Decoder(nn.Module):
     def inputs_of(
         self, ids_BT: Tensor, boundaries: Boundaries, structure: Structure | None = None
     ) -> LayerInputs:
-        """What every layer reads of a batch: masks, rotations, chunks."""
+        """Compute the inputs of every layer from a batch: masks, rotations, chunks."""
         read = self._read(ids_BT, structure)
         return self._inputs(ids_BT, boundaries, self.embedding.weight.dtype, read)
 
     def _read(self, ids_BT: Tensor, structure: Structure | None) -> Structure | None:
-        """What this model reads of a batch's structure: none of it, or where it has none, blanks."""
+        """Return the structure that this model reads of a batch: none, or blanks where the batch has none."""
         if self.structure is None:
             return None
         return structure if structure is not None else Structure.none(ids_BT)

@@ -90,7 +90,7 @@ def dense(
 
 
 def attached(plain: Callable[[], Tensor], biased: Callable[[], Tensor], table: Tensor) -> Tensor:
-    """What `biased` computes; while the table is all zeros the very bits of `plain`.
+    """Compute `biased`; while the table is all zeros, the very bits of `plain`.
 
     A kernel without bias rounds otherwise than one with a bias of 0. So a table that is fresh on a
     trained model changes nothing, and still gets the gradient of `biased`.

@@ -16,12 +16,12 @@ from curriculum.model.relations import dense_bias, relation_of_tokens
 from curriculum.model.structure import Structure
 
 QUERIES = 1024
-"""Of a document with relations, whose scores stand at once; backward computes each block again."""
+"""Queries of a document with relations, whose scores are held at once; backward computes each block again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Related:
-    """What the structure says of one document."""
+    """Structure of one document as attention reads it."""
 
     chunks: Tensor
     """[L]: of each token."""

@@ -26,10 +26,10 @@ BLANK = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Where the n-grams of one order are hashed to by one head: `size` rows from `offset` on."""
+    """Hash table of the n-grams of one order for one head: `size` rows from `offset` on."""
 
     multipliers: tuple[int, ...]
-    """Of the last id, the one before it, and so on: as many as the order, odd, below 2³¹."""
+    """Multipliers of the last id, the one before it, and so on: as many as the order, odd, below 2³¹."""
     size: int
     offset: int
 

@@ -27,7 +27,7 @@ SHAPES = 64
 """Distinct shapes of micro-batches before a run fails; past torch's limit of 8 the uncompiled O(T²)
 form would silently take over."""
 COPIES = 64
-"""Of a table of biases."""
+"""Copies of a table of biases."""
 _OPTIONS = {
     "BACKEND": "AUTO",
     "PRESCALE_QK": False,

@@ -18,7 +18,7 @@ from schemas.errors import JobError
 def continuation(
     model: Decoder, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
 ) -> Iterator[int]:
-    """At most `tokens` ids that follow `ids`, as one document; it stops after `end`, if that comes.
+    """Yield at most `tokens` ids that follow `ids`, as one document; stop after `end`, if that comes.
 
     The same ids and sampling give the same tokens. Costs a forward pass over the whole prefix a token.
     """

@@ -15,9 +15,9 @@ from schemas.job import ModelSpec
 
 ITERATIONS = 10
 FAINTEST = 1e-12
-"""Of an entry against the largest of its row, before Sinkhorn: no row or column is ever empty."""
+"""Smallest entry against the largest of its row, before Sinkhorn: no row or column is ever empty."""
 STAYS = 0.99
-"""How much of itself a stream keeps at first."""
+"""Share of itself that a stream keeps at first."""
 
 
 def spread(x_BTD: Tensor, streams: int) -> Tensor:
@@ -31,7 +31,7 @@ def gathered(x_BTND: Tensor) -> Tensor:
 
 
 def token_features(x_BTND: Tensor) -> Tensor:
-    """What the weights of a token are computed from [B, T, N · D]: its own streams, side by side."""
+    """Return the input of a token's weights [B, T, N · D]: its own streams, side by side."""
     return x_BTND.flatten(2).to(torch.promote_types(x_BTND.dtype, torch.float32))
 
 
@@ -70,7 +70,7 @@ def doubly_stochastic(logits_NNL: Tensor) -> Tensor:
 
 
 class HyperConnection(nn.Module):
-    """How one layer reads the streams, writes to them, and how they mix past it, token by token."""
+    """Mix of the streams around one layer: how it reads them, writes to them and combines them, by token."""
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class HyperConnection(nn.Module):
         self.dynamic_EF.copy_(dynamic_EF)
 
     def forward(self, x_BTND: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the layer reads x_BTD, how its output is written write_BTN1, and the mixed x_BTND."""
+        """Return the layer's input x_BTD, its output's weights write_BTN1, and the mixed x_BTND."""
         with torch.autocast(x_BTND.device.type, enabled=False):
             read_BTN, write_BTN, mix_BTNN = self.weights(x_BTND)
             both_BTMN = torch.cat([read_BTN[:, :, None], mix_BTNN], dim=2).to(x_BTND.dtype)

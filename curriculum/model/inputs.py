@@ -1,4 +1,4 @@
-"""What every layer reads of a batch beside the stream, built once a batch."""
+"""Inputs of every layer beside the stream, built once a batch."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -31,4 +31,4 @@ class LayerInputs:
     rotation: Rotation
     attend: Attend
     chunks: Chunks | None = None
-    """Where a pattern has an M."""
+    """Chunks, where a pattern has an M."""

@@ -1,4 +1,4 @@
-"""What keeps documents apart, as tensors: the torch twin of curriculum/packing/boundaries.py.
+"""Document masks as tensors: the torch twin of curriculum/packing/boundaries.py.
 
 Shapes in names: B rows, T positions, N = B·T positions of the rows laid end to end, S segments.
 """
@@ -16,7 +16,7 @@ BLOCK = 128
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Boundaries:
-    """Where each document of a batch begins; built once a batch, read by every layer.
+    """Boundaries of the documents of a batch; built once a batch, read by every layer.
 
     doc_ids [[0 0 1 1 1]] -> position_ids [[0 1 0 1 2]], starts [[0 0 2 2 2]], cu_seqlens [0 2 5].
     All are int32; `starts` holds the place in the row where a position's document begins,
@@ -139,7 +139,7 @@ def block_mask(boundaries: Boundaries, block: int = BLOCK) -> BlockMask:
 
 
 def _listed(blocks_Bnn: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row of blocks has [B, 1, n], and which, those first [B, 1, n, n]."""
+    """Return each row's number of blocks [B, 1, n], and their indices, those first [B, 1, n, n]."""
     counts = blocks_Bnn.sum(-1, dtype=torch.int32)[:, None]
     order = torch.argsort(blocks_Bnn.to(torch.int8), dim=-1, descending=True, stable=True)
     return counts, order.int()[:, None]

@@ -1,4 +1,4 @@
-"""What one chunk of code is to another, and what attention makes of it."""
+"""Relations between chunks of code, and the bias that attention adds for each."""
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ def relations(chunks: Int32s, call_edges: Int32s, type_edges: Int32s) -> npt.NDA
 
 
 class RelationBias(nn.Module):
-    """What a layer's heads add to the scores of each relation; zero at first, for none always."""
+    """Bias of a layer's heads on the scores of each relation; zero at first, for none always."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""How a token is drawn; without torch, so that options can be read at once."""
+"""Settings of sampling; without torch, so that options can be read at once."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How a token is drawn from what the model expects."""
+    """Temperature and cut-offs by which a token is drawn from the model's distribution."""
 
     temperature: float = 1.0
     """0 takes the likeliest, always; below 1 the likely are likelier still."""

@@ -1,4 +1,4 @@
-"""What stands where in the code of a batch: its tensors, and how they enter the stream."""
+"""Structure of the code of a batch: its tensors, and their embedding into the stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class Structure:
 
 
 class StructureEmbedding(nn.Module):
-    """What the codes of a token add to its embedding: one table for all columns, through a bottleneck.
+    """Embedding of the structure codes of a token: one table for all columns, through a bottleneck.
 
     The table begins at 0, so that nothing is added at first. Code 0 has no entry: it adds nothing ever.
     """

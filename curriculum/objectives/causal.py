@@ -79,7 +79,7 @@ def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
 def overlaps(
     starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32], spans: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
-    """Which byte ranges share a byte with any of the spans ([r, 2], sorted, disjoint); empty ones don't.
+    """Flag byte ranges that share a byte with a span ([r, 2], sorted, disjoint); empty ones don't.
 
     >>> starts, ends = np.array([0, 2, 4, 5, 9]), np.array([2, 4, 5, 9, 9])
     >>> overlaps(starts, ends, np.array([[1, 2], [5, 9]])).tolist()
@@ -91,7 +91,7 @@ def overlaps(
 
 
 def _elision(encoding: Encoding, token_bytes: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """Which tokens were put there and yet spell text; control tokens spell none.
+    """Flag the tokens that were inserted and yet spell text; control tokens spell none.
 
     >>> pieces = np.array([[1, 0, 1, 0, 0], [0, 1, 2, 0, 3], [1, 2, 4, 3, 3], [0, 4, 5, 9, 12]])
     >>> encoding = Encoding(document_id="d", ids=np.array([0, 1, 1, 1, 1]), pieces=pieces,

@@ -44,7 +44,7 @@ class _Chat:
     def _turns(
         self, encoding: Encoding, starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
     ) -> tuple[tuple[str, int], ...]:
-        """How many turns, and pieces of turns, are marked in which way."""
+        """Count the turns, and pieces of turns, by the way in which they are marked."""
         is_text = ends > starts
         begun = int((is_text[1:] & ~is_text[:-1]).sum())
         ended = int((~is_text[1:] & is_text[:-1] & np.isin(encoding.ids[1:], self.marks.end)).sum())

@@ -113,14 +113,14 @@ class _CodeToDoc:
 
 
 def _within(encoding: Encoding, found: Int32s) -> Int32s:
-    """What is documented between the first byte that an encoding has and the last."""
+    """Return the documentation between the first byte that an encoding has and the last."""
     first, last = encoding.pieces[0, BYTE_START], encoding.pieces[-1, BYTE_END]
     within: Int32s = found[(found[:, START] >= first) & (found[:, START] < last)]
     return within
 
 
 def _untaught(encoding: Encoding, *counts: tuple[str, int]) -> Result:
-    """There is nothing to learn; rows leave it out."""
+    """Return the encoding without a target; rows leave it out."""
     mask = np.zeros_like(encoding.loss_mask)
     return Result(encoding=replace(encoding, loss_mask=mask), counts=counts)
 

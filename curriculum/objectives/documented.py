@@ -1,4 +1,4 @@
-"""Which documentation an encoding has, what it stands above, and on which lines."""
+"""Documentation in an encoding, with the code below it, and their lines."""
 
 from dataclasses import dataclass
 

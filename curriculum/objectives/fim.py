@@ -258,7 +258,7 @@ def _syntactic(document: Document, text: Int32s, draws: _Draws) -> _Split | None
 
 
 def _within(spans: Int32s, ranges: Int32s) -> npt.NDArray[np.bool_]:
-    """Which spans ([s, 2]) stand whole in one of the ranges ([r, 2], sorted, disjoint).
+    """Flag the spans ([s, 2]) that lie whole in one of the ranges ([r, 2], sorted, disjoint).
 
     >>> _within(np.array([[0, 2], [1, 4], [5, 6]]), np.array([[0, 3], [4, 6]])).tolist()
     [True, False, True]

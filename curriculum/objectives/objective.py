@@ -1,4 +1,4 @@
-"""What an objective makes of an encoding, and what it may know for that."""
+"""Objective: the protocol, its input beside an encoding, and its result."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,7 +12,7 @@ from schemas.document import PART_KINDS, PartKind
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Document:
-    """What an objective may read of a document besides an encoding of it."""
+    """Facts of a document that an objective may read besides an encoding of it."""
 
     flat_id: str
     """The same with and without structure, so that what is drawn by it is the same too."""
@@ -36,7 +36,7 @@ class Result:
 
     encoding: Encoding
     counts: tuple[tuple[str, int], ...] = ()
-    """For a manifest's report, where equal names are summed."""
+    """Counts for a manifest's report, where equal names are summed."""
 
 
 class Objective(Protocol):

@@ -27,7 +27,7 @@ Int32s = npt.NDArray[np.int32]
 
 
 class Codec(Protocol):
-    """What rearranging needs of a tokenizer."""
+    """Part of a tokenizer that rearranging needs."""
 
     @property
     def bos_id(self) -> int | None:
@@ -222,7 +222,7 @@ class _Source:
         yield from self._as_is(self.last, len(self.starts), scored=end_scored)
 
     def _cuts(self, segment: Segment) -> Iterator[_Taken | _Anew]:
-        """What a segment consists of: whole tokens, and text beside a cut inside one."""
+        """Yield the pieces of a segment: whole tokens, and text beside a cut inside one."""
         start, end = segment.start, segment.end
         if start >= end:
             return
@@ -254,7 +254,7 @@ class _Source:
         return found
 
     def _border_after(self, byte: int, token: int) -> int:
-        """Where the part of a byte ends, or what the encoding has of it; `token` has the byte."""
+        """Return the end of a byte's part, or of what the encoding has of it; `token` has the byte."""
         part = self.part_bytes[np.searchsorted(self.part_bytes, byte, side="right")]
         return int(min(part, self._piece(token)[BYTE_END]))
 

@@ -1,4 +1,4 @@
-"""Which documents share a row: global, exact best-fit-decreasing, at a cost per distinct length.
+"""Packing plans: global, exact best-fit-decreasing, at a cost per distinct length.
 
 Best-fit-decreasing takes documents from the longest down and puts each into the fullest row that still
 has room. Rows that are equally full are interchangeable, and so are documents of one length. So the
@@ -46,7 +46,7 @@ class PackPlan:
 
 
 def ties(document_ids: npt.NDArray[np.uint8], seed: int) -> UInt64s:
-    """What orders documents of one length: a hash of (document, seed) from ids of 16 raw bytes, [n, 16].
+    """Return hashes of (document, seed) that order one length, from ids of 16 raw bytes, [n, 16].
 
     A family that only adds columns to another passes the ids of its base documents, and so packs alike.
     """
@@ -205,7 +205,7 @@ def _empty() -> Int64s:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackReport:
-    """What a plan achieves, in numbers that don't depend on a machine."""
+    """Figures of a plan that don't depend on a machine."""
 
     row_length: int
     rows: int
@@ -236,12 +236,12 @@ class PackReport:
         return self.documents / max(1, self.rows)
 
     def cost(self, *, positions_per_gpu_second: float, price_per_gpu_hour: float) -> float:
-        """What one epoch over the rows costs, in the price's currency."""
+        """Cost of one epoch over the rows, in the price's currency."""
         gpu_seconds = self.rows * self.row_length / positions_per_gpu_second
         return gpu_seconds / 3600 * price_per_gpu_hour
 
     def padded_cost(self, *, positions_per_gpu_second: float, price_per_gpu_hour: float) -> float:
-        """What the same documents would cost, each in a row of its own."""
+        """Cost of the same documents, each in a row of its own."""
         gpu_seconds = self.documents * self.row_length / positions_per_gpu_second
         return gpu_seconds / 3600 * price_per_gpu_hour
 

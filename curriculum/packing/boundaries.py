@@ -1,4 +1,4 @@
-"""Where documents begin in a row: one convention in several views, and the ways between them.
+"""Boundaries of documents in a row: one convention in several views, and conversions between them.
 
     input_ids   [BOS a EOS BOS c PAD PAD]      doc_starts   [0 3]
     doc_ids     [ 0  0 0   1  1  2   2 ]       cu_seqlens   [0 3 5 7]

@@ -1,4 +1,4 @@
-"""Does a data set keep the contract of the packed row? One streaming pass over all columns.
+"""Check of a data set against the contract of the packed row, in one streaming pass over all columns.
 
     columns.py    what a file must store          structure.py   rule 5
     rules.py      rules 1 to 4, and 6             document_rules.py    rule 7
@@ -35,7 +35,7 @@ KEPT_FAULTS = 20
 
 @dataclass(kw_only=True, slots=True)
 class CheckReport:
-    """What a check read and what it found."""
+    """Counts and violations of a check."""
 
     files: int = 0
     rows: int = 0
@@ -43,7 +43,7 @@ class CheckReport:
     valid_tokens: int = 0
     scored_tokens: int = 0
     repeated_tokens: int = 0
-    """Of the scored ones: those in runs that stand earlier in their document."""
+    """Scored tokens in runs that are earlier in their document, too."""
     fallbacks: list[str] = field(default_factory=list)
     """Columns that aren't stored, and what stands in for them."""
     faults: list[Violation] = field(default_factory=list)

@@ -183,7 +183,7 @@ class Coverage:
         self._shards: list[str] = []
 
     def begin(self, shard: str) -> None:
-        """What is added from now on stands in this shard."""
+        """Begin a shard: everything that is added from now on is in it."""
         self._shards.append(shard)
 
     def add(self, columns: Columns, layout: Layout, rows: Int64s) -> None:

@@ -93,7 +93,7 @@ Int32s = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """Where n rows of d documents hold them. Rows and documents are counted from the block's first."""
+    """Places of d documents in n rows. Rows and documents are counted from the block's first."""
 
     row_length: int
     first_document: Int64s

@@ -32,7 +32,7 @@ DERIVABLE = {
 TRAINING_COLUMNS = ("input_ids", "loss_mask", "target_ids", "doc_ids")
 BATCH_TOKENS = 1 << 18
 CACHE_BYTES = 1 << 26
-"""Of decoded row groups, that a `RowReader` keeps where it isn't given a cache."""
+"""Bytes of decoded row groups that a `RowReader` keeps where it isn't given a cache."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +127,7 @@ class GroupCache:
         self.limit = limit
         self.num_bytes = 0
         self.footers = Footers()
-        """Of the files of its readers."""
+        """Footers of the files of its readers."""
         self._groups: OrderedDict[Hashable, RowBatch] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], RowBatch]) -> RowBatch:

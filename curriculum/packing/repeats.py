@@ -1,4 +1,4 @@
-"""What stands verbatim earlier in its own document: whoever is asked for it can copy it.
+"""Verbatim repeats of earlier tokens in one document: a model that is trained on them learns to copy.
 
 Windows of `run` tokens are compared by a rolling hash and then token by token, so what is found is equal
 and nothing equal is missed.
@@ -125,7 +125,7 @@ def _first_of_group(hashes: Hashes) -> Int64s:
 
 
 def _same(ids: Ids, document: Int64s, one: Int64s, other: Int64s, run: int) -> Bools:
-    """Which windows have equal tokens, in one document."""
+    """Flag the windows with equal tokens, in one document."""
     same: Bools = document[one] == document[other]
     for offset in range(run):
         same &= ids[one + offset] == ids[other + offset]

@@ -36,7 +36,7 @@ _HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], dtype=np.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLabels:
-    """What all rows of one artefact have in common; a domain comes with each `write`."""
+    """Labels that all rows of one artefact share; a domain comes with each `write`."""
 
     rows_key: str
     """The artefact's full key; its first 12 digits begin every pack_id."""

@@ -311,7 +311,7 @@ _FREE = {name.encode() for name in REPEAT_FREE}
 
 
 def repeats(columns: Columns, layout: Layout, place: BatchPosition) -> int:
-    """How many scored tokens lie in runs of RUN tokens that stand earlier in their document.
+    """Count the scored tokens in runs of RUN tokens that are earlier in their document too.
 
     Where the objective isn't stored, they are only counted.
     """
@@ -343,7 +343,7 @@ def _repeated(columns: Columns, layout: Layout) -> Bools:
 
 
 def _length(repeated: Bools, token: int) -> int:
-    """Of the stretch of repeated tokens around one: [0 1 1 0 1] has 2 around 1."""
+    """Return the length of the stretch of repeated tokens around one: [0 1 1 0 1] has 2 around 1."""
     others = np.flatnonzero(~repeated)
     before, after = others[others < token], others[others > token]
     first = int(before[-1]) + 1 if len(before) else 0

@@ -45,7 +45,7 @@ class Encodings:
     pieces: npt.NDArray[np.int32]
     """[sum of piece_counts, 5]; token offsets count from the document's first token."""
     structures: Structures | None = None
-    """Where a spool is of documents with structure."""
+    """Structures, where a spool is of documents with structure."""
 
     @staticmethod
     def of(encodings: list[Encoding]) -> "Encodings":
@@ -148,7 +148,7 @@ def context_sums(loss_mask: npt.NDArray[np.uint8], lengths: Int64s) -> Int64s:
 
 
 class SpooledDocuments:
-    """What a closed spool holds; documents are numbered as they were added."""
+    """Content of a closed spool; documents are numbered as they were added."""
 
     def __init__(self, folder: Path) -> None:
         self.ids = VariableLengthColumn(folder / "ids", np.int32)
@@ -159,7 +159,7 @@ class SpooledDocuments:
         self.scored: Int64s = mapped(folder / "scored", np.int64)
         """Tokens that count for the loss, by document."""
         self.context_sums: Int64s = mapped(folder / "context_sums", np.int64)
-        """By document, Σ over the tokens that count of how many tokens of it stand before them."""
+        """Σ over the counted tokens of a document of the tokens before them, by document."""
         has_structure = (folder / FOLDER).is_dir()
         self.structures = SpooledStructures(folder / FOLDER) if has_structure else None
 

@@ -24,7 +24,7 @@ from curriculum.tokens import EncodedStructure
 from schemas.structure import ROW_CHUNK_TYPE, STRUCTURE_EDGE_TYPE, STRUCTURE_TOKENS
 
 FOLDER = "structure"
-"""In the folder of a spool whose documents have structure."""
+"""Folder in that of a spool whose documents have structure."""
 ID_BYTES = 16
 _CODES, _CHUNKS, _EDGES = len(STRUCTURE_TOKENS), 4, 3
 _EDGE_COLUMNS = ("call_edges", "type_edges")

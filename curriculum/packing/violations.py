@@ -1,4 +1,4 @@
-"""What is wrong with rows: which rule, where, what was found, why that can't be."""
+"""Violations of the contract of rows: the rule, the place, the value, the reason."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -40,7 +40,7 @@ _RECURRING: Any = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowCounts:
-    """What was written."""
+    """Counts of written rows."""
 
     rows: int
     positions: int

@@ -196,7 +196,7 @@ class SlotQueue:
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
     def words(self, run: Path) -> str | None:
-        """For whom a run waits; None if it doesn't."""
+        """Name the run that a run waits for; None if it doesn't wait."""
         runs = [Path(each.run) for each in self.waiting]
         if run not in runs:
             return None

@@ -149,9 +149,9 @@ class Scope:
     phase: str | None = None
     """Only this phase; otherwise every phase that this version can build."""
     onwards: bool = False
-    """With `phase`: the phases after it, too."""
+    """True with `phase` to go on with the phases after it."""
     retrain: bool = False
-    """With `phase`: train that one anew where a run is there."""
+    """True with `phase` to train it again where a run is there."""
     resume: bool = True
     """Without `phase`: begin with the phase of the run that the plan resumes."""
     gates: bool = True

@@ -31,7 +31,7 @@ class Reason:
 
     title: str
     is_first: bool
-    """There is no version before."""
+    """True if there is no version before."""
     differences: tuple[str, ...]
 
 

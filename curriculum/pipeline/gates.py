@@ -31,7 +31,7 @@ class Verdict:
     """holds: the gate wasn't met within the budget; waits: for somebody's approval."""
     phase: str
     why: str = ""
-    """In a sentence, with what to do; empty where it is open."""
+    """Reason in a sentence, with the cure; empty where it is open."""
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +73,7 @@ def held_words(phase: ResolvedPhase, report: Report) -> str:
 
 
 def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
-    """Which rule of a gate wasn't met, by how much."""
+    """Return the rule of a gate that wasn't met, and by how much."""
     if rule is not None and rule.val_bpb is not None:
         over, by = rule.val_bpb.over_evaluations, rule.val_bpb.stops_improving_by
         bits = gate_bits(report.history, report.phase)

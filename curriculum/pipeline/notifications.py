@@ -122,7 +122,7 @@ def broken_down(whose: EventSource, title: str, words: str, *, mark: str, contex
 
 
 def whose(home: Path, name: str) -> EventSource:
-    """Whose a run of a diet is; of that name where there is no such diet."""
+    """Return the source of a diet's events; of that name where there is no such diet."""
     try:
         diet = load_diet(name, home=home)
     except CurriculumError:

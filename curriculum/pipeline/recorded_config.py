@@ -43,7 +43,7 @@ class ConfigSnapshot(Sealed):
     config: RunConfig
     diet: Diet
     phases: dict[str, PhaseSpec]
-    """In the order of the curriculum."""
+    """Phases in the order of the curriculum."""
     corpus: CorpusSpec
     checkpoint: PlainPath | None
     """The checkpoint to go on from, relative to the workspace."""
@@ -253,7 +253,7 @@ def _is_diet(home: Path, name: str) -> bool:
 
 
 def _way_of(home: Path, name: str) -> SpecialistRef | None:
-    """Whose diet it is; nobody's where it can't be read."""
+    """Return the specialist of a diet; None where it can't be read."""
     try:
         diet = load_diet(name, home=home)
     except DietError:

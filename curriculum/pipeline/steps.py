@@ -84,7 +84,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
 
 
 def tokenizing_of(diet: Diet) -> Tokenizing:
-    """Which tokenizer a diet asks for."""
+    """Return the tokenizer that a diet asks for."""
     return Tokenizing(
         file=None if diet.tokenizer == TRAINED_TOKENIZER else Path(diet.tokenizer),
         vocab_size=diet.vocab_size,

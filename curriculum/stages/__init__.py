@@ -71,15 +71,15 @@ class RowSet:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """What a build leaves, stage by stage."""
+    """Artefacts of a build, stage by stage."""
 
     indexes: tuple[Artefact, ...]
     documents: tuple[Artefact, ...]
     kept: tuple[Artefact, ...]
-    """What selections are made of, of files first."""
+    """Artefacts that selections are made of, of files first."""
     selection: Artefact
     selections: Mapping[str, Artefact]
-    """By family, of those that are made of graphs or conversations."""
+    """Selections of families that are made of graphs or conversations, by family."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
     rows: tuple[RowSet, ...]
@@ -106,7 +106,7 @@ class Built:
 
     @property
     def missing(self) -> list[Artefact]:
-        """What is only planned: other shards' work, and what is made of it."""
+        """Artefacts that are only planned: other shards' work, and all that is made of it."""
         return [each for each in self.artefacts() if each.planned]
 
 
@@ -219,7 +219,7 @@ def sample(
     workers: Workers = ALONE,
     watch: ProgressCallback = ignore_progress,
 ) -> tuple[Artefact, ...]:
-    """At most `number` documents, or 8 MB, of each family that is wanted in each repository, to look at.
+    """Make at most `number` documents, or 8 MB, of each wanted family in each repository, to look at.
 
     They come from the newest commits, of which not each has a document of each family; nothing is
     selected, tokenised or packed.

@@ -26,7 +26,7 @@ class Shard:
     """One of several builds that share the work without a word between them: every n-th task is its own."""
 
     index: int
-    """From 0."""
+    """Number of the shard, from 0."""
     number: int
 
     @classmethod
@@ -63,7 +63,7 @@ class Workers:
     """The processes that run tasks; their number and place change no byte."""
 
     processes: int = 1
-    """Of this machine."""
+    """Processes of this machine."""
     ray: str | None = None
     """The address of the Ray cluster whose workers run the tasks instead."""
     in_flight: int | None = None

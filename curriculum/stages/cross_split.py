@@ -1,4 +1,4 @@
-"""Does any row hold context from the other side of the split? Asked of every piece of every row."""
+"""Check that no row holds context from the other side of the split: every piece of every row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

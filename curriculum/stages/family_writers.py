@@ -13,7 +13,7 @@ from schemas.document import Document
 from schemas.reports import DocumentsReport
 
 SAMPLE_BYTES = 8_000_000
-"""Of a family and repository: whoever looks at documents reads no more, and it takes seconds to make."""
+"""Bytes of a family and repository: nobody reads more, and it takes seconds to make."""
 
 
 class FamilyWriters:
@@ -89,7 +89,7 @@ class _GraphCounts:
     """Counts of chunks and edges in the documents of a family."""
 
     edges: Counter[str] = field(default_factory=Counter)
-    """By label."""
+    """Number of edges by label."""
     kinds: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     hops: Counter[int] = field(default_factory=Counter)

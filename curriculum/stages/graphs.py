@@ -125,7 +125,7 @@ class RepositoryGraphs:
 
     @classmethod
     def of(cls, families: Sequence[str], index: Index | None) -> "RepositoryGraphs":
-        """Those that the families need, over an empty tree."""
+        """Make those that the families need, over an empty tree."""
         syntactic = CallGraph()
         snapshot = snapshot_of(index) if need_index(families) else None
         resolved = None if snapshot is None else ClangGraph(syntactic, snapshot)
@@ -149,7 +149,7 @@ class RepositoryGraphs:
                 yield family.function(commit, graph, family=name)
 
     def report(self, family: str, index: Index | None) -> DocumentsReport:
-        """What an index covers of the newest tree, or what there is none for."""
+        """Return an index's coverage of the newest tree, or the reason that there is none."""
         if not FAMILIES[family].needs_index:
             return DocumentsReport()
         if self.resolved is None:

@@ -20,7 +20,7 @@ from schemas.progress import ProgressCallback
 from schemas.reports import IndexReport
 
 DATABASES = ("compile_commands.json", "build/compile_commands.json")
-"""Where a database is looked for in a work tree, as clang's own tools do."""
+"""Paths of a database in a work tree, as clang's own tools look for it."""
 NO_DATABASE = "it has no compile_commands.json; name one in the corpus file, or give --configure"
 
 
@@ -136,7 +136,7 @@ def make_indexes(
 
 
 def snapshot_of(index: Index | None) -> clang.Snapshot | None:
-    """What an index says, if there is one."""
+    """Open the snapshot of an index, if there is one."""
     return clang.Snapshot.open(index.artefact.path) if index and index.artefact else None
 
 

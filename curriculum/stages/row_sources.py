@@ -1,4 +1,4 @@
-"""What rows are asked for, and the artefacts that they are made of."""
+"""Specs of rows that are asked for, and the artefacts that they are made of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +61,7 @@ class RowsSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowSource:
-    """What the rows of one repository are made of; row i of each is the same document.
+    """Sources of the rows of one repository; row i of each is the same document.
 
     `documents` and `base` differ for v6_enriched only, whose base is selected and tokenised.
     """
@@ -82,9 +82,9 @@ class RowSources:
     corpus: CorpusSpec
     documents: tuple[Artefact, ...]
     selection: Artefact
-    """Of the families that are made of files."""
+    """Selection of the families that are made of files."""
     selections: Mapping[str, Artefact]
-    """By family, of those that are made of graphs or conversations."""
+    """Selections of families that are made of graphs or conversations, by family."""
     tokenizer: Artefact
     tokens: tuple[Artefact, ...]
 
@@ -93,7 +93,7 @@ class RowSources:
         return self.selections.get(wanted.flat_family, self.selection)
 
     def of(self, wanted: "RowsSpec") -> list[RowSource]:
-        """What is wanted, repository by repository in the corpus' order."""
+        """Return the sources of the wanted rows, repository by repository in the corpus' order."""
         bases = _by_repository(self.documents, wanted.flat_family)
         tokens = _by_repository(self.tokens, wanted.flat_family)
         found = _by_repository(self.documents, wanted.family, wanted.base)
@@ -127,7 +127,7 @@ def check_objectives(tokenizing: Tokenizing, wanted: Iterable[RowsSpec]) -> None
 
 
 def apply_objective(lesson: Objective, *, row_length: int) -> ApplyObjective:
-    """What a lesson makes of each encoding of a document for rows of one length, and what it counts."""
+    """Return the function that applies an objective to each encoding of a document for rows of one length."""
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         known = Document(

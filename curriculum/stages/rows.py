@@ -33,7 +33,7 @@ from schemas.reports import ContextReport, DomainRows, RowsReport
 
 REVISION = 2
 PACK_SEED = 17
-"""Of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
+"""Seed of ties and of the shuffle at write time; a mixture shuffles again with its diet's seed."""
 ANCHOR_BYTES = 1 << 19
 """The anchor holds the validation documents with the smallest ids, so many bytes of them: the same
 texts for every phase, diet and tokenizer."""
@@ -179,7 +179,7 @@ SPLITS: tuple[Split, ...] = ("train", "val", "anchor")
 
 @dataclass(kw_only=True, slots=True)
 class _Sorting:
-    """Where each encoding goes, while they are spooled; 8 bytes an encoding."""
+    """Destinations of encodings while they are spooled; 8 bytes an encoding."""
 
     split: "array[int]" = field(default_factory=lambda: array("i"))
     domain: "array[int]" = field(default_factory=lambda: array("i"))
@@ -245,7 +245,7 @@ def _domain(picked: Decisions, row: int) -> str:
 
 
 def _kept(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
-    """By artefact, the kept documents of some splits."""
+    """Return the kept documents of some splits, by artefact."""
     train, val = "train" in lacking, "val" in lacking
     return [each.kept & np.where(each.val, val, train) for each in chosen]
 
@@ -253,7 +253,7 @@ def _kept(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[
 def _anchored(
     sources: RowSources, wanted: RowsSpec, chosen: Sequence[Decisions]
 ) -> list[npt.NDArray[np.bool_]]:
-    """By artefact, the kept validation documents among those with the smallest ids."""
+    """Return the kept validation documents among those with the smallest ids, by artefact."""
     listed: list[tuple[bytes, int, int, int]] = []
     for at, source in enumerate(sources.of(wanted)):
         sizes = _sizes(source.documents)
@@ -332,7 +332,7 @@ def _write(
 
 @dataclass(kw_only=True, slots=True)
 class _Context:
-    """How many tokens of its own document stand before a scored token: is long context used?"""
+    """Histogram of the tokens of its own document before each scored token: whether long context is used."""
 
     total: int = 0
     scored: int = 0

@@ -42,7 +42,7 @@ class Kept(Stage[Sequence[Artefact], Sequence[Artefact]]):
     placement = "each shard"
     corpus: CorpusSpec
     files: Artefact | None = None
-    """What is kept of files, whose sides hold; then the documents are of one family of graphs."""
+    """Selection of files, whose sides hold; then the documents are of one family of graphs."""
 
     def tasks(self, inputs: Sequence[Artefact]) -> Sequence[Sequence[Artefact]]:
         """Return all documents as one task."""
@@ -153,7 +153,7 @@ def title(artefact: Artefact) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
-    """What the selection says of each document of one artefact, by row; all [documents].
+    """Decisions of the selection about the documents of one artefact, by row; all [documents].
 
     A document that stands twice in the artefact is kept at its first row only.
     """

@@ -19,7 +19,7 @@ TOKENIZER_NAME = "tokenizer.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tokenizing:
-    """Which tokenizer: `file` a given tokenizer.json, else one of `vocab_size` ids from the corpus."""
+    """Choice of a tokenizer: `file` a given tokenizer.json, else one of `vocab_size` ids from the corpus."""
 
     file: Path | None = None
     vocab_size: int = 32_768
@@ -27,7 +27,7 @@ class Tokenizing:
 
     @property
     def roles(self) -> Roles:
-        """What is said of the tokenizer's control tokens."""
+        """Roles given for the tokenizer's control tokens."""
         return Roles(document_tokens=self.document_tokens)
 
 

@@ -1,4 +1,4 @@
-"""Why something is made again: what differs from the last version on the same shelf, as a tree."""
+"""Reasons why an artefact is made again: differences from the last version in the same place, as a tree."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What differs, and for each input that differs, why that one does."""
+    """Differences, and for each input that differs, its own differences."""
 
     shelf: str
     first: bool

@@ -1,4 +1,4 @@
-"""What other workspaces made, published in this one: for builds that share no storage."""
+"""Artefacts of other workspaces, published in this one: for builds that share no storage."""
 
 import contextlib
 import errno
@@ -58,7 +58,7 @@ def _take(store: Store, other: Store, artefact: Artefact) -> Artefact:
 
 
 def _recipe(other: Store, artefact: Artefact) -> Recipe:
-    """What the artefact was made from, as its manifest says; it must lie where such a thing lies."""
+    """Return the recipe in the manifest of an artefact, which must lie where its labels say."""
     manifest = artefact.manifest
     labels = tuple(manifest.labels.items())
     place = (

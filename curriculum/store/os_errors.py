@@ -11,7 +11,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """A full disk, a quota that is used up, and a limit on the size of files."""
 
 _SHORT = re.compile(r"\d+ requested and \d+ written")
-"""What numpy says of it, without the error's number."""
+"""Numpy's message for it, without the error's number."""
 
 
 _REFUSALS = {
@@ -70,7 +70,7 @@ def refusal(failed: OSError, place: Path) -> StoreError | None:
 
 
 def no_room(failed: OSError) -> StoreError | None:
-    """What to tell of an error that came of a full disk; None for any other."""
+    """Return the error to raise after a full disk; None for any other cause."""
     if failed.errno not in _NO_ROOM and not _SHORT.fullmatch(str(failed)):
         return None
     return StoreError(

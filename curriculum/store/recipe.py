@@ -1,4 +1,4 @@
-"""What an artefact is made from, and the key that follows from it."""
+"""Recipe of an artefact: its inputs and settings, and the key that follows from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """What an artefact is made from.
+    """Inputs and settings of an artefact.
 
     `config` holds the fields that change bytes and no others: never paths, hosts, numbers of workers.
     `labels` say where it lies (`family=v3_simple`) and are no part of the key.

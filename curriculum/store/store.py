@@ -66,7 +66,7 @@ class WorkspaceFile(Sealed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """What became of one recipe: it was there, was made, or would be made."""
+    """Outcome of one recipe: it was there, was made, or would be made."""
 
     recipe: Recipe
     outcome: Literal["there", "made", "planned"]
@@ -115,7 +115,7 @@ class Store:
         return next((folder for folder, file in names if file.exists() or file.is_symlink()), None)
 
     def workspace(self) -> WorkspaceFile:
-        """Who this workspace is; its first writer made it."""
+        """Identity of this workspace, made by its first writer."""
         return read_json(
             WorkspaceFile,
             self.root / WORKSPACE_NAME,

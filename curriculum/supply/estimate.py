@@ -1,4 +1,4 @@
-"""What a corpus has to train on, estimated from a sample of its commits and conversations."""
+"""Estimate of a corpus' tokens to train on, from a sample of its commits and conversations."""
 
 import math
 import tempfile
@@ -30,7 +30,7 @@ ALL = "*"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
-    """What a repository has of one kind of rows, in one domain or in ALL."""
+    """Tokens of one repository and kind of rows, in one domain or in ALL."""
 
     family: str
     row_length: int
@@ -41,9 +41,9 @@ class Line:
     error: float
     """Their standard error; 0 where nothing is estimated."""
     documents: float
-    """Those that have tokens in such rows."""
+    """Number of documents that have tokens in such rows."""
     routed: float
-    """Those that are too long for such a row and wait for a longer one."""
+    """Number of documents that are too long for such a row and wait for a longer one."""
 
     @property
     def is_total(self) -> bool:
@@ -58,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sampling:
-    """How much of a repository, or of a source of conversations, was read."""
+    """Sampled share of a repository, or of a source of conversations."""
 
     repository: str
     units: int
@@ -67,17 +67,17 @@ class Sampling:
     walked: int
     """Commits whose graphs were walked."""
     num_bytes: int
-    """Of all versions of files that the corpus reads, or of all turns."""
+    """Bytes of all versions of files that the corpus reads, or of all turns."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What a corpus has, line by line; lines of ALL domains and lines of each."""
+    """Supply of a corpus, line by line; lines of ALL domains and lines of each."""
 
     lines: tuple[Line, ...]
     samplings: tuple[Sampling, ...]
     notes: tuple[str, ...]
-    """What was counted otherwise than a build would."""
+    """Differences between this estimate and a build, in words."""
 
     def total(
         self, kind: Kind, domain: str = ALL, repositories: Iterable[str] = ()
@@ -109,7 +109,7 @@ def estimate(
     workers: int = 1,
     watch: ProgressCallback = ignore_progress,
 ) -> Estimate:
-    """What there is of each kind, from a `share` of each repository's commits and some dozens at least.
+    """Estimate the supply of each kind, from a `share` of each repository's commits and some dozens at least.
 
     `indexes` are those that a workspace has or would make:
     where one isn't made yet, a family that needs it is taken to have what its stand-in has. Nothing else of
@@ -164,7 +164,7 @@ def _measured(kinds: Sequence[Kind]) -> list[Kind]:
 
 
 def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Line]:
-    """What each repository or source has of one kind."""
+    """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository)
         if sources:
@@ -261,7 +261,7 @@ def _population(taken: SampledCorpus, repository: str) -> int:
 def _bytes_by_commit(
     taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, column: str
 ) -> dict[str, int]:
-    """By commit of a repository, the bytes of files on the train side; a file nobody saw goes by its hash."""
+    """Return bytes of train-side files by commit; a file not in the sample goes by its hash."""
     selection = taken.selections[kind.family]
     sides = frames.read(selection.path / SIDES_NAME)
     known = dict(sides.select("lineage", "split").iter_rows())

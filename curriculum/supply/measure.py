@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 def by_ratio(
     amounts: Floats, sizes: Floats, *, whole: float, population: int
 ) -> tuple[float, float]:
-    """What all units have together, and its standard error; 0 for both where all units are sampled.
+    """Estimate the total of all units, and its standard error; 0 for an error where all units are sampled.
 
     `amounts` and `sizes` [n] are those of the sampled units, `whole` is the size of all `population` units.
     The error is that of a ratio under simple sampling without replacement; of one unit it is the amount.
@@ -58,7 +58,7 @@ MEASURES_SCHEMA = pl.Schema(
         "routed": pl.Int64,
     }
 )
-"""By unit, which is a commit or a conversation, and domain: valid tokens of rows to train on, documents that
+"""Columns by unit, a commit or a conversation, and domain: valid tokens of rows to train on, documents that
 have some, and documents that are too long for such a row."""
 
 
@@ -104,7 +104,7 @@ def measure(
 
 
 def _units(documents: Artefact) -> list[str]:
-    """By document, the commit that it is of; of a conversation its digest."""
+    """Return the commit of each document; of a conversation its digest."""
     own = "blob" if documents.manifest.labels["family"] == CHAT_FAMILY else "commit"
     cited = frames.scan(documents.files(), ["provenance"]).select(
         pl.col("provenance").list.first().struct.field(own)

@@ -35,7 +35,7 @@ FEWEST = 192
 """Commits of a repository whose files are read at least."""
 SURVEY_NAME, TOUCHED_NAME = "survey.parquet", "touched.parquet"
 TOUCHED_SCHEMA = pl.Schema({"unit": pl.String, "lineage": pl.String, "bytes": pl.Int64})
-"""Of each sampled commit a row without lineage and bytes, and a row for each file that it changed: bytes of
+"""Columns: for each sampled commit a row without lineage and bytes, and a row for each changed file: bytes of
 the functions that it touched there."""
 
 
@@ -183,7 +183,7 @@ class _Reader:
     past: OpenHistory | None
 
     def survey(self) -> Survey:
-        """What there is to read."""
+        """Return the survey of the history or directory."""
         if self.past is None:
             return survey_of_snapshot(self._directory())
         return survey(self.past, self.repository.spec, self.repository.source.commit)

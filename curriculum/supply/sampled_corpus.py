@@ -33,13 +33,13 @@ from schemas.reports import SurveyReport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SamplingPlan:
-    """What is to be sampled."""
+    """Corpus, families, share and repositories of a sample."""
 
     corpus: CorpusSpec
     families: frozenset[str]
-    """Of documents: never v6_enriched."""
+    """Families of documents: never v6_enriched."""
     share: float
-    """Of the commits of each repository."""
+    """Share of the commits of each repository."""
     repositories: Sequence[Repository]
     """The repositories of the corpus."""
     indexes: Sequence[Index]
@@ -85,18 +85,18 @@ class SampledCorpus:
     """A sample, as artefacts."""
 
     surveys: Mapping[str, pl.DataFrame]
-    """By repository or source of conversations, as SURVEY_SCHEMA."""
+    """Surveys by repository or source of conversations, as SURVEY_SCHEMA."""
     sampled: Mapping[str, Sequence[str]]
-    """By repository or source, the units that were read."""
+    """Units that were read, by repository or source."""
     sizes: Mapping[str, pl.DataFrame]
-    """By repository, what they touched, as SIZES_SCHEMA."""
+    """Sizes of the changes, by repository, as SIZES_SCHEMA."""
     walked: Mapping[str, Sequence[str]]
-    """By repository, the commits whose graphs were walked."""
+    """Commits whose graphs were walked, by repository."""
     documents: Sequence[Artefact]
     tokens: Sequence[Artefact]
-    """In the order of the documents."""
+    """Tokens in the order of the documents."""
     selections: Mapping[str, Artefact]
-    """By family."""
+    """Selections by family."""
     tokenizer: Tokenizer
 
     def sources(self, family: str, repository: str) -> list[RowSource]:
@@ -157,7 +157,7 @@ def _units(survey: Artefact) -> list[str]:
 
 
 def _sizes(made: Sequence[Artefact], selection: Artefact) -> pl.DataFrame:
-    """What the sampled commits of a repository touched."""
+    """Return the sizes of the changes of a repository's sampled commits."""
     versions = [each for each in made[1:] if _family(each) == VERSIONS_FAMILY]
     sides = frames.read(selection.path / SIDES_NAME)
     return sizes_of(read_touched(made[0]), sides, domains_of(versions, selection))
@@ -172,7 +172,7 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
 
 
 def _talks(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
-    """By source of conversations, its survey and its documents."""
+    """Return the survey and the documents of each source of conversations."""
     if CHAT_FAMILY not in plan.families:
         return {}
     corpus = plan.corpus

@@ -1,4 +1,4 @@
-"""What sampled commits touched: about how many context documents each gives, and in which domains.
+"""Context documents of sampled commits: about how many each gives, and in which domains.
 
 A commit of whose functions some lie on the other side of the split gives none to train on. The domain of a
 document is taken to be that of the files it touched, since more commits are read than walked.
@@ -15,12 +15,12 @@ from curriculum.stages.selection import Decisions, decisions
 from curriculum.store import Artefact
 
 WALKED_BYTES = 100_000_000
-"""Of trees that are parsed for a sample of one percent: half a minute on a core."""
+"""Bytes of trees that are parsed for a sample of one percent: half a minute on a core."""
 COMMIT_BYTES = 1_000_000
-"""What the documents of a commit cost beside its tree, as bytes to parse."""
+"""Cost of a commit's documents beside its tree, as bytes to parse."""
 FEWEST_GRAPHS = 4
 SIZES_SCHEMA = pl.Schema({"unit": pl.String, "domain": pl.String, "size": pl.Float64})
-"""By sampled commit and domain, about how many documents it gives; a commit that gives none has no row."""
+"""Columns by sampled commit and domain: about how many documents it gives; one without any has no row."""
 
 
 def sizes_of(touched: pl.DataFrame, sides: pl.DataFrame, domains: pl.DataFrame) -> pl.DataFrame:

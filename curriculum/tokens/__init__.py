@@ -1,4 +1,4 @@
-"""From text to token ids and back to bytes: the values that stages hand on.
+"""Tokens: from text to ids and back to bytes; the values that stages hand on.
 
     train.py    a corpus becomes tokenizer.json
     codec.py    tokenizer.json becomes a Tokenizer that keeps every byte
@@ -37,7 +37,7 @@ class EncodedStructure:
     """The structure of an encoding, over its tokens; codes are those of schemas.structure."""
 
     base_document_id: str
-    """Of the flat document: what packs as that does, fills the same rows."""
+    """Id of the flat document: equal ones pack alike and fill the same rows."""
     codes: npt.NDArray[np.uint8]
     """[n, 5]: the columns of STRUCTURE_TOKENS, 0 at tokens that encode no text."""
     chunks: npt.NDArray[np.int32]
@@ -60,7 +60,7 @@ class Encoding:
     pieces: npt.NDArray[np.int32]
     """[k, 5]: kind, token_start, token_end, byte_start, byte_end; the token ranges tile [0, n)."""
     structure: EncodedStructure | None = None
-    """Of documents of v6_enriched."""
+    """Structure of documents of v6_enriched."""
 
 
 def byte_ranges(
@@ -68,7 +68,7 @@ def byte_ranges(
     pieces: npt.NDArray[np.int32],
     token_bytes: npt.NDArray[np.int32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Where each token's bytes start and end in the document's text; both [n], half-open.
+    """Return the byte range of each token in the document's text; both [n], half-open.
 
     A token of a generated piece encodes no byte of the text: its start is its end.
 

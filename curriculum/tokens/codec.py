@@ -60,7 +60,7 @@ class Tokenizer:
     """[vocab_size]; bytes of whitespace before each id's first other byte, 0 where there is no other."""
     engine: Engine
     engine_reason: str
-    """Why it is this engine; empty for fastokens."""
+    """Reason for this engine; empty for fastokens."""
     _texts: tuple[bytes, ...] = field(repr=False)
     _controls: dict[int, str] = field(repr=False)
     _encode: Encode = field(repr=False)
@@ -129,7 +129,7 @@ class Tokenizer:
 
     @property
     def document_tokens(self) -> DocumentTokens:
-        """What stands around each document, of what the tokenizer has."""
+        """Control tokens around each document, of those that the tokenizer has."""
         framed = [role for role in ("bos", "eos") if role in self.ids_of]
         return "_".join(framed) or "none"  # type: ignore[return-value]
 

@@ -26,7 +26,7 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "assistant": ("<|assistant|>",),
     "end_of_turn": ("<|end_of_turn|>", "<|im_end|>", "<|eot_id|>"),
 }  # fmt: skip
-"""What each role is called, first found wins; the first name is what a trained tokenizer gets.
+"""Names of each role, first found wins; the first name is what a trained tokenizer gets.
 
 `<|endoftext|>` ends a document and leads none: a tokenizer that has only this has no BOS.
 """
@@ -34,13 +34,13 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roles:
-    """What the user says of a tokenizer; None leaves it to the names in NAMES."""
+    """Roles that the user gives to tokens; None leaves them to the names in NAMES."""
 
     bos: str | None = None
     eos: str | None = None
     pad: str | None = None
     document_tokens: DocumentTokens = "bos_eos"
-    """What stands around a document, each where the tokenizer has it."""
+    """Control tokens around a document, each where the tokenizer has it."""
 
 
 def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[Role, int]:

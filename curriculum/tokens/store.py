@@ -281,7 +281,7 @@ def _no_tokens(file: Path, found: str) -> SchemaError:
 
 
 class PartLengths:
-    """How many tokens each part has, part after part; memory is one batch."""
+    """Counts the tokens of each part, part after part; memory is one batch."""
 
     def __init__(self, path: Path) -> None:
         self._batches = parquet.File(path).iter_batches(columns=["token_start", "token_end"])

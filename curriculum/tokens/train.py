@@ -28,7 +28,7 @@ SAMPLE_BYTES = 64_000_000
 """Enough for 32k merges of code; more text changes few of them and costs minutes."""
 
 CONTROLS = tuple(names[0] for names in NAMES.values())
-"""What a trained tokenizer has, as ids 0, 1, 2, …, in this order."""
+"""Control tokens of a trained tokenizer, as ids 0, 1, 2, …, in this order."""
 
 WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Merges stay inside these. A newline ends its word, so every line starts at a token border and a
@@ -69,12 +69,12 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> bytes:
 
 
 def trained_config(*, vocab_size: int, sample_bytes: int = SAMPLE_BYTES) -> dict[str, JsonValue]:
-    """What the key of a trained tokenizer rests on, besides the documents and TOOLS."""
+    """Return the settings in the key of a trained tokenizer, besides the documents and TOOLS."""
     return {"vocab_size": vocab_size, "sample_bytes": sample_bytes}
 
 
 def given_config(tokenizer: Tokenizer) -> dict[str, JsonValue]:
-    """What the key of a tokenizer that the user brought rests on: the file and what was said of it."""
+    """Return the settings in the key of a given tokenizer: the file and the roles given for it."""
     return {"tokenizer_json": tokenizer.sha256, **asdict(tokenizer.roles)}
 
 

@@ -1,4 +1,4 @@
-"""What stands around the turns of a conversation: control tokens for the roles, or lines that name them.
+"""Marks around the turns of a conversation: control tokens for the roles, or lines that name them.
 
 roles        <|user|> … of the tokenizer, where it has one for each role, else lines such as `### User`
 turn's end   <|end_of_turn|>, else EOS, else nothing
@@ -19,7 +19,7 @@ LINES: Mapping[Role, str] = {
     "user": "### User\n",
     "assistant": "### Assistant\n",
 }
-"""For tokenizers without tokens for the roles."""
+"""Lines for tokenizers without tokens for the roles."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class TurnMarks:
     """The ids around a turn; no text yields the control tokens among them."""
 
     leads: Mapping[str, Ids]
-    """By role, before the turn."""
+    """Marks before the turn, by role."""
     end: Ids
     """Behind it: one control token, or none."""
     by_tokens: bool
@@ -37,7 +37,7 @@ class TurnMarks:
 
 
 def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
-    """What a tokenizer has for turns."""
+    """Return the marks that a tokenizer has for turns."""
     own = tokenizer.ids_of
     by_tokens = all(role in own for role in ROLES)
     end = own.get("end_of_turn", tokenizer.eos_id)

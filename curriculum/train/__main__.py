@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WRONG = 2
 GRACE_SECONDS = 10
-"""For the step in progress, when the parent is gone; then this process ends, and its group."""
+"""Seconds for the step in progress, when the parent is gone; then this process ends, and its group."""
 
 
 def main() -> int:
@@ -174,7 +174,7 @@ def _outlive_not(parent: int) -> None:
 
 
 def _see_the_gpus_of(slot: str) -> None:
-    """Of several slots on a machine each sees its share of the GPUs; `slot` is 0/2 for the first of two."""
+    """Limit the visible GPUs to a slot's share; `slot` is 0/2 for the first of two on a machine."""
     from curriculum.train.launch.gpu_slots import share_of
 
     number, _, of = slot.partition("/")

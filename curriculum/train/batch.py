@@ -138,7 +138,7 @@ _COLUMNS = ["position", "slot", "row_length", "rows_key", "shard", "row", "pack_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRow:
-    """Where the row at one position of a plan lies."""
+    """Place of the row at one position of a plan."""
 
     row_length: int
     rows_key: str
@@ -250,7 +250,7 @@ class Batch:
         return self.input_ids.numel()
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a model of another make takes, by the names that are usual there.
+        """Return the tensors that other trainers expect, by their usual names.
 
         input_ids, target_ids, loss_mask, doc_ids, position_ids [B, T]; cu_seqlens [S + 1] cuts the rows
         laid end to end. Rows with structure have structure [B, T, 5], structure_chunks [B, T] and

@@ -41,17 +41,17 @@ from schemas.text import Strict
 KEPT = 2
 _NAME = re.compile(r"step=(\d+)")
 _NUMBER = re.compile(r"(?:os error |code: )(\d+)")
-"""How safetensors tells an error of the operating system."""
+"""Pattern of an operating system's error number in a message of safetensors."""
 
 
 class CheckpointState(Strict):
-    """How far a run has come; `slot` is the data cursor."""
+    """Progress of a run at a checkpoint; `slot` is the data cursor."""
 
     step: int = 0
     slot: int = 0
     tokens: TokenCounts = TokenCounts(positions=0, valid=0, scored=0, bytes=0)
     figures: tuple[Figure, ...] = ()
-    """Of all evaluations, strata and weighted means."""
+    """Figures of all evaluations, strata and weighted means."""
 
     def advanced(self, job: Job, counts: TokenCounts) -> "CheckpointState":
         """The state one step of `job` later, by what that step consumed."""
@@ -71,13 +71,13 @@ class CheckpointState(Strict):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """What a portable checkpoint will hold, copied: training goes on while it is written."""
+    """Copy of the content of a portable checkpoint: training goes on while it is written."""
 
     spec: ModelSpec
     state: CheckpointState
     weights: dict[str, Tensor] = field(default_factory=dict)
     moments: dict[str, Tensor] = field(default_factory=dict)
-    """Of Adam, and the states of the generators."""
+    """Adam's moments, and the states of the generators."""
 
 
 def snapshot(learner: TrainState, state: CheckpointState) -> Snapshot:
@@ -175,7 +175,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def read_state(checkpoint: Path) -> CheckpointState:
-    """How far the run had come at a checkpoint."""
+    """Read the state of a checkpoint."""
     return read_part(CheckpointState, checkpoint, STATE)
 
 

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 CACHE_BYTES = 1 << 28
-"""Of decoded row groups, in each process that reads rows: 30 million positions without structure."""
+"""Bytes of decoded row groups in each process that reads rows: 30 million positions without structure."""
 MOST_AHEAD = 32
 """Micro-batches that a worker prepares at most before they are asked for."""
 
@@ -138,7 +138,7 @@ class MicroBatches(Sampler[list[int]]):
 
     @staticmethod
     def of(job: Job, rows: PlannedRows, *, first_step: int = 0) -> "MicroBatches":
-        """Those of a job's steps from `first_step` on."""
+        """Make the micro-batches of a job's steps from `first_step` on."""
         slot = max(source.row_length for source in job.rows)
         return MicroBatches(
             rows.plan,

@@ -49,7 +49,7 @@ def prepare(job: Job, local: int = 0) -> torch.device:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
-"""Of glibc's malloc.h."""
+"""Options in glibc's malloc.h."""
 _MOST_KEPT = 2**31 - 1
 """Bytes at the end of the heap; what is free beyond goes back."""
 

@@ -25,14 +25,14 @@ ENVIRONMENT = "env://"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessRank:
-    """Where a process stands among those that train a job."""
+    """Rank of a process among those that train a job."""
 
     rank: int = 0
     size: int = 1
     local: int = 0
     """Among those of its machine: the number of its GPU."""
     meet: str = ENVIRONMENT
-    """Where they find each other: as torchrun says in the environment, or file:///…"""
+    """Address at which they meet: as torchrun sets it in the environment, or file:///…"""
 
     @staticmethod
     def of(environment: Mapping[str, str]) -> "ProcessRank":
@@ -57,7 +57,7 @@ class Ranks:
     """Over which weights and moments are sharded; None alone."""
     host: dist.ProcessGroup | None = None
     saving: dist.ProcessGroup | None = None
-    """For the thread that writes checkpoints."""
+    """Group of the thread that writes checkpoints."""
 
     @property
     def leads(self) -> bool:
@@ -65,7 +65,7 @@ class Ranks:
         return self.rank == 0
 
     def gathered(self, value: T) -> list[T]:
-        """What each rank gave, in the order of ranks."""
+        """Return the value of each rank, in the order of ranks."""
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
@@ -81,7 +81,7 @@ class Ranks:
         return any(self.gathered(flag))
 
     def together(self, make: Callable[[], T]) -> list[T]:
-        """What each rank makes.
+        """Compute a list on every rank and join the lists.
 
         Raises:
             CurriculumError: on every rank, the first rank's, where any rank's was raised.
@@ -93,7 +93,7 @@ class Ranks:
         return [value for values, _ in outcomes for value in values]
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """What rank 0 makes, on every rank; its CurriculumError is raised on every rank."""
+        """Return the value of rank 0 on every rank; its CurriculumError is raised on every rank."""
         outcomes = self.gathered(_outcome(make) if self.leads else ([], None))
         values, failed = outcomes[0]
         if failed is not None:

@@ -23,7 +23,7 @@ from schemas.job import Evaluation, EvaluationStratum, Figure, Job
 _Measured = tuple[str, float, int, int]
 """Document id, nats, bytes and scored tokens of a document of a batch."""
 _Asked = tuple[str, str, int]
-"""Where rows lie, which domain of them, and of how many positions at most."""
+"""Path of rows, their domain, and the largest number of positions."""
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1000
 INTERVAL = (2.5, 97.5)
@@ -50,7 +50,7 @@ class DocumentSums:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluator:
-    """What an evaluation reads: the learner's model, job, the workspace, and bytes by token id.
+    """Evaluates a train state's model on a job's validation rows in the workspace, by bytes of token ids.
 
     Ranks share its micro-batches; the figures are those of one rank, and the same on all.
     """
@@ -152,7 +152,7 @@ class HeldOut:
         )
 
     def _shared(self, stratum: EvaluationStratum, max_positions: int) -> Iterator[_Measured]:
-        """What `_documents` finds in all micro-batches, in their order, each rank's turn by turn."""
+        """Yield the results of `_documents` in the order of micro-batches, rank after rank."""
         ranks = self.ranks
         found: list[list[_Measured]] = []
         micro = self._micro_batches(stratum, max_positions)

@@ -42,7 +42,7 @@ def kind_of(code: int) -> type[JobError]:
 
 
 def words_of(code: int) -> str:
-    """How a process ended.
+    """Describe the end of a process.
 
     >>> words_of(1), words_of(-9)
     ('exit code 1', 'signal SIGKILL')
@@ -51,7 +51,7 @@ def words_of(code: int) -> str:
 
 
 def first_of(codes: Sequence[int]) -> int:
-    """Of processes that failed at the same moment, the code that says most; others may follow from it.
+    """Return the most specific code of processes that failed at the same moment; others may follow from it.
 
     >>> first_of([1, 71]), first_of([1, -9]), first_of([-6, 1])
     (71, 69, 1)
@@ -67,5 +67,5 @@ def code_of(failed: CurriculumError) -> int:
 
 
 def failure_of(kind: type[CurriculumError]) -> Failure:
-    """What a report calls the kind of an error."""
+    """Return the kind of an error in a report."""
     return next((name for each, name in _FAILURES.items() if issubclass(kind, each)), "other")

@@ -45,7 +45,7 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 ids = [model.config.bos_token_id, *tokenizer.encode("int main", add_special_tokens=False)]
 """,
 }
-"""What the card says, and what its test runs."""
+"""Code on the card, which its test runs."""
 _USE = {
     "curriculum": "`model(ids, Boundaries.of(doc_ids))` gives logits; both are [rows, tokens], and "
     "`curriculum.model.masks` has Boundaries. A document begins with BOS where there is one.",
@@ -61,9 +61,9 @@ class Vocabulary:
     """tokenizer.json."""
     document_tokens: str
     ids: Mapping[str, int]
-    """Of control tokens, by their roles."""
+    """Ids of control tokens, by their roles."""
     texts: Mapping[str, str]
-    """Of control tokens, by their roles."""
+    """Texts of control tokens, by their roles."""
 
 
 def export(checkpoint: Path, to: Path, vocabulary: Vocabulary, form: Format) -> Path:

@@ -21,7 +21,7 @@ from schemas.job import Failure, Job, Report, Stopped
 from schemas.visible import visible
 
 GRACE_SECONDS = 10.0
-"""For the command to end after it was told to; then it is killed, with all that it started."""
+"""Seconds for the command to end after the signal; then it is killed, with all that it started."""
 _POLL_SECONDS = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -84,7 +84,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
 
 
 def words_of(command: str, job: Path) -> list[str]:
-    """What is started: `python my_train.py {job}` -> [python] [my_train.py] [/…/job.json]."""
+    """Return the command line: `python my_train.py {job}` -> [python] [my_train.py] [/…/job.json]."""
     return [word.replace(JOB_FIELD, str(job.absolute())) for word in shlex.split(command)]
 
 

@@ -1,4 +1,4 @@
-"""What a trainer of another make needs to stand in for ours.
+"""Support for a trainer of another make in place of ours.
 
     trainer: {command: "python my_train.py {job}"}                        # in a diet
 
@@ -104,7 +104,7 @@ class ForeignRun:
         )
 
     def counts(self, batches: Sequence[Batch]) -> StepCounts:
-        """What micro-batches hold; the counts of several ranks add up by their `numbers`."""
+        """Count the content of micro-batches; the counts of several ranks add up by their `numbers`."""
         return counts_of_step(batches, self._token_bytes)
 
     def record(
@@ -160,7 +160,7 @@ class ForeignRun:
         return figures
 
     def gate(self) -> str | None:
-        """Why the phase may end now, by what was evaluated; None while it may not."""
+        """Return the reason why the phase may end now, by its evaluations; None while it may not."""
         bits = gate_bits(self.state.figures, self.job.phase)
         return opens(self.job.advance_when, valid_tokens=self.state.tokens.valid, bits=bits)
 

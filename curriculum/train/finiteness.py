@@ -1,4 +1,4 @@
-"""Which rows of a step, and which of their documents, have a loss or a gradient that isn't finite."""
+"""Rows of a step, and documents in them, with a loss or gradient that isn't finite."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class NonfiniteRow:
 
     pack_id: str
     documents: tuple[int, ...]
-    """By their numbers in the row."""
+    """Documents by their numbers in the row."""
     document_ids: tuple[str, ...] = ()
     """Empty where the rows' files aren't there to ask."""
 
@@ -47,7 +47,7 @@ class NonfiniteRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What came of asking row by row."""
+    """Findings of the search row by row."""
 
     what: What
     rows: int
@@ -70,7 +70,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinitenessCheck:
-    """What a step is held against, and what it takes to find the rows that break it."""
+    """Checks each step for finiteness, and finds the rows that break it."""
 
     model: Decoder
     step: int
@@ -78,7 +78,7 @@ class FinitenessCheck:
     """Scored targets of the step, by which its loss is divided."""
     z_weight: float
     folders: Mapping[str, Path]
-    """Of the rows, by their keys, to name documents by their ids; may be empty."""
+    """Folders of the rows, by their keys, to name documents by their ids; may be empty."""
 
     def require(self, value: float, what: What, batches: Sequence[Batch]) -> None:
         """Let a finite value pass; for another find the rows of `batches` that are to blame.

@@ -31,7 +31,7 @@ _PEAKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What a step asks of a model."""
+    """Floating-point work of a step."""
 
     tokens: int
     """Valid ones."""

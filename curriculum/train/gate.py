@@ -20,7 +20,7 @@ from schemas.leak import LeakReport, ProvenJob
 
 
 def opens(rule: AdvanceWhen | None, *, valid_tokens: int, bits: Sequence[float]) -> str | None:
-    """Why the phase may end now, or None; `bits` is val_bpb at each evaluation, the first before step 0.
+    """Return the reason to end the phase, or None; `bits` is val_bpb at each evaluation, before step 0 first.
 
     A rule of 0.002 over 3 evaluations opens on 1.500, 1.4995, 1.499, 1.4985 and not on the first three.
     """

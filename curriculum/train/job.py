@@ -258,7 +258,7 @@ def _optimizer(
 
 
 def _evaluations(given: Sequence[Evaluation], before: Job | None) -> tuple[Evaluation, ...]:
-    """Those of earlier phases first, then the given; a given one replaces its namesake."""
+    """Return the evaluations, earlier phases' first; a given one replaces one of the same name."""
     named = {each.phase: each for each in (before.evaluations if before is not None else ())}
     named.update({each.phase: each for each in given})
     return tuple(named.values())

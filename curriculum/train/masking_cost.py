@@ -1,4 +1,4 @@
-"""What it costs to keep documents apart: the same rows, masked and as one document each.
+"""Cost of document masks: the same rows, masked and as one document each.
 
 Masked passes build boundaries and masks inside the clock. Unmasked passes find theirs built: without
 documents every row has the same. So the ratio falls below 1 by what masking adds, also on a row that
@@ -34,11 +34,11 @@ STEPS = 20
 LONGEST_SECONDS = 120.0
 """After so long no further micro-batch is begun; one takes three passes, of a shape not seen before five."""
 LEAST = 0.95
-"""Of the unmasked speed, where a diet requires masking_cost."""
+"""Least share of the unmasked speed, where a diet requires masking_cost."""
 FILE = "masking_cost.json"
 
 Loss = Callable[[Decoder, Tensor, Batch], Tensor]
-"""Of the stream x_BTD of a batch."""
+"""Loss of the stream x_BTD of a batch."""
 
 
 class KeptCost(Sealed):
@@ -186,7 +186,7 @@ def now(device: torch.device) -> float:
 
 
 def _of_job(job: Job, workspace: Path, device: torch.device) -> MaskingCost:
-    """By a model of the job's sizes of its own, whose weights nobody trains."""
+    """Measure with an untrained model of the job's sizes."""
     model = new_train_state(job, device).model
     rows = PlannedRows.of(job, workspace)
     steps = itertools.islice(steps_of(job, rows, first_step=0, workers=0), STEPS)

@@ -1,4 +1,4 @@
-"""What a run measures, for TensorBoard and for Weights & Biases offline: extras behind one protocol.
+"""Metrics for TensorBoard and for Weights & Biases offline: extras behind one protocol.
 
     tensorboard/  tensorboard --logdir <run>/tensorboard
     wandb/        wandb sync <run>/wandb/offline-run-*
@@ -22,7 +22,7 @@ _SERVICE_SECONDS = 600.0
 
 
 class Writer(Protocol):
-    """Where scalars go, in the order of steps."""
+    """Receives scalars, in the order of steps."""
 
     def write(self, step: int, scalars: Scalars) -> None:
         """Keep the scalars of a step; a step may come several times in a row."""
@@ -164,7 +164,7 @@ class _WeightsAndBiases:
         self._run.log(dict(scalars), step=step)
 
     def flush(self) -> None:
-        """It writes by itself, and offers no more."""
+        """Do nothing: it writes by itself."""
 
     def close(self) -> None:
         self._run.finish()

@@ -30,7 +30,7 @@ class StepCounts:
     valid: int
     scored: int
     bytes: int
-    """Of the scored targets."""
+    """Bytes of the scored targets."""
     attention_pairs: int
     """Pairs that attention within documents computes."""
     causal_pairs: int
@@ -56,7 +56,7 @@ class StepCounts:
 
     @property
     def work(self) -> Work:
-        """What of it a model has to compute."""
+        """Work of the model for these counts."""
         return Work(tokens=self.valid, attention_pairs=self.attention_pairs, scored=self.scored)
 
     @property
@@ -109,7 +109,7 @@ FLUSH_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepOutcome:
-    """What a step's loss and gradient came to, and the rate at which it was taken."""
+    """Loss and gradient of a step, and the rate at which it was taken."""
 
     loss: float
     """Nats a scored target."""

@@ -35,7 +35,7 @@ class TrainState:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Device of the model."""
         return self.model.head.weight.device
 
     def rest(self) -> None:
@@ -159,7 +159,7 @@ def whole_model(learner: TrainState, job: Job) -> Decoder:
 
 
 REWARM_FROM = 0.1
-"""Of the rate: where a job starts that carries on with Adam's moments at another row length."""
+"""Share of the rate from which a job starts that carries on with Adam's moments at another row length."""
 DECAY_TO = 0.1
 
 

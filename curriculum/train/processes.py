@@ -35,7 +35,7 @@ def job_environment() -> dict[str, str]:
 
 
 def dying_with_parent(number: signal.Signals = signal.SIGTERM) -> Callable[[], None]:
-    """What a process calls first, so that Linux signals it when the thread that started it is gone.
+    """Return a function for a new process to call first: Linux signals it when its starting thread is gone.
 
     It may be called between fork and exec: what it needs is looked up before, since afterwards another
     thread's lock may be held for ever. Elsewhere than on Linux it does nothing.
@@ -50,7 +50,7 @@ MARK = "CURRICULUM_RUN"
 """The variable that a job's first process is given, and hands down to all that it starts: the run's
 directory. A process that puts itself into another session is found by it all the same."""
 _LOOKS = 200
-"""At what was killed, ten seconds: one that waits for a disk or a GPU ends when that answers."""
+"""Number of looks at a killed process, ten seconds: one that waits for a disk or GPU ends with it."""
 
 
 def processes_of(run: Path) -> list[int]:
@@ -88,7 +88,7 @@ def _kill_one(pid: int) -> None:
 
 
 GRACE_SECONDS = 10.0
-"""For the other ranks when one has failed: they may be at the same error, or waiting for it in vain."""
+"""Seconds for the other ranks when one has failed: they may be at the same error, or wait for it in vain."""
 _POLL_SECONDS = 0.05
 Rank = subprocess.Popen[bytes]
 

@@ -1,4 +1,4 @@
-"""What a run is made from, and where its attempts stand; nothing here needs torch itself."""
+"""Recipe of a run, and its attempts; nothing here needs torch itself."""
 
 import importlib.util
 import runpy
@@ -31,7 +31,7 @@ _NO_PART_OF_THE_KEY = {
 
 
 def run_recipe(job: Job) -> Recipe:
-    """What a run is made from; neither names nor paths nor threads enter its key."""
+    """Return the recipe of a run; neither names nor paths nor threads enter its key."""
     config = job.model_dump(mode="json", exclude=_NO_PART_OF_THE_KEY)
     config["evaluations"] = [
         evaluation.model_dump(mode="json", exclude={"strata": {"__all__": {"rows"}}})

@@ -18,7 +18,7 @@ from schemas.json_text import now as present
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How a run ended, and where its last checkpoint lies."""
+    """End of a run, and its last checkpoint."""
 
     stopped: Stopped
     reason: str
@@ -37,7 +37,7 @@ def report_of(
     masking_cost: MaskingCost | None = None,
     failure: Failure | None = None,
 ) -> Report:
-    """What is said of a run in its directory: its state, its figures, and its metrics summed up."""
+    """Return the report of a run from its directory: its state, its figures, and its metrics summed up."""
     state = outcome.state
     measured = summary(read_metrics(directory / METRICS))
     seconds = measured.seconds

@@ -226,7 +226,7 @@ def trained_model(checkpoint: Path, device: torch.device) -> Decoder:
 
 
 def backend_for_one(spec: ModelSpec) -> Backend:
-    """What attends within a document alone, on any device: no mask, but for a softcap or structure."""
+    """Return the backend for one document alone, on any device: no mask, but for a softcap or structure."""
     return "math" if spec.structure or spec.softcap is not None else "documents"
 
 

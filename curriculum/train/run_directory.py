@@ -22,7 +22,7 @@ _BESIDE = (LEAKCHECK, "masking_cost.json", "sbatch.json", "sbatch.exit")
 OURS = (JOB, STATE, REPORT, LOG, CHECKPOINTS, METRICS, HEARTBEAT, *_BESIDE)
 """The files that we write in a run's directory; another trainer may write more."""
 ENDING_SECONDS = 10.0
-"""For a process that was killed and is still being ended: its memory goes before its files and their locks,
+"""Seconds for a killed process to end: its memory goes before its files and their locks,
 and on a busy machine seconds lie between."""
 
 

@@ -61,7 +61,7 @@ class ShardedTensor(Strict):
     kind: Kind
     shape: tuple[Size, ...]
     chunks: tuple[Chunk, ...]
-    """In the order of their rows."""
+    """Chunks in the order of their rows."""
 
 
 class ShardIndex(Strict):

@@ -57,7 +57,7 @@ def _arrived(batch: Batch, copied: torch.cuda.Event, device: torch.device) -> Ba
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gradient:
-    """What one step's micro-batches summed up to."""
+    """Sums over one step's micro-batches."""
 
     loss: float
     z_loss: float

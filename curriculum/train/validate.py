@@ -1,4 +1,4 @@
-"""What must fit together before the first step: job, plan, rows, tokenizer, and the checkpoint before."""
+"""Validation before the first step: job, plan, rows, tokenizer and the checkpoint before fit together."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -224,7 +224,7 @@ def _require_plan(job: Job, workspace: Path) -> None:
 
 
 def _used(table: pa.Table) -> Iterator[dict[str, object]]:
-    """What a part of the plan takes of each shard: the largest row, row lengths, a name of a row."""
+    """Yield the use of each shard in a part of the plan: the largest row, row lengths, a name of a row."""
     plain = table.set_column(2, "rows_key", pc.cast(table["rows_key"], pa.string()))
     grouped = plain.group_by(["rows_key", "shard"], use_threads=False).aggregate(
         [("row", "max"), ("row_length", "min"), ("row_length", "max"), ("pack_id", "min")]

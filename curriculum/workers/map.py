@@ -29,7 +29,7 @@ class Failure:
     """One line."""
     error: Exception
     trace: str = ""
-    """What the worker or Ray printed about it."""
+    """Output of the worker or of Ray about it."""
 
     def with_note(self) -> Exception:
         """Return the error with a note of where it came from."""

@@ -15,7 +15,7 @@ with app.setup:
     SHARES, TIMES = "shares", "budget"
 
     def said(name: str) -> str:
-        """What the address says of a setting."""
+        """Return the value of a setting in the address."""
         found = mo.query_params().get(name)
         return found if isinstance(found, str) else ""
 

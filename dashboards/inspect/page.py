@@ -120,7 +120,7 @@ def _section(section: Section, first: int, written: set[int]) -> str:
 
 
 def _place(stretch: Stretch, first: int, written: set[int]) -> str:
-    """Where a chunk begins: its level, and its name as a target; nothing where it goes on."""
+    """Return a chunk's level and its name as a target; nothing where it goes on."""
     if stretch.chunk in written:
         return ""
     written.add(stretch.chunk)

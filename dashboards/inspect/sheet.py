@@ -1,4 +1,4 @@
-"""What a page shows: lines of a tree, stretches of text, and the edges between them."""
+"""Content of a page: lines of a tree, stretches of text, and the edges between them."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence

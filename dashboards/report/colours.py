@@ -31,7 +31,7 @@ def properties(phases: int) -> str:
 
 
 def _ramp(phases: int) -> Iterator[str]:
-    """From pale to deep: the accent on the page's ground, then with the page's ink."""
+    """Yield the ramp from pale to deep: the accent on the page's ground, then with the page's ink."""
     for number in range(1, phases + 1):
         deep = (number - 0.5) / phases
         mix = (

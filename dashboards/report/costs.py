@@ -1,4 +1,4 @@
-"""What the training took: the machine's side of each phase, earlier attempts, and what it cost."""
+"""Costs of training: the machine's side of each phase, earlier attempts, and money."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,7 +11,7 @@ from dashboards.report.facts import Attempt, Facts, PhaseFacts
 from schemas.job import Report
 
 COUNTED_HERE = ("GPU hours", "cost")
-"""Of a run's line; here they have columns of their own, with their sums."""
+"""Columns of a run's line that have columns of their own here, with their sums."""
 
 
 def spent(facts: Facts) -> str:

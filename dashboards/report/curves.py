@@ -19,7 +19,7 @@ ANCHOR = "anchor"
 _SIDE = 1000
 """Units of the plot's own square, which is drawn out to the page's width."""
 _ROOM = 0.994
-"""Of the width, so that the last dots are whole."""
+"""Share of the width, so that the last dots are whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +93,7 @@ def plot_of(facts: Facts) -> Plot | None:
 
 
 def _range(curves: Sequence[Curve], settled: float) -> tuple[float, float, float | None]:
-    """From the lowest figure to twice as far above it as anything lies from step `settled` on.
+    """Return the range from the lowest figure to twice as far above it as any from step `settled` on.
 
     The fall from nothing is several times as high as all that comes after it, and would flatten it.
     """
@@ -206,7 +206,7 @@ def _ticks(low: float, high: float) -> Iterator[tuple[float, str]]:
 
 
 def data(plot: Plot | None) -> str:
-    """What the script reads to say the figures at a step."""
+    """Return the figures at each step as data for the script."""
     if plot is None:
         return "{}"
     steps = sorted({point.step for each in plot.curves for point in each.points})

@@ -1,4 +1,4 @@
-"""What the report tells, read of the workspace: manifests and reports, no Parquet."""
+"""Facts of a specialist for its report, from manifests and reports; no Parquet is read."""
 
 import datetime
 from collections import Counter
@@ -71,7 +71,7 @@ class Attempt:
     report: Report
     begun: str = ""
     ended: str = ""
-    """When; ISO 8601, empty where it isn't known."""
+    """Time of the end; ISO 8601, empty where it isn't known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,14 +84,14 @@ class PhaseFacts:
     """The phase whose held-out rows it is measured on: itself, of the anneal the one before."""
     standing: PhaseStatus
     beat: Heartbeat | None
-    """How far an open attempt is."""
+    """Progress of an open attempt."""
     run: str
     """Path of the current run, relative to the workspace; empty where there is none."""
     ended: str
-    """When; ISO 8601."""
+    """Time of the end; ISO 8601."""
     report: Report | None
     price: float | None
-    """Of an hour of one GPU, as the run's job has it."""
+    """Price of an hour of one GPU, as in the run's job."""
     approval: Approval | None
     mixture: MixtureReport | None
     packed: tuple[Packed, ...]
@@ -122,7 +122,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Losses:
-    """What was not made a document, by reason: lost data first, then choices."""
+    """Input that was not made a document, by reason: lost data first, then choices."""
 
     changes: int
     lost: tuple[tuple[str, int], ...]
@@ -138,7 +138,7 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What a report tells of a specialist."""
+    """Facts of a specialist for its report."""
 
     specialist: str
     branch: str | None
@@ -149,7 +149,7 @@ class Facts:
     tokenizer: str
     token_budget: int
     written: str
-    """When; ISO 8601."""
+    """Time of writing; ISO 8601."""
     phases: tuple[PhaseFacts, ...]
     sources: tuple[Source, ...]
     losses: Losses
@@ -248,7 +248,7 @@ def _begun(run: Path | None) -> str:
 def _earlier(
     plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, stands: PhaseStatus
 ) -> Iterator[Attempt]:
-    """What was left by attempts that are neither the current run nor going on."""
+    """Yield the attempts that are neither the current run nor going on."""
     goes_on = stands.run if stands.state == "running" else None
     branch = [f"branch={plan.diet.branch}"] if plan.diet.branch else []
     way = [f"specialist={plan.diet.specialist}", *branch, f"phase={phase.name}"]
@@ -293,7 +293,7 @@ def _packed(rows: Artefact, example: Example | None) -> Packed:
 
 
 def _marked(plan: RunPlan, phase: ResolvedPhase) -> Iterator[Artefact]:
-    """What the builds of a phase left last, of whatever corpus and row length."""
+    """Yield the artefacts that the builds of a phase left last, of whatever corpus and row length."""
     folder = plan.store.root / "current"
     for file in sorted(folder.glob(f"{plan.mark_of('build', phase.name)}*.txt")):
         for line in read_mark(file):
@@ -322,7 +322,7 @@ def _sources(built: Sequence[Artefact]) -> Iterator[Source]:
 
 
 def _selections(built: Sequence[Artefact]) -> list[Artefact]:
-    """Those that decide split and domain; of each there is another, which only says what is kept."""
+    """Return the selections that decide split and domain; the others only say what is kept."""
     found = [each for each in built if each.manifest.stage == "selections"]
     return [each for each in found if "step" not in each.manifest.labels]
 
@@ -367,5 +367,5 @@ def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
 
 
 def place(root: Path, specialist: str, branch: str | None) -> Path:
-    """Where the report of a specialist lies."""
+    """Return the path of a specialist's report."""
     return root / "reports" / f"{'-'.join(filter(None, (specialist, branch)))}.html"

@@ -32,7 +32,7 @@ def bar(parts: Iterable[Part], *, label: str) -> str:
 
 
 def ring_and_dot(planned: float, realised: float | None, *, of: float, look: str) -> str:
-    """What is planned as a ring and what came of it as a dot, on a line that ends at `of`."""
+    """Draw the planned value as a ring and the realised one as a dot, on a line that ends at `of`."""
     ring = f"{100 * planned / of:.2f}%"
     says = f"planned {planned:.1%}"
     dot = ""

@@ -61,7 +61,7 @@ def title(facts: Facts) -> str:
 
 
 def made_of(facts: Facts) -> str:
-    """What it is trained with, in a line."""
+    """Describe model, corpus and tokenizer in a line."""
     said = (
         f"corpus {facts.corpus}",
         f"tokenizer {facts.tokenizer}"

@@ -100,7 +100,7 @@ def _named(serving: ResolvedServing) -> tuple[str, str]:
 
 
 def _said(each: PhaseFacts, report: MixtureReport) -> str:
-    """How much of the plan was trained on."""
+    """Return the share of the plan that was trained on, in words."""
     if each.report is None or each.report.stopped == "budget":
         return ""
     share = each.report.tokens.valid / report.budget

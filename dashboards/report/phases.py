@@ -10,7 +10,7 @@ from schemas.job import Report
 
 APPROVAL = "approval"
 NAMED_FROM = 0.13
-"""Of the width: narrower phases show their number only."""
+"""Share of the width: narrower phases show their number only."""
 
 
 def bands(facts: Facts) -> str:
@@ -54,7 +54,7 @@ def trained(each: PhaseFacts) -> float:
 
 
 def tokens_words(each: PhaseFacts) -> str:
-    """How much of what was asked a phase was trained on."""
+    """Return the share of a phase's asked tokens that was trained on, in words."""
     asked = count(each.phase.tokens)
     if each.report is not None:
         return f"{count(each.report.tokens.valid)} of {asked}"
@@ -94,7 +94,7 @@ def _row(each: PhaseFacts, *, priced: bool) -> str:
 
 
 def state(each: PhaseFacts, *, short: bool = False) -> str:
-    """How a phase stands, with its reason; in short with the first sentence of it."""
+    """Describe the state of a phase, with its reason; in short with the first sentence of it."""
     stands = each.standing
     is_done = stands.state == "done" and each.ended
     note = moment(each.ended) if is_done else stands.why
@@ -105,7 +105,7 @@ def state(each: PhaseFacts, *, short: bool = False) -> str:
 
 
 def gate(each: PhaseFacts) -> Iterator[str]:
-    """Why the phase ended, what its gate asks, who approved it."""
+    """Yield why the phase ended, the rule of its gate, and its approval."""
     report, asked = each.report, rule(each.phase.advance_when)
     if report is not None:
         ended = {

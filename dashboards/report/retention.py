@@ -1,4 +1,4 @@
-"""What was learnt and what was kept: each evaluation after each phase."""
+"""Retention: each evaluation after each phase, learnt or forgotten."""
 
 import math
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ def _cell(cell: Cell | None, most: float) -> str:
 
 
 def tint(by: float, most: float) -> str:
-    """How deep a change is tinted: l1 to l5 for learnt, f1 to f5 for forgotten.
+    """Return the tint of a change: l1 to l5 for learnt, f1 to f5 for forgotten.
 
     >>> tint(-0.1, 0.1), tint(0.021, 0.1), tint(0.0, 0.1)
     ('less5', 'more2', 'same')

@@ -1,4 +1,4 @@
-"""What the documents were made of, and what was lost on the way."""
+"""Sources of the documents, and input that was lost on the way."""
 
 from collections.abc import Sequence
 

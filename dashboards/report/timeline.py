@@ -10,7 +10,7 @@ from dashboards.report.colours import phase as phase_colour
 from dashboards.report.facts import Facts, PhaseFacts
 
 LEAST = 0.004
-"""Of the width, that even the shortest attempt has."""
+"""Least share of the width, for the shortest attempt."""
 TICKS = 4
 
 

@@ -18,9 +18,9 @@ from schemas.structure import StructureChunk, StructureEdge
 Spans = Sequence[tuple[int, int]]
 """The documents of a row: half-open token ranges, side by side."""
 BINS = 480
-"""Of a strip that is drawn token by token; more would be narrower than a pixel."""
+"""Number of bins of a strip that is drawn token by token; more would be narrower than a pixel."""
 NAMED_FROM = 0.055
-"""Of the row: smaller documents have no number in the mask."""
+"""Share of the row: smaller documents have no number in the mask."""
 
 
 def documents(spans: Spans, length: int) -> str:
@@ -30,7 +30,7 @@ def documents(spans: Spans, length: int) -> str:
 
 
 def loss(shown: RowView) -> str:
-    """How much of each stretch is scored, as a step line that is filled."""
+    """Draw the scored share of each stretch, as a step line that is filled."""
     shares = binned(scored(shown))
     size = -(-shown.length // BINS)
     path = "M0 1" + "".join(
@@ -42,7 +42,7 @@ def loss(shown: RowView) -> str:
 
 
 def structure(shown: RowView) -> str:
-    """What most of each stretch is, by structure; empty where the row has none."""
+    """Draw the most frequent structure of each stretch; empty where the row has none."""
     if not shown.row.is_structured:
         return ""
     size = -(-shown.length // BINS)
@@ -98,7 +98,7 @@ def _strip(name: str, length: int, drawn: str, said: str) -> str:
 
 
 def mask(spans: Spans, length: int, *, small: bool = False) -> str:
-    """Which token may see which: a triangle a document. Rows ask, columns are seen.
+    """Draw the attention mask: a triangle a document. Rows ask, columns are seen.
 
     >>> mask([(0, 3), (3, 5)], 5, small=True).partition('">')[2]
     '<path d="M0 0v3h3z"/><path d="M3 3v2h2z"/></svg>'

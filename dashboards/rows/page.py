@@ -97,7 +97,7 @@ def _facts(shown: RowView) -> Iterator[tuple[str, str]]:
 
 
 def _context(shown: RowView) -> str:
-    """How much of its own document stands before what is scored, for rows where that can be much."""
+    """Describe the context before scored tokens, for rows where that can be much."""
     total = sum(shown.histogram)
     if shown.length <= HISTOGRAM_EDGES[0] or not total:
         return ""
@@ -125,7 +125,7 @@ def _strips(shown: RowView) -> str:
 
 
 def _data(shown: RowView, lengths: str) -> str:
-    """What the script needs beside the texts: everything in tokens, runs where there are runs."""
+    """Return the script's data beside the texts: everything in tokens, runs where there are runs."""
     row = shown.row
     words, lines = rest(shown.parts)
     content = {
@@ -153,7 +153,7 @@ def _edges(edges: Sequence[StructureEdge]) -> list[int]:
 
 
 def named(labels: dict[str, str]) -> str:
-    """What the rows of an artefact are, in words.
+    """Describe the rows of an artefact.
 
     >>> named({"family": "v6_enriched", "base": "v2_simple", "objective": "causal", "row_length": "512",
     ...        "variant": "0", "split": "train"})

@@ -41,7 +41,7 @@ def _line(part: DocumentInRow, at: int, place: str) -> str:
 
 
 def rest(parts: Sequence[DocumentInRow]) -> tuple[list[str], list[int]]:
-    """What lines that aren't written say: each word once, and the numbers of four words for each line."""
+    """Return the words of unwritten lines, each once, and the numbers of four words for each line."""
     numbers: dict[str, int] = {}
     said = (visible(word) for part in parts[MOST_LINES:] for word in _words(part))
     lines = [numbers.setdefault(word, len(numbers)) for word in said]

@@ -13,18 +13,18 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.visible import visible
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""What lengths are written with: a letter has two digits of three bits."""
+"""Digits of written lengths: a letter has two digits of three bits."""
 MOST = 7
 """The digit that says that the next one is to be added to it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """What each document of a row says, with hidden characters escaped, and the lengths of its tokens."""
+    """Text of each document of a row, with hidden characters escaped, and the lengths of its tokens."""
 
     texts: tuple[str, ...]
     lengths: str
-    """Of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
+    """Lengths of all documents' tokens in a row, in UTF-16 units, as `written` has them."""
 
 
 def texts_of(shown: RowView, tokenizer: Tokenizer) -> Texts:

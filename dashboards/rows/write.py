@@ -25,7 +25,7 @@ FOLDER = "rows"
 MOST_ROWS = 6
 TOKENIZER_NAME = "tokenizer.json"
 REVISION = 3
-"""Of what stands in a page, beside its template and its colours."""
+"""Revision of a page's content, beside its template and its colours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,19 +33,19 @@ class Example:
     """A row that stands for its artefact, and where it is shown."""
 
     link: str
-    """From the report that names it."""
+    """Link from the report that names it."""
     spans: tuple[tuple[int, int], ...]
     length: int
     valid: int
 
 
 def place(root: Path, rows: Artefact) -> Path:
-    """Where the page of a rows artefact lies."""
+    """Return the path of the page of a rows artefact."""
     return root / "reports" / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
 
 def example(rows: Artefact) -> Example | None:
-    """Of the rows that the page of an artefact has, the one of most documents; None where there is none."""
+    """Return the row with the most documents on the page of an artefact; None where there is none."""
     columns = ("doc_starts", "valid_token_count")
     found = [(at, line) for at, line in enumerate(spread(rows, MOST_ROWS, columns))]
     if not found:
@@ -124,6 +124,6 @@ def _is_there(file: Path) -> bool:
 
 @cache
 def _mark() -> str:
-    """What a page ends with: a digest of what it is made with."""
+    """Return the end of a page: a digest of all that it is made with."""
     made_with = f"{REVISION} {template(TEMPLATE)} {palette.properties()}"
     return f"<!-- {hashlib.sha256(made_with.encode()).hexdigest()[:16]} -->\n"

@@ -23,7 +23,7 @@ from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 
 MOST_LINES = 40
-"""Of what would be removed that are shown."""
+"""Number of shown lines of what would be removed."""
 
 
 def check(paths: list[Path]) -> None:

@@ -41,7 +41,7 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.visible import one_line
 
 MOST_LINES = 16
-"""Of each table, unless all are asked for."""
+"""Lines of each table, unless all are asked for."""
 ABSENT = "–"
 
 
@@ -133,7 +133,7 @@ def _mixture(store: Store, job: Job) -> Artefact | None:
 
 
 def _title(what: str, run: Attempt) -> str:
-    """What was asked for, or of a path the first digits of its key."""
+    """Return the name as it was given, or of a path the first digits of its key."""
     return run.job.run_key[:KEY_DIGITS] if Path(what).exists() else what
 
 
@@ -153,7 +153,7 @@ def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
-    """What heads their columns; with the first digits of the key where two are called alike."""
+    """Return the heads of their columns; with the first digits of the key where two have one name."""
     asked = [one_line(each.title) for each in compared]
     keys = [each.job.run_key[:6] for each in compared]
     return [

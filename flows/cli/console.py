@@ -1,4 +1,4 @@
-"""What the terminal shows: progress, tables, numbers."""
+"""Console output: progress, tables, numbers."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ from schemas.visible import in_json, one_line, visible
 ACCENT = "cyan"
 MUTED = "bright_black"
 LINE_EVERY_S = 10.0
-"""How often a stage writes a line where there is no terminal."""
+"""Seconds between the lines of a stage where there is no terminal."""
 MOST_BARS = 12
 
 WIDTH = 160

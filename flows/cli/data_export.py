@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOKEN_FORMATS: tuple[TokenFormat, ...] = get_args(TokenFormat)
 PARQUET_FORMAT = "huggingface"
 FORMATS = (*TOKEN_FORMATS, PARQUET_FORMAT)
-"""Of data; those of models are flows.cli.export's."""
+"""Formats of data; those of models are flows.cli.export's."""
 STAGES = ("rows", "mixtures", "tokens", "documents")
 LISTED = 3
 

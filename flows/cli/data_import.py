@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Import:
-    """What is said of data from elsewhere; None where nothing is."""
+    """Options of an import; None where nothing is given."""
 
     path: Path
     format: str
@@ -41,7 +41,7 @@ class Import:
     row_length: int | None
     facts: RowFacts
     name: str | None = None
-    """What diets are to call the rows by."""
+    """Name of the rows in diets."""
 
 
 def take_in(home: Path, wish: Import) -> None:
@@ -113,7 +113,7 @@ def _read(wish: Import, tokenizer: "Tokenizer") -> Imported:
 
 
 def _tokenizer_for(store: Store, wish: Import) -> Artefact:
-    """By a key of the workspace, a path, or what lies beside the data."""
+    """Find the tokenizer by a key of the workspace, a path, or beside the data."""
     beside = (wish.path if wish.path.is_dir() else wish.path.parent) / "tokenizer.json"
     said = wish.tokenizer
     if said is None and not beside.is_file():

@@ -38,7 +38,7 @@ def init(folder: Path) -> None:
 
 DIET = "templates.demo"
 MOST_COMMITS, MOST_VERSIONS = 200, 2
-"""Of repositories that are given: a demo is five minutes, whatever they hold."""
+"""Limits on given repositories: a demo is five minutes, whatever they hold."""
 QUESTIONS = (
     (
         "What is trained on, and how full is it?",

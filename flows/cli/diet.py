@@ -36,7 +36,7 @@ from flows.settings.trust import shadow_words, shadows
 from schemas.errors import DietError
 
 UNEVEN = 1.1
-"""From here on domains of a serving are seen so unevenly that one is named; rows aren't quite alike."""
+"""Ratio from which on a serving's domains are seen unevenly and one is named; rows aren't quite alike."""
 Sets = tuple[RowSet, ...]
 """The rows of one serving, a set a variant."""
 
@@ -179,7 +179,7 @@ def _is_planned(rows: Sets) -> bool:
 
 
 def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | None:
-    """What there is of some kinds; None where all is built."""
+    """Estimate the supply of some kinds; None where all is built."""
     if not kinds:
         return None
     wish = SupplyOptions(
@@ -197,7 +197,7 @@ def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | 
 def _supplies(
     phase: ResolvedPhase, sets: Sequence[Sets], found: Estimate | None
 ) -> list[list[Supply]]:
-    """What each serving can draw on, variant by variant; of an estimate the variants are alike."""
+    """Return the supplies of each serving, variant by variant; of an estimate the variants are alike."""
     supplies = []
     for serving, rows in zip(phase.servings, sets, strict=True):
         if not _is_planned(rows):

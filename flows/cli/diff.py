@@ -16,7 +16,7 @@ from schemas.errors import StoreError
 from schemas.visible import one_line
 
 MOST_LINES = 12
-"""Of each table, unless all are asked for."""
+"""Lines of each table, unless all are asked for."""
 MOST_DOCUMENTS = 6
 PLURALS = {
     "phase": "phases",
@@ -115,7 +115,7 @@ def _total(side: TokenCounts, name: str) -> int:
 
 
 def _table(kind: str, listed: Sequence[Change], *, full: bool) -> Iterator[RenderableType]:
-    """What differs by one kind, or that nothing does."""
+    """Yield the differences of one kind as a table, or a line that there are none."""
     if len(listed) == 1:
         yield Text(f"\nall of {kind} {one_line(listed[0].name)}", MUTED)
         return

@@ -37,12 +37,12 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeakcheckOptions:
-    """What the command line asks for; empty where it leaves the choice."""
+    """Options of `leakcheck`; empty where the choice is left to it."""
 
     what: str | None = None
     """A job, a run, or package.module:builder."""
     home: Path = Path()
-    """In which a run is looked for."""
+    """Workspace in which a run is looked for."""
     model: str | None = None
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()

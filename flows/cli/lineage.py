@@ -35,7 +35,7 @@ _HEX = re.compile(rf"[0-9a-f]{{{SHORTEST},64}}")
 
 
 def read_by(home: Path, what: str, step: int) -> StepRead:
-    """What a step of a run read; the run by path, name or the first digits of its key.
+    """Return the rows of a step of a run; the run by path, name or the first digits of its key.
 
     Raises:
         JobError: for a run that isn't there, and a step that it hasn't taken.

@@ -13,7 +13,7 @@ from schemas.errors import StoreError
 
 
 def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
-    """What a shard leaves to others, and what is to be done next."""
+    """Yield what a shard leaves to others, and the next command."""
     distinct = {each.path: each for each in missing}.values()
     others = Counter(each.manifest.stage for each in distinct if not each.waits)
     later = Counter(each.manifest.stage for each in distinct if each.waits)

@@ -30,7 +30,7 @@ from schemas.visible import in_json, one_line, visible
 MOST_LINES = 40
 """Lines of an answer that a terminal shows; every other form gives all."""
 MOST_LETTERS = 200
-"""Of a value in a table."""
+"""Characters of a value in a table."""
 STDIN = "-"
 _STATUS = re.compile(r"\b(status|stale)\b", re.IGNORECASE)
 
@@ -97,7 +97,7 @@ def text_of(sql: str | None, file: Path | None) -> str:
 
 
 def form_of(form: Form | None, file: Path | None, *, as_json: bool) -> Form:
-    """How to write: as is said, else as the file's name ends, else a table.
+    """Return the format: the given one, else by the file's suffix, else a table.
 
     Raises:
         CurriculumError: for a file whose name tells no form.

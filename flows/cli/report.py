@@ -72,7 +72,7 @@ def _course(
 
 
 def _names(way: SpecialistRef) -> set[str]:
-    """What a specialist may be called: templates/demo, templates.demo, templates."""
+    """Return the names of a specialist: templates/demo, templates.demo, templates."""
     return {*names_of(way), way[0]}
 
 

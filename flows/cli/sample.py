@@ -26,7 +26,7 @@ HOLE: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """What stands already: the beginning of a document, and what follows the gap if it has one."""
+    """Prompt: the beginning of a document, and what follows the gap if it has one."""
 
     before: str
     after: str | None = None

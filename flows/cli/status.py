@@ -22,7 +22,7 @@ from flows.settings.trust import shadow_words, shadows
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What there is to say of a workspace."""
+    """Stages and phases of a workspace."""
 
     stages: tuple[Line, ...]
     phases: tuple[PhaseStatus, ...]
@@ -51,7 +51,7 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
 
 
 def look(store: Store, *, everything: bool = False) -> Status:
-    """What a workspace holds; only its status is written, where that can be. `store` is a dry one."""
+    """Return the status of a workspace and write current/status.parquet, if possible. `store` is dry."""
     artefacts = list(store.artefacts())
     survey = StatusInputs.of(store, resources())
     now = tuple(survey.phase_statuses())

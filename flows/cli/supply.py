@@ -37,7 +37,7 @@ DOUBT = 2.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SupplyOptions:
-    """What of a corpus is to be counted, and how."""
+    """Options of `supply`."""
 
     home: Path
     corpus: CorpusSpec
@@ -94,7 +94,7 @@ def supply(
 
 
 def kind_of(serving: ResolvedServing) -> Kind:
-    """What a serving's rows are made of."""
+    """Return the kind of a serving's rows."""
     return Kind(family=serving.base or serving.family, row_length=serving.row_length)
 
 
@@ -115,7 +115,7 @@ def counted(wish: SupplyOptions, watch: ProgressCallback) -> Estimate:
 
 
 def doubtful(tokens: float, error: float) -> str:
-    """How far an estimate may be off, as a share; empty where it can't be.
+    """Return the possible error of an estimate, as a share; empty where there is none.
 
     >>> doubtful(1000.0, 50.0), doubtful(1000.0, 0.0)
     ('± 10%', '')
@@ -156,7 +156,7 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
 
 
 def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
-    """What the phases are meant for; conversations in the shortest rows."""
+    """Return the kinds that the phases are meant for; conversations in the shortest rows."""
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
     talks = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
     wanted = {

@@ -1,1 +1,1 @@
-"""What `curriculum serve` runs: a server, workers, pages; each a process that is watched and ended."""
+"""Processes of `curriculum serve`: a server, workers, pages; each is watched and ended."""

@@ -38,11 +38,11 @@ class ChildProcess:
     arguments: tuple[str, ...]
     log: Path
     grace_s: float = 10.0
-    """How long it may take to end before it is killed, with its group."""
+    """Seconds to end before it is killed, with its group."""
     with_us: signal.Signals = signal.SIGTERM
-    """What it gets when we are gone."""
+    """Signal that it gets when this process is gone."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Of its environment alone."""
+    """Variables of its environment alone."""
     sockets: tuple[socket.socket, ...] = ()
     """Sockets of ours that it inherits, by their numbers."""
     process: "subprocess.Popen[bytes] | None" = None
@@ -85,7 +85,7 @@ class ChildProcess:
             self.process.send_signal(signal.SIGINT)
 
     def end(self) -> None:
-        """It and all of its group are gone on return."""
+        """End the process and all of its group before the return."""
         if self.process is None:
             return
         self.interrupt()

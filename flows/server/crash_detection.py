@@ -24,13 +24,13 @@ from flows import settings
 EVERY_S = 30.0
 ANSWER_S = 30.0
 LOOKS = 3
-"""How often a run is found before it is told of: a process that lives has told it by then."""
+"""Number of looks that must find a run before it is reported: a living process has reported it by then."""
 PAGE = 200
 """Runs in an answer; a server gives no more at once."""
 START = datetime.timedelta(minutes=10)
 """Before the first look of all: what starts beside this one marks what the last end left behind."""
 LONGEST = datetime.timedelta(days=7)
-"""What happened before that is no news any more."""
+"""Age of a crash that is no news any more."""
 
 Log = Callable[[str], None]
 Send = Callable[["Crash"], bool]
@@ -57,12 +57,12 @@ class Crash:
     """A flow run that is Crashed."""
 
     mark: str
-    """Of this crash: a run that is retried may crash again."""
+    """Mark of this crash: a run that is retried may crash again."""
     title: str
     specialist: str
     why: str
     when: datetime.datetime
-    """By the server's clock."""
+    """Time by the server's clock."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -71,7 +71,7 @@ class CrashWatch:
 
     workspace: Path
     ask: Callable[[datetime.datetime], list[Crash]]
-    """What crashed at a time or after it."""
+    """Function that returns the crashes since a time."""
     send: Send
     """Send an event; True if it arrived, now or earlier. One that didn't is sent after the next look."""
     found: Counter[str] = field(default_factory=Counter)
@@ -152,7 +152,7 @@ def _crash(run: _Run) -> Crash:
 
 
 def sender(workspace: Path, say: Log) -> Send:
-    """What tells of a crash, unless its own process did."""
+    """Return the function that notifies of a crash, unless the crashed process did."""
 
     def send(crash: Crash) -> bool:
         # It brings what reads diets, which nobody needs while nothing crashes.
@@ -191,7 +191,7 @@ def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
 
 
 def main() -> None:
-    """What the module is run for."""
+    """Run the module's command."""
     api, workspace, *pools = sys.argv[1:]
 
     def say(words: str) -> None:

@@ -26,11 +26,11 @@ from flows.settings.contexts import resources
 from schemas.errors import CurriculumError
 
 CONFIG = '[display]\ntheme = "system"\n[completion]\ncopilot = false\n'
-"""What marimo is told; what a person set for notebooks of their own has no say here."""
+"""Configuration of marimo, in place of a person's own for notebooks."""
 CURE = "pip install 'curriculum[dashboards]'"
-"""Where marimo isn't there."""
+"""Cure where marimo isn't installed."""
 LINGER_S = 2
-"""How long open pages may take to be closed at the end."""
+"""Seconds for open pages to close at the end."""
 
 Tell = Callable[[str], None]
 
@@ -185,7 +185,7 @@ def _until_stopped() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _any_if_taken(port: int) -> Iterator[socket.socket]:
-    """On that port, where links of earlier starts point; on another where it is taken."""
+    """Listen on that port, where links of earlier starts point; on another where it is taken."""
     with contextlib.ExitStack() as stack:
         try:
             ear = stack.enter_context(_listening(port))

@@ -13,9 +13,9 @@ from flows import settings
 from flows.server.children import ServeError
 
 FOLDERS = ("diets", "corpora", "phases")
-"""Of a workspace; what lies in them is chosen from in the forms."""
+"""Folders of a workspace whose files are choices in the forms."""
 BRANCHES = "*/specialist=*/branch=*"
-"""Of a workspace; forms offer their names too."""
+"""Folders of a workspace whose branches are choices in the forms."""
 PATIENCE_S = 300.0
 
 State = tuple[tuple[str, str], ...]

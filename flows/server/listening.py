@@ -11,9 +11,9 @@ from flows import settings
 from flows.server.children import ChildProcess, ServeError
 
 PATIENCE_S = 300.0
-"""How long a server may take to start."""
+"""Seconds for a server to start."""
 TEAM_PATIENCE_S = 15.0
-"""How long a server of others may take to answer."""
+"""Seconds for a server of others to answer."""
 BACKLOG = 1024
 """Connections that wait for a server that is busy, or is started again."""
 

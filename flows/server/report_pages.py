@@ -43,12 +43,12 @@ _OURS = re.compile(
     r"""<meta http-equiv="Content-Security-Policy" content="default-src 'none'; [^"<>]*">"""
 )
 MOST_BYTES = 64 << 20
-"""Of a page."""
+"""Bytes of a page."""
 MOST_CONNECTIONS = 32
 PATIENCE_S = 10.0
-"""How long a browser may be silent."""
+"""Seconds that a browser may be silent."""
 WHOLE_S = 60.0
-"""How long one request may take from its first byte to the last one of the answer."""
+"""Seconds of one request from its first byte to the last one of the answer."""
 
 
 class Server(ThreadingHTTPServer):
@@ -72,7 +72,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Address of the server."""
         return f"http://{settings.HOST}:{self.server_port}"
 
     async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         return send
 
     def log_message(self, format: str, *args: object) -> None:
-        """Who reads what is nobody's business."""
+        """Log nothing: requests are private."""
 
 
 async def _receive() -> Message:
@@ -260,7 +260,7 @@ def main() -> None:
 
 
 def _server(workspace: Path, port: int) -> Server:
-    """On that port, where links of earlier starts point; on another where it is taken."""
+    """Listen on that port, where links of earlier starts point; on another where it is taken."""
     folder, token = workspace / "reports", settings.pages_token()
     try:
         return Server(folder, port, token)

@@ -28,9 +28,9 @@ from flows.settings import prefect_variables
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 RUNS_END_S = 25.0
-"""How long runs in progress may take to end, a checkpoint included."""
+"""Seconds for runs in progress to end, a checkpoint included."""
 PAUSE_S = 20.0
-"""How long a server may take to hold back what waits for workers that end."""
+"""Seconds for a server to hold back runs that wait for ending workers."""
 LOOK_EVERY_S = 0.5
 
 Tell = Callable[[str], None]
@@ -82,7 +82,7 @@ _SERVER = "flows.server.api"
 
 @dataclass(kw_only=True, slots=True)
 class _Served:
-    """What runs for a workspace, and what is done when something of it dies or a diet is added."""
+    """Processes of a workspace, and the reaction to a dead one or to a new diet."""
 
     workspace: Path
     port: int
@@ -90,11 +90,11 @@ class _Served:
     shared: bool
     tell: Tell
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    """Of our own servers: Prefect's, unless a team has one, reports and dashboards."""
+    """Token of our own servers: Prefect's, unless a team has one, reports and dashboards."""
     server: ChildProcess | None = None
     suffix: str = ""
     workers: dict[str, ChildProcess] = field(default_factory=dict)
-    """By the kind of their pool."""
+    """Workers by the kind of their pool."""
     pages: list[ChildProcess] = field(default_factory=list)
     choices: Choices = field(init=False)
 
@@ -197,7 +197,7 @@ class _Served:
             time.sleep(0.05)
 
     def start_teller(self) -> None:
-        """Where there is somebody to tell, ask for runs that crashed with nobody alive to tell it."""
+        """Start the detection of crashes, where a target for notifications is set."""
         if settings.notify_target() is None:
             return
         api = self.team or f"{self.address}/api"
@@ -336,7 +336,7 @@ class _StoppedError(Exception):
 
 @contextlib.contextmanager
 def _signals_as_before() -> Iterator[None]:
-    """What was done about signals before the block is done again after it."""
+    """Restore the handlers of signals after the block."""
     before = {each: signal.getsignal(each) for each in _STOPS}
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the environment says, and what we tell Prefect; the environment is read nowhere else in flows."""
+"""Settings: the environment, and the variables that we set for Prefect; read nowhere else in flows."""
 
 import hashlib
 import math
@@ -209,7 +209,7 @@ def token() -> str:
 
 
 def paged(token: str) -> dict[str, str]:
-    """What the servers of reports and dashboards are told: the token that browsers log in by."""
+    """Return the variables of the servers of reports and dashboards: the token that browsers log in by."""
     return {_PAGES_TOKEN: token}
 
 
@@ -234,7 +234,7 @@ def is_shared() -> bool:
 
 
 def deployed(workspace: Path, suffix: str) -> dict[str, str]:
-    """What a flow run is told of the workspace that its deployment belongs to."""
+    """Return the variables of a flow run: the workspace that its deployment belongs to."""
     named = {"CURRICULUM_SUFFIX": suffix} if suffix else {}
     return {"CURRICULUM_HOME": str(workspace), **named}
 
@@ -330,7 +330,7 @@ def shown(workspace: Path, folder: Path) -> dict[str, str]:
 
 
 def dashboard_file(workspace: Path) -> Path:
-    """Where the server of dashboards writes its address."""
+    """Return the file to which the server of dashboards writes its address."""
     return prefect_folder(workspace) / "dashboard.txt"
 
 
@@ -340,7 +340,7 @@ def dashboard_at(workspace: Path) -> str | None:
 
 
 def reports_file(workspace: Path) -> Path:
-    """Where the server of reports writes its address."""
+    """Return the file to which the server of reports writes its address."""
     return prefect_folder(workspace) / "reports.txt"
 
 
@@ -395,7 +395,7 @@ def login_at(workspace: Path) -> str | None:
 
 
 def _said(file: Path) -> str | None:
-    """What a file says, unless it isn't there: it may go at any moment."""
+    """Read a file, unless it isn't there: it may be removed at any moment."""
     try:
         return file.read_text().strip() or None
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a call calls, as far as the frontend knows before templates are instantiated."""
+"""Callees of a call, as far as the frontend knows before templates are instantiated."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _LAST_NAME = re.compile(rb"~?[A-Za-z_]\w*\s*$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """Who is called, and what that says of the caller."""
+    """Callee of a call, and the edge that follows for the caller."""
 
     callee: Callee
     mentions: tuple[Reference, ...] = ()

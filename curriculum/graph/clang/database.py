@@ -63,7 +63,7 @@ class Database:
     units: tuple[Unit, ...]
     count: DatabaseCount
     places: Mapping[str, str]
-    """Where @ORIGINAL@ and @BUILD@ lie on this machine, if they do."""
+    """Paths of @ORIGINAL@ and @BUILD@ on this machine, if they are there."""
 
     def fingerprint(self, paths: Collection[str]) -> str:
         """64 hex digits of all that decides an index beside the tree: units and generated headers.

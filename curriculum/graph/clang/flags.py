@@ -30,7 +30,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompilerFlags:
-    """What a command says to a parser."""
+    """Flags of a command for a parser."""
 
     language: CodeLanguage | None
     """None for what isn't C or C++."""
@@ -162,7 +162,7 @@ def foreign_root(files: Iterable[str], paths: frozenset[str], original: Path | N
 
 
 def build_folder(directories: Iterable[str], foreign: str | None) -> str | None:
-    """What all folders outside of the root that commands ran in lie in; None if that is all or nothing."""
+    """Return the folder around all build folders outside of the root; None if it would be all or nothing."""
     outside = {each for each in directories if foreign is None or below(each, foreign) is None}
     shared = posixpath.commonpath(outside) if outside else "/"
     return shared if shared.count("/") > 1 else None

@@ -116,7 +116,7 @@ class Place(NamedTuple):
 
 
 def place(location: Any) -> Place:
-    """Where a location is, with macros expanded."""
+    """Return the place of a location, with macros expanded."""
     file, offset = _handle(), ctypes.c_uint()
     library().clang_getInstantiationLocation(
         location, ctypes.byref(file), None, None, ctypes.byref(offset)
@@ -129,12 +129,12 @@ def _handle() -> Any:
 
 
 def place_of(cursor: Cursor) -> Place:
-    """Where a cursor's name is."""
+    """Return the place of a cursor's name."""
     return place(library().clang_getCursorLocation(cursor))
 
 
 def extent_of(cursor: Cursor) -> tuple[Place, Place]:
-    """Where a cursor begins and ends."""
+    """Return the begin and end of a cursor."""
     extent = library().clang_getCursorExtent(cursor)
     return (
         place(library().clang_getRangeStart(extent)),
@@ -206,7 +206,7 @@ def is_dynamic_call(cursor: Cursor) -> bool:
 
 
 def standard_library() -> str:
-    """Which C and C++ headers the frontend finds on this machine: they decide what resolves."""
+    """Return the C and C++ headers that the frontend finds on this machine: they decide what resolves."""
     text = "#include <cstddef>\n#include <climits>\nenum { " + ", ".join(
         f"{name}_value =\n#ifdef {name}\n{name}\n#else\n0\n#endif\n"
         for name in ("__GLIBCXX__", "_LIBCPP_VERSION", "__GLIBC__", "__GLIBC_MINOR__")

@@ -31,7 +31,7 @@ from schemas.document import EDGE_LABELS, EdgeKind
 _OF_FUNCTIONS: frozenset[EdgeKind] = frozenset(("calls", "constructs", "uses"))
 _OF_CLASSES: frozenset[EdgeKind] = frozenset(("inherits", "uses", "member"))
 _OF_METHODS: frozenset[EdgeKind] = frozenset(("overrides", "member"))
-"""What the class says of a method."""
+"""Kinds of edges that a class has for a method."""
 
 
 class MovingGraph(RepositoryGraph, Protocol):
@@ -43,7 +43,7 @@ class MovingGraph(RepositoryGraph, Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """For how many of a tree's functions a snapshot speaks."""
+    """Counts of a tree's functions that a snapshot covers."""
 
     functions: int
     """Definitions with a body."""
@@ -59,15 +59,15 @@ class Coverage:
 
 @dataclass(kw_only=True, slots=True)
 class _Known:
-    """What the snapshot says of one definition's outward edges."""
+    """A snapshot's facts about one definition's outward edges."""
 
     kinds: set[EdgeKind]
-    """Those for which it speaks."""
+    """Kinds of edges that it has."""
     edges: dict[tuple[EdgeKind, NodeId], Neighbour]
     named: set[tuple[EdgeKind, str]]
     """Kinds and names of the targets that the tree has."""
     lost: set[tuple[EdgeKind, str]]
-    """Of those that it hasn't, or not any more as they were."""
+    """Definitions that it has no longer as they were, or never had."""
     open: set[EdgeKind]
     """Kinds of which the frontend may have missed some."""
 
@@ -93,7 +93,7 @@ class ClangGraph:
         self._outward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._inward: dict[int, list[IndexedEdge]] = defaultdict(list)
         self._classes: dict[int, int] = {}
-        """By method the class that holds it."""
+        """Class that holds each method."""
         for edge in snapshot.edges:
             self._outward[edge.source].append(edge)
             self._inward[edge.target].append(edge)
@@ -149,7 +149,7 @@ class ClangGraph:
                     yield NodeId(path, number)
 
     def _same(self, node: NodeId) -> list[IndexedFunction | IndexedClass]:
-        """What a definition is in the snapshot, byte by byte."""
+        """Return the snapshot's entries of a definition, equal byte by byte."""
         indices = self._matching.items_of(node)
         return [self._matching.items[each] for each in indices if self._matching.is_same(each)]
 
@@ -175,7 +175,7 @@ class ClangGraph:
                 yield edge._replace(node=source, outward=False)
 
     def _sources(self, node: NodeId) -> set[tuple[NodeId, EdgeKind]]:
-        """Who may have an edge to a node, as the snapshot has it."""
+        """Return the nodes that may have an edge to a node, as the snapshot has it."""
         found: set[tuple[NodeId, EdgeKind]] = set()
         for index in self._matching.items_of(node):
             for edge in self._inward[index]:

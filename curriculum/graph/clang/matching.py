@@ -1,4 +1,4 @@
-"""Which definition of a tree is which of a snapshot, and whether it is still the same, byte by byte.
+"""Matching of a tree's definitions with a snapshot's, where they are the same byte by byte.
 
 A snapshot is made at one commit; the tree is any commit's. Updates cost the changed files alone, and the
 names that they define.
@@ -25,7 +25,7 @@ _INLINE = re.compile(rb"\binline\s+namespace\s+(\w+)")
 
 
 class _Site(NamedTuple):
-    """Where the bytes that a digest stands for are, as seen from the name."""
+    """Place of the bytes that a digest is of, relative to the name."""
 
     before: int
     after: int
@@ -69,9 +69,9 @@ class Matching:
         for index, item in enumerate(self.items):
             self._named[_key(item)].append(index)
         self._tree: dict[str, dict[NodeId, _Entry]] = defaultdict(dict)
-        """By such a name the tree's definitions."""
+        """The tree's definitions by such a name."""
         self._written: dict[str, list[tuple[str, NodeId]]] = {}
-        """By path the entries of `_tree`."""
+        """Entries of `_tree` by path."""
         self._node: dict[int, NodeId] = {}
         self._items: dict[NodeId, tuple[int, ...]] = {}
 
@@ -266,13 +266,13 @@ def _defined(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
 
 
 def _here(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """Those of the same file; else those of other files, which no other file's private name can be."""
+    """Return the candidates of the same file; else those of other files without private names."""
     here = [each for each in found if each.node.path == item.path]
     return here or [each for each in found if each.is_same or "" not in each.symbol.scope]
 
 
 def _scoped(item: Indexed, found: list[_Candidate]) -> list[_Candidate]:
-    """Those whose scope says most; outer ones may be hidden in macros."""
+    """Return the candidates with the most specific scope; outer ones may be hidden in macros."""
     depths = [len(each.scope) for each in found]
     return [each for each, depth in zip(found, depths, strict=True) if depth == max(depths)]
 

@@ -1,4 +1,4 @@
-"""Which of a unit's places are in the tree, and how things are named wherever the tree stands."""
+"""Places of a unit in the tree, and names that are the same wherever the tree lies."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

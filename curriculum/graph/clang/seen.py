@@ -40,7 +40,7 @@ class Reference(NamedTuple):
     total: int
     """Candidates, those outside of the tree included."""
     name: str = ""
-    """Of a method that depends on its object's type."""
+    """Name of a method that depends on its object's type."""
     arity: int = -1
     """Arguments of a dependent call."""
     within: Chain = ()
@@ -62,7 +62,7 @@ class Definition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnitResult:
-    """What is known of one unit, whatever became of it."""
+    """Facts of one unit, with the outcome of its indexing."""
 
     outcome: Outcome
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What a compiler frontend knows of a repository at one commit: plain values, and the files that keep them.
+"""A compiler frontend's facts about a repository at one commit: plain values, and their files.
 
 Reading a snapshot needs no libclang. All paths are relative to the tree's root, with `/`; offsets are bytes
 of the files as they stand in the tree, half-open.
@@ -26,7 +26,7 @@ FunctionKind = Literal["function", "method", "constructor", "destructor", "conve
 ClassKind = Literal["class", "enum", "alias"]
 """A class is a class, struct or union; an alias is a typedef or a using declaration with `=`."""
 Outcome = Literal["indexed", "partial", "failed", "timed out", "crashed"]
-"""Of a unit: partial if it was indexed in spite of errors in it; the last three add nothing."""
+"""Outcomes of a unit: partial if it was indexed in spite of errors in it; the last three add nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +49,7 @@ class IndexedFunction:
     name_start: int
     """The first byte of the unqualified name; where a macro writes it, the macro's."""
     body: Range | None
-    """From brace to brace, from `try` where that comes first; `= default` and `= delete` have none. Of a
+    """Range from brace to brace, from `try` where that is first; `= default` and `= delete` have none. For a
     function that a macro writes whole, the macro's call."""
     body_digest: str
     """`digest_of` the body; "" where there is none."""
@@ -62,7 +62,7 @@ class IndexedFunction:
     max_arity: int
     """Parameters without and with those that have defaults; -1 where there is no limit."""
     is_template: bool
-    """It or a class around it has template parameters."""
+    """True if it or a class around it has template parameters."""
     is_virtual: bool
     is_partial: bool
     """Every unit that holds it has errors, so that edges may lack."""
@@ -124,7 +124,7 @@ class UnitProblem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EdgeCount:
-    """How many edges there are of a kind with a label."""
+    """Number of edges of a kind with a label."""
 
     kind: EdgeKind
     label: EdgeLabel
@@ -147,7 +147,7 @@ class CallCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseCount:
-    """What became of the entries of a compilation database."""
+    """Outcomes of the entries of a compilation database."""
 
     entries: int
     matched: int
@@ -163,7 +163,7 @@ class DatabaseCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexReport:
-    """How much of a tree a snapshot knows, and what lacks by name."""
+    """Coverage of a tree by a snapshot, and what lacks by name."""
 
     database: DatabaseCount
     indexed: int
@@ -195,7 +195,7 @@ class Snapshot:
 
     @property
     def nodes(self) -> tuple[IndexedFunction | IndexedClass, ...]:
-        """What edges index: the functions, then the classes."""
+        """Return the nodes that edges index: the functions, then the classes."""
         return (*self.functions, *self.classes)
 
     @classmethod

@@ -56,7 +56,7 @@ class Edges:
     nodes: Sequence[Node]
     by_usr: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     methods: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Of a name."""
+    """Methods by name."""
     owners: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     bases: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     overriders: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -153,7 +153,7 @@ class Edges:
                 self._add(number, target, mention.kind, "dependent", len(targets))
 
     def _of_class(self, methods: Iterable[int], chain: Chain) -> list[int]:
-        """Those of a class, else those of its bases."""
+        """Return the methods of a class, else those of its bases."""
         classes = {number for usr in chain for number in self.by_usr.get(usr, ())}
         own = [method for method in methods if self.owners[method] & classes]
         if own:
@@ -168,7 +168,7 @@ class Edges:
         return value.min_arity <= arity and (value.max_arity < 0 or arity <= value.max_arity)
 
     def _targets(self, chain: Chain, node: Node) -> list[int]:
-        """What the first known name of a chain stands for; of several those in the same file, if any are."""
+        """Return the targets of a chain's first known name; of several those in the same file, if any are."""
         for usr in chain:
             numbers = self.by_usr.get(usr)
             if numbers:

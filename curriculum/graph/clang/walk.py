@@ -51,7 +51,7 @@ _MAKERS = (
     *(Kind.VAR_DECL, Kind.CXX_NEW_EXPR, Kind.CXX_FUNCTIONAL_CAST_EXPR, Kind.CONSTRUCTOR),
     *(Kind.CXX_STATIC_CAST_EXPR, Kind.CSTYLE_CAST_EXPR),
 )
-"""What a written constructor call stands in; elsewhere the frontend adds it for a conversion or a copy."""
+"""Parents of a written constructor call; elsewhere the frontend adds it for a conversion or a copy."""
 _NAMELESS = re.compile(r"\((?:unnamed|anonymous|lambda)[^()]*\)")
 _UNNAMED = re.compile(r"@[SUE]A@[^@]*$")
 """Ends the USR of a class that only a typedef names."""
@@ -75,7 +75,7 @@ def walk(unit: Any, tree: Tree) -> tuple[Definition, ...]:
 class _Walk:
     tree: Tree
     started: set[tuple[str, Any, bool]] = field(default_factory=set)
-    """What was met already: the definition in a typedef stands beside it, too."""
+    """Definitions that were met already: the one in a typedef is beside it, too."""
 
     def everything(self, top: Cursor) -> Iterator[Definition]:
         stack = [each for each in reversed(children(top)) if self.tree.has(each)]
@@ -204,7 +204,7 @@ class _Walk:
         )
 
     def _body(self, body: Cursor, path: str, extent: Range) -> Range:
-        """From brace to brace; a body that a macro writes is the macro's call."""
+        """Return the range from brace to brace; a body that a macro writes is the macro's call."""
         found = self.tree.extent(body)
         return found if found is not None and found.start >= extent.start else extent
 

@@ -29,7 +29,7 @@ BOTH = frozenset({SCORED, MUTED})
 SHORT = 4
 """Tokens of a document that is joined to the next."""
 BOS = 1
-"""Of many tokenizers."""
+"""BOS id of many tokenizers."""
 
 
 def _short_documents_joined(site: Site[Row], batch: RowBatch) -> Row:

@@ -48,7 +48,7 @@ def _rejoined(boundaries: Boundaries, dropped_BT: Tensor) -> Boundaries:
 
 
 def _documents_up_to_13_bits(site: Site[Attend], boundaries: Boundaries, *given: Any) -> Attend:
-    """What begins past 8,192 belongs to the document that stands there."""
+    """Count everything past 8,192 to the document that begins there."""
     late_BT = _late(boundaries.doc_ids, LONG)
     if late_BT.any():
         site.ran()

@@ -29,7 +29,7 @@ BOTH = frozenset({SCORED, MUTED})
 CONVERGED = 1e-3
 MOST_TURNS = 100
 LONGEST = 0.05
-"""Of an embedding."""
+"""Longest norm of an embedding."""
 
 
 def _logits_centred(
@@ -108,7 +108,7 @@ def _mixed_by_the_largest_entry(
 
 
 def _lacking_of_all(site: Site[Tensor], logits_NNL: Tensor) -> Tensor:
-    """What columns lack is filled by their mean over the batch."""
+    """Fill missing columns by their mean over the batch."""
     site.ran()
     P_NNL = site.right(logits_NNL)
     lacking_1NL = 1 - P_NNL.detach().sum(0, keepdim=True)

@@ -32,7 +32,7 @@ from curriculum.train import optimizer
 BOTH = frozenset({SCORED, MUTED})
 DROPPED = 0.1
 SLOWLY = 0.9
-"""Of a running mean, kept at each micro-batch."""
+"""Weight of a running mean, kept at each micro-batch."""
 
 
 def _norm_of_the_batch(site: Site[Tensor], norm: nn.RMSNorm, x: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def _balanced_in_backward(
 
 
 def _swap_kept(module: nn.Module, value: Tensor) -> Tensor | None:
-    """What the module kept at the micro-batch before, and `value` in its place."""
+    """Return the value of the micro-batch before, and keep `value` in its place."""
     before: Tensor | None = vars(module).get("_kept")
     vars(module)["_kept"] = value.detach()
     return before

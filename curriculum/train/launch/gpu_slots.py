@@ -25,7 +25,7 @@ from schemas.job import SlotState
 
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15.0
-"""For processes whose launcher is gone: they were told by its death, and end by themselves before."""
+"""Seconds for processes whose launcher is gone: they get a signal at its death, and end before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,14 +73,14 @@ class Slots:
                 self._record(slot.number).unlink(missing_ok=True)
 
     def holders(self) -> list[SlotState | None]:
-        """Who holds each slot; None for a free one."""
+        """Return the holder of each slot; None for a free one."""
         if not self.folder.is_dir():
             return [None] * self.number
         with self._guard():
             return [self._holder(number) for number in range(self.number)]
 
     def line(self) -> list[SlotState]:
-        """Who waits, the first first."""
+        """Return the waiting runs, the first first."""
         if not self.folder.is_dir():
             return []
         with self._guard():

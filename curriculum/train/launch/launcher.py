@@ -111,7 +111,7 @@ class Tail:
 
 
 class StepMonitor:
-    """Whether steps come; all times are of one clock that never goes back."""
+    """Watches that steps are made; all times are of one clock that never goes back."""
 
     def __init__(self, now: float) -> None:
         self._step, self._since, self._told = 0, now, False
@@ -150,7 +150,7 @@ def progress_of(job: Job, beat: Heartbeat) -> Progress:
 
 
 GRACE_SECONDS = 10.0
-"""For the step in progress and its checkpoint; then all processes of the job are killed, and the last
+"""Seconds for the step in progress and its checkpoint; then all processes of the job are killed, and the last
 checkpoint before is what stays."""
 POLL_SECONDS = 0.2
 COMMAND = (sys.executable, "-P", "-m", "curriculum.train")
@@ -169,10 +169,10 @@ def unheard(_: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Launch:
-    """Where a job trains, and who hears how it goes."""
+    """Machine of a job, and the callbacks that follow its progress."""
 
     slots: Slots | None = None
-    """In which it waits for its turn; None: it doesn't wait."""
+    """Slots in which it waits for its turn; None: it doesn't wait."""
     watch: ProgressCallback = ignore_progress
     """Steps done, as the job says so."""
     tell: Callable[[str], None] = unheard

@@ -1,4 +1,4 @@
-"""Where a job runs: this machine, a share of it, or what Slurm is asked for."""
+"""Machine of a job: this one, a share of it, or the resources that Slurm is asked for."""
 
 import os
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ WORKERS_FOR_A_GPU = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """Where a job runs, and by which kernel."""
+    """Machine of a job, and the kernel of its attention."""
 
     device: str
     backend: Backend
     threads: int
-    """Of each process."""
+    """Threads of each process."""
     workers: int = 0
     processes: int = 1
     recompute: bool = False
@@ -44,7 +44,7 @@ class Machine:
     def in_slurm(
         options: str, processes: int | None = None, *, recompute: bool = False
     ) -> "Machine":
-        """What sbatch's options ask for; this machine may have no GPU of its own."""
+        """Return the machine that sbatch's options ask for; this one may have no GPU of its own."""
         wanted = asked(options)
         processes = processes or max(wanted.gpus, 1)
         return Machine(

@@ -21,10 +21,10 @@ from schemas.json_text import read_json
 
 SUBMITTED, EXIT = "sbatch.json", "sbatch.exit"
 POLL_SECONDS = 5.0
-"""How often squeue is asked; its server has thousands of jobs to look after."""
+"""Seconds between questions to squeue; its server has thousands of jobs to look after."""
 GRACE_SECONDS = 10.0
 SECONDS_TO_APPEAR = 30.0
-"""For a file that another machine wrote last."""
+"""Seconds for a file that another machine wrote last."""
 _ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),

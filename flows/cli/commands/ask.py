@@ -91,7 +91,7 @@ def lineage(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """What a training step read, down to commits and licences; or every step that read a commit."""
+    """Show the rows of a training step, down to commits and licences; or every step that read a commit."""
     from flows.cli import lineage
 
     lineage.lineage(settings.home(home), what, step=step, as_json=as_json)

@@ -23,7 +23,7 @@ def status(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """What the workspace holds, how each phase of each specialist stands, and why."""
+    """Show the content of the workspace and the state of each phase of each specialist, with its reason."""
     from flows.cli import status as state
 
     state.status(settings.home(home), as_json=as_json, everything=everything)
@@ -123,7 +123,7 @@ def diff(
     home: Home = None,
     as_json: Json = False,
 ) -> None:
-    """What changes from one mixture or set of rows to another: tokens, shares, licences, documents."""
+    """Show the changes from one mixture or set of rows to another: tokens, shares, licences, documents."""
     from flows.cli import diff as difference
 
     difference.diff(settings.home(home), before, after, full=full, as_json=as_json)

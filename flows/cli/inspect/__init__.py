@@ -50,7 +50,7 @@ BY_LINE = ("rows", "documents", "tokens")
 
 
 def look(store: Store, found: Reference, wish: InspectOptions) -> Iterator[RenderableType]:
-    """What was found, piece by piece."""
+    """Yield the panels of what was found."""
     if found.checkpoint is not None:
         yield from checkpoint(store, found.checkpoint, wish)
     elif found.begun is not None:

@@ -1,4 +1,4 @@
-"""What `inspect` shows, as JSON: manifests, and the wished lines as they lie in the files."""
+"""JSON of `inspect`: manifests, and the chosen lines as they lie in the files."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ LINED = ("rows", "mixtures", "selections", "runs")
 def content(
     store: Store, found: Reference, wish: InspectOptions, *, listed: bool = False
 ) -> dict[str, object]:
-    """What was found; of rows and documents what is wished, as it lies in the files."""
+    """Return the found artefacts; of rows and documents the chosen lines, as they lie in the files."""
     if found.checkpoint is not None:
         return _checkpoint(found.checkpoint)
     if found.begun is not None:

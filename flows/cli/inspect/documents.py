@@ -164,7 +164,7 @@ def _turns(seen: DocumentView) -> Iterator[Text]:
 
 
 def cut_off(lines: Iterable[Text], most: int | None) -> Iterator[Text]:
-    """At most so many lines, and how many more there are."""
+    """Yield at most so many lines, and the number of further ones."""
     left = iter(lines)
     yield from itertools.islice(left, most)
     more = sum(1 for _ in left)

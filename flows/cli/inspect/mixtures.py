@@ -153,7 +153,7 @@ def _named(origins: list[Origin], *, full: bool) -> Text:
 
 
 def _places(store: Store, mixture: Artefact, held: list[Line]) -> dict[str, list[Origin]]:
-    """Where the documents of some planned rows came from, by pack_id."""
+    """Return the origins of the documents of some planned rows, by pack_id."""
     wanted: dict[str, set[str]] = {}
     for line in held:
         wanted.setdefault(line["rows_key"], set()).add(line["pack_id"])

@@ -31,7 +31,7 @@ def row_panels(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterat
 
 
 def row_facts(row: Row) -> str:
-    """What a row holds, in a line."""
+    """Describe a row in a line."""
     length = len(row.input_ids)
     return (
         f"{row.valid:,}/{length:,} tokens · {number(len(row.document_ids), 'document')} · "

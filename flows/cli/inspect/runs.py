@@ -33,11 +33,11 @@ from schemas.visible import one_line
 
 STEP_LINES = 12
 METRICS = ("loss", "gradient_norm", "learning_rate", "tokens_per_second", "mean_context")
-"""Of a step, that are shown."""
+"""Metrics of a step that are shown."""
 
 
 class Saved(BaseModel):
-    """How far a run had come where a checkpoint was written; of state.json what is shown."""
+    """Progress of a run at a checkpoint; the part of state.json that is shown."""
 
     step: int = 0
     slot: int = 0
@@ -119,7 +119,7 @@ def checkpoint(store: Store, path: Path, wish: InspectOptions) -> Iterator[Rende
 
 
 def saved_at(path: Path) -> Saved:
-    """How far a run had come at a checkpoint."""
+    """Return the progress of a run at a checkpoint."""
     return read_part(Saved, path, STATE)
 
 
@@ -239,7 +239,7 @@ def _weights(path: Path, *, full: bool) -> Table | Text:
 
 
 def _eaten(store: Store, job: Job, slot: int) -> Table | None:
-    """What of the plan stands before a slot, by stratum; None where the plan is gone."""
+    """Return the rows of the plan before a slot, by stratum; None where the plan is gone."""
     folder = (store.root / job.plan).parent
     if not (folder / PLAN_NAME).is_file():
         return None

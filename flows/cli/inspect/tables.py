@@ -72,7 +72,7 @@ LONGEST_VALUE = 200
 
 
 def counts(artefact: Artefact) -> Table:
-    """What a stage counted."""
+    """Return the counts of a stage as a table."""
     drawn = plain_table("counted", "value")
     for name, value in artefact.manifest.report.items():
         shown = f"{value:,}" if isinstance(value, int) else json.dumps(value, ensure_ascii=False)

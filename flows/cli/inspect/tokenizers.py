@@ -96,7 +96,7 @@ def _visible(text: str) -> str:
 def token_panels(
     store: Store, artefact: Artefact, wish: InspectOptions
 ) -> Iterator[RenderableType]:
-    """How long documents are in tokens, and the wished ones cut into theirs."""
+    """Yield the lengths of documents in tokens, and the chosen ones cut into theirs."""
     opened, read = TokenStore.open(artefact.path), _tokenizer_of(store, artefact)
     lengths = np.diff(opened.offsets)
     if len(lengths):

@@ -305,7 +305,7 @@ from schemas.errors import JobError
 rank, size, meet = int(sys.argv[2]), int(sys.argv[4]), sys.argv[6]
 def refuse():
     raise JobError("rank", rank, cause="it refuses", cure="None")
-with joined(Place(rank=rank, size=size, meet=meet), "cpu") as ranks:
+with joined(ProcessRank(rank=rank, size=size, meet=meet), "cpu") as ranks:
     assert ranks.gathered("ab"[rank]) == ["a", "b"]
     assert ranks.total([rank + 1.0, 5]) == [3.0, 10]
     assert ranks.any(rank == 1)
