@@ -81,7 +81,7 @@ def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
     chunks = Chunks.of(row, CHUNK)
     doc_nq, before_n1 = by_time(chunks, boundaries.doc_ids.flatten())
     dt_nqH = F.softplus(chunks.placed(step_NH))
-    u_nqHP = chunks.placed(x_NHP * chunks.taken(dt_nqH)[..., None])
+    u_nqHP = chunks.placed(x_NHP * chunks.unchunk(dt_nqH)[..., None])
     b_nqE, c_nqE = chunks.placed(b_NE), chunks.placed(c_NE)
     log_decay_nHq = (dt_nqH * rate_H).transpose(1, 2)
     same_n1kq = (doc_nq[:, :, None] == doc_nq[:, None, :])[:, None]
@@ -97,7 +97,7 @@ def unaligned(inputs: tuple[Tensor, ...], boundaries: Boundaries) -> Tensor:
         states_nIE.view(-1, HEADS, FEATURES, STATE), from_start_nHq[..., -1], chunks
     )
     far_nqHP = (c_nqE @ entering_nHPE.flatten(1, 2).mT).view_as(u_nqHP)
-    return chunks.taken(
+    return chunks.unchunk(
         near_nHqP.transpose(1, 2) + far_nqHP * from_start_nHq.transpose(1, 2)[..., None]
     )
 

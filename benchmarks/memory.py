@@ -22,14 +22,14 @@ LINES = 120
 BUILD = """
 import json, sys
 from pathlib import Path
-from curriculum.stages import Tokenizing, Wanted, build
+from curriculum.stages import RowsSpec, Tokenizing, build
 from curriculum.corpus.load import corpus_of_repositories
 from curriculum.store import Store
 from schemas.corpus import HistorySpec
 
 corpus = corpus_of_repositories([Path(sys.argv[1])])
 corpus = corpus.model_copy(update={"history": HistorySpec(versions_per_path=1_000_000)})
-wanted = [Wanted(family="v3_simple", row_length=4096)]
+wanted = [RowsSpec(family="v3_simple", row_length=4096)]
 built = build(Store(Path(sys.argv[2])), corpus, wanted, anchor_length=4096,
               tokenizing=Tokenizing(vocab_size=4096))
 print(json.dumps({"documents": sum(each.manifest.report["documents"] for each in built.documents),

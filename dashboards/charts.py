@@ -121,21 +121,21 @@ def curves(drawn: Sequence[Curve], *, across: str, label: str) -> str:
     most = max(x for x, _ in points) or 1.0
     low, high, step = _range([y for _, y in points])
 
-    def place(point: tuple[float, float]) -> tuple[float, float]:
+    def position(point: tuple[float, float]) -> tuple[float, float]:
         x, y = point
         return (
             LEFT + (WIDE - LEFT - RIGHT) * x / most,
             TOP + (HIGH - TOP - BELOW) * (high - y) / (high - low),
         )
 
-    lines = _grid(low, high, step, place, most)
-    ends = [place(each.points[-1]) for each in drawn]
+    lines = _grid(low, high, step, position, most)
+    ends = [position(each.points[-1]) for each in drawn]
     heights = apart([y for _, y in ends], LINE_HIGH)
     order = sorted(range(len(drawn)), key=lambda at: drawn[at].chosen)
     for at in order:
-        lines += _curve(drawn[at], ends[at], heights[at], place)
+        lines += _curve(drawn[at], ends[at], heights[at], position)
     marks = [mark for each in drawn if each.chosen for mark in each.marks]
-    lines += _marks([(place((x, low))[0], name) for x, name in marks])
+    lines += _marks([(position((x, low))[0], name) for x, name in marks])
     below = (
         f'<text class="across" x="{(LEFT + WIDE - RIGHT) / 2}" y="{HIGH - 2}">{text(across)}</text>'
     )
@@ -193,18 +193,18 @@ def _round(rough: float) -> float:
     return next(size * by for by in (1, 2, 5, 10) if size * by >= rough * (1 - 1e-9))
 
 
-def _grid(low: float, high: float, step: float, place: _Place, most: float) -> str:
+def _grid(low: float, high: float, step: float, position: _Place, most: float) -> str:
     lines = ""
     digits = max(0, -math.floor(math.log10(step)))
     for at in range(round((high - low) / step) + 1):
-        y = place((0.0, low + at * step))[1]
+        y = position((0.0, low + at * step))[1]
         lines += (
             f'<line class="tick" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="left" x="{LEFT - 8}" y="{y + 4:.1f}">{low + at * step:.{digits}f}</text>'
         )
     every = _round(most / 5)
     for at in range(math.floor(most / every + 1e-9) + 1):
-        x = place((at * every, low))[0]
+        x = position((at * every, low))[0]
         lines += (
             f'<text class="below" x="{x:.1f}" y="{HIGH - BELOW + 15}">{amount(at * every)}</text>'
         )

@@ -122,7 +122,7 @@ def none_yet() -> str:
     )
 
 
-def chosen(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
+def choose_mixture(of: Sequence[Mixed], who: str | None, phase: str | None) -> Mixed:
     """The mixture that was asked for, or the nearest to it."""
     assert of, "there is no mixture"
     mine = [each for each in of if each.who == who] or list(of)

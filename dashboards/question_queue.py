@@ -117,7 +117,7 @@ class OpenPages:
         if session in self._asked:
             self._asked[session] += 1
 
-    def closed(self, session: str) -> None:
+    def forget(self, session: str) -> None:
         """Forget a page."""
         self._asked.pop(session, None)
 
@@ -158,7 +158,7 @@ class Watched:
             try:
                 await self.pages(scope, *ways)
             finally:
-                self.open_pages.closed(session)
+                self.open_pages.forget(session)
             return
         if scope["path"].encode().endswith(_ASKS):
             for name, value in scope["headers"]:

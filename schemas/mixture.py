@@ -150,7 +150,7 @@ class StratumReport(Strict):
         return self.variants or (only,)
 
     @property
-    def taken(self) -> tuple[RowsTaken, ...]:
+    def rows_taken(self) -> tuple[RowsTaken, ...]:
         """The rows of the plan, by variant."""
         return tuple(
             RowsTaken(

@@ -88,7 +88,9 @@ def run_report(**changes: Any) -> Report:
     return Report(**{**values, **changes})
 
 
-def write_documents(documents: Iterable[Document], folder: Path, rows_per_file: int = 1_000) -> int:
+def write_documents(
+    documents: Iterable[Document], folder: Path, rows_per_file: int = 100_000
+) -> int:
     """Write documents to a folder that exists, one row group in memory at a time; their number."""
     with DocumentWriter(folder, rows_per_file=rows_per_file) as writer:
         for document in documents:

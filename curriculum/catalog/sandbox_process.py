@@ -50,7 +50,7 @@ class RefusedError(Exception):
         self.kind: Kind = kind
 
 
-class Sheet(NamedTuple):
+class AnswerTable(NamedTuple):
     """An answer as it leaves this process."""
 
     types: list[str]
@@ -146,7 +146,7 @@ def limit(memory: int, seconds: float, threads: int) -> None:
         resource.setrlimit(what, (most, most))
 
 
-def answer(wish: dict[str, Any], tables: dict[str, Any]) -> Sheet:
+def answer(wish: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
     """Answer the question over tables, and over views that `wish` sets up on its files."""
     import duckdb
 
@@ -194,7 +194,7 @@ def _as_asked(words: str, sql: str) -> str:
     return re.sub(r"^LINE (\d+): (.*)$", counted, words, flags=re.MULTILINE)
 
 
-def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> Sheet:
+def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> AnswerTable:
     begin = time.perf_counter()
     signal.setitimer(signal.ITIMER_REAL, wish["seconds"])
     # One row more than wanted tells whether there are more. Below top level DuckDB refuses a COPY that
@@ -204,7 +204,7 @@ def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> Sheet:
     given = given.project(", ".join(map(_portable, types, given.columns, range(1, len(types) + 1))))
     body, truncated = written(given.to_arrow_reader(1024), wish["rows"], wish["bytes"])
     signal.alarm(STARTING_SECONDS)
-    return Sheet(types, truncated, time.perf_counter() - begin, body)
+    return AnswerTable(types, truncated, time.perf_counter() - begin, body)
 
 
 def _portable(kind: str, name: str, number: int) -> str:

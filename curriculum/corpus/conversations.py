@@ -91,7 +91,7 @@ class SkippedLines:
             kept.append(place)
 
     @property
-    def lost(self) -> float:
+    def lost_share(self) -> float:
         """The share of all lines that gave no conversation, to compare with `max_skipped`."""
         skipped = self.counts.total()
         return skipped / max(1, self.read + skipped)
@@ -100,7 +100,7 @@ class SkippedLines:
         """The counts and examples as a manifest carries them, sorted by reason."""
         return SkipsReport(
             read=self.read,
-            lost=self.lost,
+            lost=self.lost_share,
             skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
             examples={reason: tuple(self.examples[reason]) for reason in sorted(self.examples)},
         )
@@ -184,14 +184,14 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
     Raises:
         CorpusError: with the counts and a place of each reason.
     """
-    if skips.lost > corpus.max_skipped:
+    if skips.lost_share > corpus.max_skipped:
         listed = ", ".join(
             f"{reason} {skips.counts[reason]}, such as {places[0]}"
             for reason, places in sorted(skips.examples.items())
         )
         raise CorpusError(
             found.title,
-            f"{skips.lost:.1%} of its lines give no conversation ({listed})",
+            f"{skips.lost_share:.1%} of its lines give no conversation ({listed})",
             cause=f"max_skipped allows {corpus.max_skipped:.1%}",
             cure="Mend the lines, or raise max_skipped in the corpus file",
         )

@@ -23,7 +23,7 @@ from curriculum.corpus import git
 from curriculum.corpus.blobs import BlobReader, Unread, Version, reading
 from curriculum.corpus.change_filter import Candidate, Scope, candidates, scope_of
 from curriculum.corpus.hunks import BatchDiffer, diffing, whole
-from curriculum.corpus.log import Log, recorded
+from curriculum.corpus.log import Log, read_log
 from curriculum.corpus.paths import PathRules, path_rules
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.snapshot import read_directory
@@ -95,7 +95,7 @@ def opened(
     Raises:
         CorpusError: if git fails, or the history has no file in a wanted language.
     """
-    with git.view(layout) as repository, recorded(repository, source.commit) as log:
+    with git.view(layout) as repository, read_log(repository, source.commit) as log:
         skips.exact_renames = log.exact_renames
         scope = scope_of(log, source, spec, corpus)
         rules = path_rules(spec, corpus, headers=scope.headers)

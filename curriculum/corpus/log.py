@@ -69,7 +69,7 @@ class Log:
 
 
 @contextmanager
-def recorded(repository: Path, commit: str) -> Iterator[Log]:
+def read_log(repository: Path, commit: str) -> Iterator[Log]:
     """The log up to `commit`, complete before its first byte is read.
 
     Costs about 200 bytes of disk a changed path. Renames with edits need every blob; where one can't be

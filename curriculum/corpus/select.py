@@ -22,9 +22,9 @@ from curriculum.corpus.split import (
     WHOLE_REPOSITORIES,
     Lineage,
     clusters,
+    hash_fraction,
     held_out,
     held_out_alone,
-    place,
 )
 from curriculum.corpus.touched import touched_files
 from schemas.corpus import CorpusSpec
@@ -227,7 +227,9 @@ def _extended(rows: pl.LazyFrame, known: pl.DataFrame, corpus: CorpusSpec) -> pl
     copies = strange.group_by("lineage").agg(pl.col("split").max()).sort("lineage")
     whole = len(corpus.repositories) >= WHOLE_REPOSITORIES
     hashed = [
-        "val" if place(name.partition(":")[0] if whole else name) < corpus.val_fraction else "train"
+        "val"
+        if hash_fraction(name.partition(":")[0] if whole else name) < corpus.val_fraction
+        else "train"
         for name in copies["lineage"]
     ]
     added = copies.select(

@@ -59,7 +59,7 @@ class Skips:
             kept.append(Example(path=path, commit=commit))
 
     @property
-    def lost(self) -> float:
+    def lost_share(self) -> float:
         """The share of the wanted input that could not be read, to compare with `max_skipped`."""
         unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
         return unreadable / max(1, self.read + unreadable)
@@ -68,7 +68,7 @@ class Skips:
         """The counts and examples as a manifest carries them, sorted by reason."""
         return SkipsReport(
             read=self.read,
-            lost=self.lost,
+            lost=self.lost_share,
             renames="exact" if self.exact_renames else "similar",
             skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
             examples={

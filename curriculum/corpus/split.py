@@ -48,7 +48,7 @@ def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> d
     return {name: known[_root(parent, name)] for name in known}
 
 
-def place(unit: str) -> float:
+def hash_fraction(unit: str) -> float:
     """Hash a unit to a number in [0, 1), the same for ever; below val_fraction is val."""
     return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
 
@@ -60,11 +60,11 @@ def held_out(
 
     `units` are those of each family. A family with a single unit keeps it in train.
     """
-    val = {unit for each in units.values() for unit in each if place(unit) < val_fraction}
+    val = {unit for each in units.values() for unit in each if hash_fraction(unit) < val_fraction}
     joined: list[tuple[str, str]] = []
     for family, own in units.items():
         if val.isdisjoint(own) and len(set(own)) > 1:
-            lowest = min(own, key=lambda unit: (place(unit), unit))
+            lowest = min(own, key=lambda unit: (hash_fraction(unit), unit))
             val.add(lowest)
             joined.append((family, lowest))
     return frozenset(val), tuple(joined)
@@ -90,7 +90,7 @@ def held_out_alone(
     wanted, held = max(1, val_fraction * len(commits)), 0
     alone = Counter(next(iter(changed)) for changed in commits if len(changed) == 1)
     joined: list[str] = []
-    candidates = sorted(alone.keys() - val, key=lambda unit: (place(unit), unit))
+    candidates = sorted(alone.keys() - val, key=lambda unit: (hash_fraction(unit), unit))
     for unit in candidates[: len(alone) - 1]:
         if held >= wanted:
             break

@@ -10,7 +10,7 @@ from curriculum.families.doc_comments import comment_above
 from curriculum.families.render import ExclusionCount, Reason, RenderResult
 from curriculum.graph.facts import NodeId, Range, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link
-from curriculum.graph.neighbourhood import Neighbourhood, Order, neighbourhood
+from curriculum.graph.neighbourhood import Neighbourhood, SearchOrder, neighbourhood
 from curriculum.graph.outline import innermost, outline
 from schemas.change import CommitChange
 from schemas.document import Document, Edge
@@ -19,7 +19,7 @@ GAP = len(context.gap_line("cpp").encode())
 
 
 def graph_documents(
-    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: Order
+    commit: CommitChange, graph: RepositoryGraph, *, family: str, order: SearchOrder
 ) -> RenderResult:
     """The documents of one commit, whose tree the graph has; equal input gives equal documents.
 
@@ -66,7 +66,7 @@ def _around(
     targets: Sequence[Fragment],
     costs: Costs,
     room: int,
-    order: Order,
+    order: SearchOrder,
 ) -> Neighbourhood:
     return neighbourhood(graph, targets, room - costs.of_all(targets), order, costs)
 

@@ -7,10 +7,10 @@ from curriculum.families import cmake_targets
 from curriculum.families.context_graph import graph_documents
 from curriculum.families.render import RenderResult
 from curriculum.graph.facts import RepositoryGraph
-from curriculum.graph.neighbourhood import Order, Step
+from curriculum.graph.neighbourhood import SearchOrder, Step
 from schemas.change import CommitChange
 
-ORDER = Order(
+ORDER = SearchOrder(
     near=(
         Step("calls", outward=True),
         Step("calls", outward=False),

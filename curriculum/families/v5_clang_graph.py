@@ -7,10 +7,10 @@ sure as its label says, and those of functions that the frontend didn't see as t
 from curriculum.families.context_graph import graph_documents
 from curriculum.families.render import RenderResult
 from curriculum.graph.clang.graph import ClangGraph
-from curriculum.graph.neighbourhood import Order, Step
+from curriculum.graph.neighbourhood import SearchOrder, Step
 from schemas.change import CommitChange
 
-ORDER = Order(
+ORDER = SearchOrder(
     near=(
         Step("overrides", outward=True, cost=0),
         Step("overrides", outward=False, cost=0),

@@ -184,7 +184,7 @@ class _Edges:
         scope = self.scopes.scope_of(node)
         return frozenset(
             each
-            for name in self.names.mentions(node)
+            for name in self.names.type_references(node)
             for found in self.scopes.resolve(node.path, scope, name)
             for each in self.scopes.nearest(node.path, found.nodes)
         )
@@ -194,7 +194,7 @@ class _Edges:
         parameters = filter(None, self.names.declaration(node).parameters)
         return frozenset(
             self.scopes.space(found.key)
-            for written in {*self.names.mentions(node), *parameters}
+            for written in {*self.names.type_references(node), *parameters}
             for found in self.scopes.resolve(node.path, scope, written)
         )
 

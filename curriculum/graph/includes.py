@@ -35,7 +35,7 @@ class Includes:
             )
         return self._included[path]
 
-    def reach(self, path: str) -> frozenset[str]:
+    def include_closure(self, path: str) -> frozenset[str]:
         """Return a file, what it includes, what that includes and so on."""
         if path not in self._reached:
             found, waiting = {path}, deque([path])

@@ -17,7 +17,7 @@ from curriculum.graph.call_sites import calls_of
 from curriculum.graph.extract_symbols import ExtractedSymbols, SymbolDraft, extract_symbols
 from curriculum.graph.facts import Call, FileFacts, Member, Range, Symbol
 from curriculum.graph.fragments import Extents
-from curriculum.graph.line_ranges import is_in, letters, unlettered
+from curriculum.graph.line_ranges import byte_text, from_byte_text, is_in
 from curriculum.graph.spelling import Parameters, using_of
 from curriculum.graph.syntax_tree import Nodes, Parsed, captures_of, kinds, parse
 from schemas.corpus import Language
@@ -113,7 +113,7 @@ def facts_of(text: str, language: Language) -> FileFacts:
 
 
 def _facts(parsed: Parsed, language: Language) -> FileFacts:
-    text = letters(parsed.data)
+    text = byte_text(parsed.data)
     extents = Extents(parsed.data, parsed.source)
     numbers = kinds(language)
     found = captures_of(parsed.tree, language)
@@ -163,7 +163,7 @@ def _unlettered_symbol(symbol: Symbol) -> Symbol:
 def _told(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_told, value))
-    return unlettered(value) if isinstance(value, str) else value
+    return from_byte_text(value) if isinstance(value, str) else value
 
 
 def _symbol(draft: SymbolDraft, types: tuple[str, ...], places: Sequence[int]) -> Symbol:

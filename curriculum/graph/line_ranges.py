@@ -28,19 +28,19 @@ _LETTERS = "".join(chr(byte) if byte < 128 else chr(256 + byte) for byte in rang
 _BYTES = codecs.charmap_build(_LETTERS)
 
 
-def letters(data: bytes) -> str:
+def byte_text(data: bytes) -> str:
     """The bytes of a file as characters.
 
-    >>> letters("größe".encode()).isidentifier(), len(letters("größe".encode()))
+    >>> byte_text("größe".encode()).isidentifier(), len(byte_text("größe".encode()))
     (True, 7)
     """
     return codecs.charmap_decode(data, "strict", _LETTERS)[0]
 
 
-def unlettered(text: str) -> str:
+def from_byte_text(text: str) -> str:
     """Return the file's bytes at a piece of its letters.
 
-    >>> unlettered(letters("größe".encode()))
+    >>> from_byte_text(byte_text("größe".encode()))
     'größe'
     """
     if text.isascii():

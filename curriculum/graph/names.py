@@ -314,7 +314,7 @@ class TrackedNames:
         return self._index.files[node.path].calls.get(node.number, ())
 
     @tracked
-    def mentions(self, node: NodeId) -> tuple[str, ...]:
+    def type_references(self, node: NodeId) -> tuple[str, ...]:
         """The types that a function or class mentions."""
         return self._index.files[node.path].mentions.get(node.number, ())
 
@@ -333,6 +333,6 @@ class TrackedNames:
         return self._index.includes
 
     @derived
-    def reach(self, path: str) -> frozenset[str]:
+    def include_closure(self, path: str) -> frozenset[str]:
         """A file, what it includes, what that includes and so on."""
-        return self._includes().reach(path)
+        return self._includes().include_closure(path)

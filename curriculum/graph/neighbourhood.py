@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
+class SearchOrder:
     """Steps that a search takes; of two that lead equally far, the first is taken first.
 
     `includes` in `far` stands for the skeletons of the targets' own files and of those that they include,
@@ -81,7 +81,7 @@ def neighbourhood(
     graph: RepositoryGraph,
     targets: Sequence[Fragment],
     budget: int,
-    order: Order,
+    order: SearchOrder,
     costs: Costs,
 ) -> Neighbourhood:
     """Fragments around the targets, nearest first, which cost `budget` at most; the same in every run.
@@ -105,7 +105,7 @@ def neighbourhood(
 @dataclass(kw_only=True, slots=True)
 class _Search:
     graph: RepositoryGraph
-    order: Order
+    order: SearchOrder
     ledger: Budget
     repeated: list[int] = field(default_factory=list)
     """Bytes of each definition that was left out because its text is shown."""

@@ -338,6 +338,6 @@ class Resolver:
         nodes = self.scopes.nearest(path, function.nodes)
         if len(nodes) == 1 or nodes != function.nodes:
             return nodes
-        seen = function.declared & self.scopes.names.reach(path)
+        seen = function.declared & self.scopes.names.include_closure(path)
         linked = tuple(node for node in nodes if self.scopes.sees(node.path, seen))
         return linked or nodes

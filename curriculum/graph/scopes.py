@@ -67,7 +67,7 @@ class Scopes:
 
     def sees(self, path: str, declared: Iterable[str]) -> bool:
         """Return True if a file sees one of those that declare something."""
-        return not self.names.reach(path).isdisjoint(declared)
+        return not self.names.include_closure(path).isdisjoint(declared)
 
     def nearest(self, path: str, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
         """Return the definitions in the file itself, else those it sees, else all."""
@@ -76,7 +76,7 @@ class Scopes:
         own = tuple(node for node in nodes if node.path == path)
         if own:
             return own
-        reach = self.names.reach(path)
+        reach = self.names.include_closure(path)
         return tuple(node for node in nodes if node.path in reach) or nodes
 
     def ranks(self, path: str, scope: Scope, name: str, *, with_bases: bool = True) -> Ranks:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.inspection.chosen_lines import Mask, chosen, line_files
 from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import Mask, line_files, select_lines
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
@@ -59,7 +59,7 @@ def wished(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[t
     Raises:
         StoreError: for what lines of this stage can't be chosen by.
     """
-    yield from numbered_lines(artefact, wish, chosen(store, artefact, wish.only))
+    yield from numbered_lines(artefact, wish, select_lines(store, artefact, wish.only))
 
 
 def numbered_lines(

@@ -62,7 +62,7 @@ def stage(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> DecodedS
     )
 
 
-def taken(
+def take_rows(
     shards: Sequence[DecodedShard], numbers: Int64s, rows: Int64s, schema: pa.Schema
 ) -> pa.Table:
     """Rows in an order: each of them is row `rows[i]` of shard `numbers[i]`; T may differ between shards."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from curriculum import parquet
-from curriculum.interop.decoded_rows import DecodedShard, stage, taken
+from curriculum.interop.decoded_rows import DecodedShard, stage, take_rows
 from curriculum.packing.read import load_format, read_rows
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError
@@ -151,7 +151,7 @@ def _planned(
             keys = map(str, trained["rows_key"].to_pylist())
             source = np.array([first[key] for key in keys], dtype=np.int64)
             numbers = source + trained["shard"].to_numpy()
-            yield taken(shards, numbers, trained["row"].to_numpy().astype(np.int64), schema)
+            yield take_rows(shards, numbers, trained["row"].to_numpy().astype(np.int64), schema)
 
 
 def _tables(source: Rows, files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:

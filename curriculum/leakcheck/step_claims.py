@@ -216,11 +216,11 @@ def _far(one: Tensor, two: Tensor) -> float:
 def mutable(rows: Rows, half: Chosen) -> Chosen:
     """The half without the rows that it would leave without any target, which no loader takes."""
 
-    def kept(row: int) -> bool:
+    def has_targets(row: int) -> bool:
         documents = rows.rows[row]
         return any(each.loss_mask.any() and not half(row, at) for at, each in enumerate(documents))
 
-    keep = [kept(row) for row in range(len(rows.rows))]
+    keep = [has_targets(row) for row in range(len(rows.rows))]
     return lambda row, document: keep[row] and half(row, document)
 
 

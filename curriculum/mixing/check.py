@@ -27,14 +27,14 @@ class ServingCheck:
     """max_repetition of the phase."""
 
     @property
-    def there(self) -> int:
+    def available(self) -> int:
         """Valid tokens of one pass."""
         return self.stratum.tokens
 
     @property
     def repetition(self) -> float:
         """Times that each row is seen."""
-        return self.asked / self.there
+        return self.asked / self.available
 
     @property
     def is_short(self) -> bool:
@@ -141,8 +141,8 @@ def source_checks(checks: Sequence[PhaseCheck]) -> Iterator[SourceCheck]:
     for domain, repositories in places:
         ours = [each for each in held if each.stratum.domain == domain]
         own = [each for each in ours if each.stratum.serving.repositories == repositories]
-        distinct = max(each.there for each in own)
+        distinct = max(each.available for each in own)
         wider = [each for each in ours if repositories and not each.stratum.serving.repositories]
         seen = sum(each.asked for each in own)
-        seen += round(sum(each.asked * min(1.0, distinct / each.there) for each in wider))
+        seen += round(sum(each.asked * min(1.0, distinct / each.available) for each in wider))
         yield SourceCheck(domain=domain, repositories=repositories, asked=seen, distinct=distinct)

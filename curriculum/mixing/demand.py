@@ -35,7 +35,7 @@ class Variant:
     """Flags of `rows` that are never taken; never all."""
 
     @property
-    def there(self) -> int:
+    def available(self) -> int:
         """Rows that may be taken."""
         return len(self.rows) - (0 if self.left_out is None else int(self.left_out.sum()))
 
@@ -61,7 +61,7 @@ class Stratum:
     @property
     def rows(self) -> int:
         """Rows of one pass, on average over the variants."""
-        return round(sum(each.there for each in self.variants) / len(self.variants))
+        return round(sum(each.available for each in self.variants) / len(self.variants))
 
     @property
     def tokens(self) -> int:
@@ -71,7 +71,7 @@ class Stratum:
     def slots_per_token(self, slot_length: int) -> float:
         """Slots that hold one valid token of it: how often it must come for its share."""
         rows_per_slot = slot_length // self.serving.row_length
-        rows = sum(each.there for each in self.variants)
+        rows = sum(each.available for each in self.variants)
         return rows / (rows_per_slot * sum(each.tokens for each in self.variants))
 
 
@@ -200,7 +200,7 @@ def _variants(supplies: Sequence[Supply], domain: str, taken: Taken) -> tuple[Va
         for number, supply in enumerate(supplies)
         if domain in supply.domains
     )
-    return tuple(each for each in variants if each.there)
+    return tuple(each for each in variants if each.available)
 
 
 def _mean_tokens(variants: Sequence[Variant]) -> int:

@@ -69,7 +69,7 @@ class DietOverrides:
     branch: str | None = None
 
     @property
-    def recorded(self) -> dict[str, str]:
+    def as_recorded(self) -> dict[str, str]:
         """Return the changes by name, for the job's record."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: str(value) for name, value in values if value is not None}
@@ -80,7 +80,7 @@ class DietOverrides:
         Raises:
             DietError: naming the option whose value doesn't fit.
         """
-        changed = {name: getattr(self, name) for name in self.recorded}
+        changed = {name: getattr(self, name) for name in self.as_recorded}
         every_phase = {name: changed.pop(name) for name in ("max_repetition",) if name in changed}
         content = diet.model_dump() | changed
         content["phases"] = [phase | every_phase for phase in content["phases"]]

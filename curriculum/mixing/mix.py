@@ -119,7 +119,7 @@ def recipe(
                 }
                 for serving in phase.servings
             ],
-            "drawn": _taken_config(taken(seen, rows)),
+            "drawn": _taken_config(rows_taken(seen, rows)),
             **({"continued": [continued.run, continued.step]} if continued else {}),
             **({"without": [len(without), digest([*without])]} if without else {}),
         },
@@ -131,7 +131,7 @@ def recipe(
             for at, variants in enumerate(rows)
             for number, artefact in enumerate(variants)
         ),
-        elsewhere=(
+        alternate_folders=(
             f"{STAGE}/specialist=*/phase={phase.name}",
             f"{STAGE}/specialist=*/branch=*/phase={phase.name}",
         ),
@@ -152,16 +152,16 @@ def seen_of(mixtures: Sequence[Artefact]) -> tuple[RowsTaken, ...]:
     for report in map(report_of, mixtures):
         if report.continued is not None:
             seen = [*report.continued.seen]
-        seen += [each for stratum in report.strata for each in stratum.taken]
+        seen += [each for stratum in report.strata for each in stratum.rows_taken]
     return tuple(seen)
 
 
 def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...], int]:
     """The rows of a mixture's first slots, and their valid tokens."""
-    taken = {
+    rows_taken = {
         (stratum.stratum, each.rows_key): each
         for stratum in report_of(mixture).strata
-        for each in stratum.taken
+        for each in stratum.rows_taken
     }
     found = (
         frames.stream(mixture.path / PLAN_NAME, ["slot", "stratum", "rows_key", "valid_tokens"])
@@ -173,14 +173,14 @@ def seen_until(mixture: Artefact, *, slots: int) -> tuple[tuple[RowsTaken, ...],
     )
     passed = passed_until(mixture.path, slots)
     seen = tuple(
-        taken[place].model_copy(update={"rows": row["rows"], "passed": passed.get(place, 0)})
+        rows_taken[place].model_copy(update={"rows": row["rows"], "passed": passed.get(place, 0)})
         for row in found.iter_rows(named=True)
         if (place := (row["stratum"], row["rows_key"]))
     )
     return seen, int(found["valid_tokens"].sum())
 
 
-def taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
+def rows_taken(seen: Sequence[RowsTaken], rows: Sequence[Sequence[Artefact]]) -> Taken:
     """Return how many rows' turn it was in these artefacts, by (rows key, domain)."""
     keys = {artefact.key for variants in rows for artefact in variants}
     summed: dict[tuple[str, str], int] = {}
@@ -205,7 +205,7 @@ def _write(
         [read_supply(each.files(), key=each.key, without=phase.without) for each in variants]
         for variants in rows
     ]
-    strata = demand(phase, supplies, taken(seen, rows))
+    strata = demand(phase, supplies, rows_taken(seen, rows))
     planner = Planner(strata, supplies, slot_length=phase.slot_length, seed=diet.seed)
     slots_per_step = tokens_per_step // phase.slot_length
     pieces = within(planner.pieces(), budget=phase.tokens, slots_per_step=slots_per_step)
@@ -270,7 +270,7 @@ def _stratum_report(at: int, stratum: Stratum, totals: Totals) -> StratumReport:
         variants=tuple(
             VariantReport(
                 rows_key=variant.key,
-                rows=variant.there,
+                rows=variant.available,
                 rows_tokens=variant.tokens,
                 drawn=int(drawn),
                 drawn_before=variant.drawn_before,
@@ -291,7 +291,7 @@ def _with_sources(
     seen: Sequence[RowsTaken],
     documents: pl.LazyFrame,
 ) -> MixtureReport:
-    drawn = [*seen, *(each for stratum in report.strata for each in stratum.taken)]
+    drawn = [*seen, *(each for stratum in report.strata for each in stratum.rows_taken)]
     there = {artefact.key: artefact for variants in rows for artefact in variants}
     if not {each.rows_key for each in drawn} <= there.keys():
         there |= {artefact.key: artefact for artefact in store.artefacts("rows")}

@@ -64,7 +64,7 @@ class Chunks:
         blank_MX = x_NX.new_full((slots, *x_NX.shape[1:]), blank)
         return blank_MX.index_copy(0, self.slots, x_NX).view(-1, self.size, *x_NX.shape[1:])
 
-    def taken(self, x_nqX: Tensor) -> Tensor:
+    def unchunk(self, x_nqX: Tensor) -> Tensor:
         """x_nqX -> x_NX, back from their chunks: [[a b] [d e] [c -]] -> [a b c d e]."""
         return x_nqX.flatten(0, 1).index_select(0, self.slots)
 

@@ -25,7 +25,7 @@ def continuation(
     generator = torch.Generator().manual_seed(sampling.seed)
     document = list(ids)
     for _ in range(tokens):
-        chosen = drawn(next_logits(model, document), sampling, generator)
+        chosen = sample_token(next_logits(model, document), sampling, generator)
         yield chosen
         if chosen == end:
             return
@@ -51,7 +51,7 @@ def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
     return logits_V
 
 
-def drawn(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
+def sample_token(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
     """One id; computed in float64 on the CPU, where equal seeds draw equally.
 
     Of several that are equally likely the smallest id goes first.

@@ -130,7 +130,7 @@ def _heads(
 ) -> Tensor:
     dt_nqH = F.softplus(chunks.placed(step_NH, blank=-math.inf))
     # Not within chunks: a lone chunk lies otherwise in memory, and its gradient would sum otherwise.
-    u_nqHP = chunks.placed(x_NHP * chunks.taken(dt_nqH)[..., None])
+    u_nqHP = chunks.placed(x_NHP * chunks.unchunk(dt_nqH)[..., None])
     log_decay_nHq = (dt_nqH * rate_H).transpose(1, 2)
     decays_nHkq = decays_between(log_decay_nHq)
     scores_nkq = b_nqE @ c_nqE.mT
@@ -144,7 +144,7 @@ def _heads(
     )
     far_nqI = c_nqE @ entering_nHPE.flatten(1, 2).mT
     far_nqHP = far_nqI.view_as(u_nqHP) * from_start_nHq.transpose(1, 2)[..., None]
-    return chunks.taken(near_nHqP.transpose(1, 2) + far_nqHP)
+    return chunks.unchunk(near_nHqP.transpose(1, 2) + far_nqHP)
 
 
 def decays_between(log_decay_nHq: Tensor) -> Tensor:

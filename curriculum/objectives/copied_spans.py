@@ -23,7 +23,7 @@ _OPENING = re.compile(rb"/\*[*!]?<?")
 _WORD = re.compile(rb"\w")
 
 
-def given_away(
+def copied_spans(
     lines: Lines, comments: Int32s, codes: Int32s, changes: Int32s
 ) -> tuple[Int32s, Bools]:
     """Bytes of lines that give code away, [r, 2], and by comment whether no word of it is left without.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from curriculum.objectives import causal
-from curriculum.objectives.copied_spans import given_away
+from curriculum.objectives.copied_spans import copied_spans
 from curriculum.objectives.documented import (
     BODY,
     CODE,
@@ -62,7 +62,7 @@ class _DocToCode:
         found = found[lines.has(found[:, START], found[:, BODY] + 1)]
         found[:, LAST] = np.minimum(found[:, LAST], lines.piece_of(found[:, BODY])[1])
         changes = document.parts("changes")
-        masked, wordless = given_away(
+        masked, wordless = copied_spans(
             lines, found[:, (START, END)], found[:, (BODY, LAST)], changes
         )
         order = segments_without(masked, 0, int(document.part_bytes[-1]))
@@ -100,7 +100,7 @@ class _CodeToDoc:
             if len(done.ids) <= document.room:
                 break
             moves = moves[: len(moves) // 2]
-        copied, wordless = given_away(lines, moves[:, 3:5], moves[:, 5:], _NOTHING)
+        copied, wordless = copied_spans(lines, moves[:, 3:5], moves[:, 5:], _NOTHING)
         here = int(lines.has(found[:, START], found[:, START] + 1).sum())
         counts = (
             ("comments", len(moves)),

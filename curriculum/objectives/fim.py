@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
-from curriculum.objectives.copied_spans import given_away
+from curriculum.objectives.copied_spans import copied_spans
 from curriculum.objectives.documented import CODE, END, LAST, START, Lines, documented
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
@@ -117,7 +117,7 @@ class _Around:
         comments = _shared(self.comments, np.array([[0, start], [end, size]]))
         middles = np.tile(np.array([[start, end]], dtype=np.int32), (len(comments), 1))
         changes = self.document.parts("changes")
-        return given_away(self.lines, comments, middles, changes)[0]
+        return copied_spans(self.lines, comments, middles, changes)[0]
 
     def copied(self) -> Int32s:
         """[r, 2]: bytes of comments in the middle that the rest of their code, behind it, gives away."""
@@ -127,7 +127,7 @@ class _Around:
         code = np.maximum(found[:, CODE], end)
         codes = np.column_stack((code, np.minimum(found[:, LAST], self.lines.piece_of(code)[1])))
         comments = np.clip(found[:, (START, END)], start, end)
-        return given_away(self.lines, comments, codes, _NOTHING)[0]
+        return copied_spans(self.lines, comments, codes, _NOTHING)[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

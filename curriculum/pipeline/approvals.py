@@ -16,7 +16,7 @@ from schemas.phase_status import Approval
 FOLDER = "approvals"
 
 
-def find(store: Store, run: Artefact) -> Approval | None:
+def find_approval(store: Store, run: Artefact) -> Approval | None:
     """The approval of a finished run: of these weights, so not of another attempt or what was there before.
 
     Raises:

@@ -124,7 +124,7 @@ class RunHistory:
     def last(self, begun: Iterable[Attempt]) -> Attempt | None:
         """The last phase of those that are marked and whose inputs are current; None where there is none."""
         found = [each for each in begun if self.is_current(each)]
-        return max(found, key=self.place, default=None)
+        return max(found, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
         """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
@@ -137,7 +137,7 @@ class RunHistory:
             for path, each in self.runs.items()
         )
 
-    def place(self, run: Attempt) -> tuple[int, str]:
+    def position(self, run: Attempt) -> tuple[int, str]:
         """The number of phases before a run, then when it began: the order of a curriculum."""
         number, start = 0, self._entered(run)
         while start is not None:

@@ -35,7 +35,7 @@ class Reason:
     differences: tuple[str, ...]
 
 
-def reasons(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
+def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
     """Explain each artefact that would be made; those that differ in the same way together."""
     distinct = {step.recipe.key: step.recipe for step in planned}
     grouped: dict[tuple[str, ...], list[Explanation]] = {}
@@ -44,7 +44,7 @@ def reasons(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
         lines = tuple(map(_line, _told(recipe, each)))
         grouped.setdefault((recipe.stage, str(each.first), *lines), []).append(each)
     for (stage, _, *said), alike in grouped.items():
-        title = alike[0].shelf if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
+        title = alike[0].folder if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
         yield Reason(title=title, is_first=alike[0].first, differences=tuple(said))
 
 
@@ -57,18 +57,18 @@ def _told(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
 
 
 def _root(root: tuple[str, Difference | None]) -> str:
-    shelf, difference = root
-    where = _place(shelf)
+    folder, difference = root
+    where = _place(folder)
     return f"{where}: there is none yet" if difference is None else f"{where}: {_line(difference)}"
 
 
-def _place(shelf: str) -> str:
-    """A shelf in words.
+def _place(folder: str) -> str:
+    """A folder in words.
 
     >>> _place("documents/family=v3_simple/repository=fmt")
     'documents of v3_simple, fmt'
     """
-    stage, *labels = shelf.split("/")
+    stage, *labels = folder.split("/")
     values = ", ".join(label.partition("=")[2] for label in labels)
     return f"{stage} of {values}" if values else stage
 

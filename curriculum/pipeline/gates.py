@@ -60,7 +60,7 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
             "loosen advance_when, or let on_budget be advance, and give the same command again."
         )
         return Verdict(kind="holds", phase=phase, why=why)
-    if APPROVAL in resolved.require and approvals.find(plan.store, run) is None:
+    if APPROVAL in resolved.require and approvals.find_approval(plan.store, run) is None:
         why = f"{phase} is trained and waits for approval: {approve_command(plan, phase)}"
         return Verdict(kind="waits", phase=phase, why=why)
     return Verdict(kind="open", phase=phase)

@@ -16,11 +16,11 @@ from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
-from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
+from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.metric_writers import chosen
+from curriculum.train.metric_writers import parse_writers
 from schemas.corpus import CorpusSpec
 from schemas.diet import Diet
 from schemas.domains import CHAT_DOMAIN
@@ -110,7 +110,7 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
     imported = imported_rows(store, diet)
     phases = _at_length(resolve(diet, specs, imported), config.build.row_length)
     preset(diet.model)
-    chosen(config.train.log)
+    parse_writers(config.train.log)
     corpus = _corpus(config, diet)
     phases = _named(phases, corpus)
     check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
@@ -123,7 +123,7 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
         corpus=corpus,
         imported=imported,
         resume=_resume_point(config, store, diet, phases),
-        without=leaving_out(
+        without=parse_exclusions(
             config.resume.without_rows, [each.name for each in corpus.repositories]
         ),
     )
@@ -151,7 +151,7 @@ def plan_of(
         corpus=corpus,
         phases=_named(_at_length(resolve(diet, specs, imported), config.build.row_length), corpus),
         specs=specs,
-        overrides=tuple(sorted({**_overrides(config).recorded, **_recorded(config)}.items())),
+        overrides=tuple(sorted({**_overrides(config).as_recorded, **_recorded(config)}.items())),
     )
 
 

@@ -22,7 +22,7 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
 from curriculum.pipeline.resume import ResumePoint
-from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
+from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
 from curriculum.store import Store
 from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec
@@ -167,7 +167,7 @@ def course_of(store: Store, way: SpecialistRef, begun: Iterable[Attempt]) -> Run
     return replace(
         plan,
         resume=next(_middles(store, same), None),
-        without=leaving_out(said.get("without_rows"), _repositories(plan)),
+        without=parse_exclusions(said.get("without_rows"), _repositories(plan)),
     )
 
 

@@ -83,7 +83,7 @@ class RowExclusions:
         )
 
 
-def leaving_out(said: str | None, repositories: Collection[str]) -> RowExclusions:
+def parse_exclusions(said: str | None, repositories: Collection[str]) -> RowExclusions:
     """Parse the value of --without-rows: words with commas, or a file with one a line; `#` begins a comment.
 
     Raises:

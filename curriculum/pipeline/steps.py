@@ -28,7 +28,7 @@ from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
-from curriculum.train.metric_writers import chosen
+from curriculum.train.metric_writers import parse_writers
 from schemas.diet import Diet
 from schemas.errors import JobError, MixtureError
 from schemas.families import ENRICHED_FAMILY
@@ -265,7 +265,7 @@ def job_of(
         evaluations=_evaluations(plan, resolved, built),
         machine=machine,
         overrides=dict(plan.overrides),
-    ).model_copy(update={"writers": chosen(plan.config.train.log), "gpu_price": gpu_price})
+    ).model_copy(update={"writers": parse_writers(plan.config.train.log), "gpu_price": gpu_price})
 
 
 def _launch(plan: RunPlan, phase: str, context: Context) -> Launch:

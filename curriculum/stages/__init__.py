@@ -64,7 +64,7 @@ class RowSet:
     """None of imported rows that nothing was imported to measure."""
 
     @property
-    def sides(self) -> tuple[Artefact, ...]:
+    def splits(self) -> tuple[Artefact, ...]:
         """Both, as far as they are there: train first."""
         return (self.train, self.val) if self.val else (self.train,)
 
@@ -91,7 +91,7 @@ class Built:
 
     def artefacts(self) -> list[Artefact]:
         """Everything, in the order of the stages."""
-        rows = {side.key: side for each in self.rows for side in each.sides}
+        rows = {side.key: side for each in self.rows for side in each.splits}
         return [
             *self.indexes,
             *self.documents,

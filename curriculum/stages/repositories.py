@@ -35,13 +35,13 @@ class Repository:
         Raises:
             CorpusError: with the counts, if more than `max_skipped` can't be read.
         """
-        if skips.lost > self.corpus.max_skipped:
+        if skips.lost_share > self.corpus.max_skipped:
             listed = ", ".join(
                 f"{reason} {count}" for reason, count in sorted(skips.counts.items())
             )
             raise CorpusError(
                 f"repository {self.name}",
-                f"{skips.lost:.1%} of its changes can't be read ({listed})",
+                f"{skips.lost_share:.1%} of its changes can't be read ({listed})",
                 cause=f"max_skipped allows {self.corpus.max_skipped:.1%}",
                 cure="Mend the repository, or raise max_skipped in the corpus file",
             )

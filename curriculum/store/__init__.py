@@ -14,7 +14,7 @@ os_errors.py  errors of the operating system, such as a full disk
 
 from curriculum.store.artefact import Artefact, StagingDirectory, published
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
-from curriculum.store.gc import collect, garbage, strange
+from curriculum.store.gc import collect_garbage, garbage, strange
 from curriculum.store.leases import in_lease
 from curriculum.store.merge import merge
 from curriculum.store.os_errors import no_room, refusal
@@ -31,7 +31,7 @@ __all__ = [
     "StagingDirectory",
     "Step",
     "Store",
-    "collect",
+    "collect_garbage",
     "digest",
     "explain",
     "explain_all",

@@ -29,7 +29,7 @@ class Difference:
 class Explanation:
     """Differences, and for each input that differs, its own differences."""
 
-    shelf: str
+    folder: str
     first: bool
     """True if there is no earlier version to compare with."""
     differences: tuple[Difference, ...]
@@ -37,19 +37,19 @@ class Explanation:
 
     @property
     def roots(self) -> "Iterator[tuple[str, Difference | None]]":
-        """The shelves on which it begins, each with what differs there; None for a first version."""
+        """The folders on which it begins, each with what differs there; None for a first version."""
         if self.first:
-            yield self.shelf, None
+            yield self.folder, None
         for each in self.differences:
             if not each.name.startswith("input ") or each.made_anew or not self.because:
-                yield self.shelf, each
+                yield self.folder, each
         for cause in self.because:
             yield from cause.roots
 
     def lines(self, depth: int = 0) -> Iterator[str]:
         """The tree as text, two spaces a level."""
         indent = "  " * depth
-        yield f"{indent}{self.shelf}{' (first version)' if self.first else ''}"
+        yield f"{indent}{self.folder}{' (first version)' if self.first else ''}"
         for difference in self.differences:
             yield f"{indent}  {difference.name}: {difference.before} -> {difference.now}"
         for cause in self.because:
@@ -57,38 +57,38 @@ class Explanation:
 
 
 def explain(store: Store, recipe: Recipe) -> Explanation:
-    """Compare a recipe with the newest other version on its shelf, down to the inputs that differ."""
+    """Compare a recipe with the newest other version in its folder, down to the inputs that differ."""
     return explain_all(store, [recipe])[0]
 
 
 def explain_all(store: Store, recipes: Sequence[Recipe]) -> list[Explanation]:
     """Compare each recipe so; the store is read once for all of them."""
     manifests = {artefact.key: artefact.manifest for artefact in store.artefacts()}
-    shelves: dict[str, list[Manifest]] = {}
+    folders: dict[str, list[Manifest]] = {}
     for manifest in manifests.values():
-        shelves.setdefault(_shelf(manifest), []).append(manifest)
+        folders.setdefault(_folder(manifest), []).append(manifest)
     for step in store.steps:
         if step.recipe.key not in manifests:
             manifests[step.recipe.key] = _as_manifest(step.recipe)
-    return [_compare(_as_manifest(each), manifests, shelves) for each in recipes]
+    return [_compare(_as_manifest(each), manifests, folders) for each in recipes]
 
 
 def _compare(
-    now: Manifest, manifests: Mapping[str, Manifest], shelves: Mapping[str, Sequence[Manifest]]
+    now: Manifest, manifests: Mapping[str, Manifest], folders: Mapping[str, Sequence[Manifest]]
 ) -> Explanation:
-    shelf = _shelf(now)
-    others = [each for each in shelves.get(shelf, ()) if each.key != now.key]
+    folder = _folder(now)
+    others = [each for each in folders.get(folder, ()) if each.key != now.key]
     before = max(others, key=lambda each: each.created, default=None)
     if before is None:
-        return Explanation(shelf=shelf, first=True, differences=(), because=())
+        return Explanation(folder=folder, first=True, differences=(), because=())
     changed = tuple(_differences(before, now))
     names = {difference.name for difference in changed}
     because = tuple(
-        _compare(manifests[each.key], manifests, shelves)
+        _compare(manifests[each.key], manifests, folders)
         for each in now.inputs
         if f"input {each.name}" in names and each.key in manifests and not _again(each, before)
     )
-    return Explanation(shelf=shelf, first=False, differences=changed, because=because)
+    return Explanation(folder=folder, first=False, differences=changed, because=because)
 
 
 def _again(now: InputRecord, before: Manifest) -> bool:
@@ -129,7 +129,7 @@ def _flat(prefix: str, value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
         yield prefix, value
 
 
-def _shelf(manifest: Manifest) -> str:
+def _folder(manifest: Manifest) -> str:
     labels = (f"{label}={value}" for label, value in manifest.labels.items())
     return "/".join((manifest.stage, *labels))
 

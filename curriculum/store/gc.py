@@ -98,7 +98,7 @@ def strange(store: Store) -> list[Path]:
     return odd + [each.path for each in store.artefacts() if not is_in_place(each, store.root)]
 
 
-def collect(store: Store, artefacts: Iterable[Artefact]) -> int:
+def collect_garbage(store: Store, artefacts: Iterable[Artefact]) -> int:
     """Remove those of the artefacts that are still garbage, and what killed processes left; the bytes freed.
 
     What is removed is moved to the trash before, so that no reader sees half of it; an earlier gc that was
@@ -122,7 +122,7 @@ def collect(store: Store, artefacts: Iterable[Artefact]) -> int:
 def _discard(store: Store, artefact: Artefact) -> None:
     """Move an artefact to the trash, and remove the folder of a run that has no attempt any more.
 
-    An empty one would hide the same run on another shelf. No trainer is about to write there: it would hold
+    An empty one would hide the same run in another folder. No trainer is about to write there: it would hold
     a lease on the run's key.
     """
     discard(store.root, artefact.path)

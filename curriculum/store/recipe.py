@@ -39,7 +39,7 @@ class Recipe:
     config: Mapping[str, JsonValue] = field(default_factory=dict)
     inputs: tuple[Input, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
-    elsewhere: tuple[str, ...] = ()
+    alternate_folders: tuple[str, ...] = ()
     """Patterns of other shelves on which the same may stand: what is of one key is one artefact."""
 
     @property
@@ -54,7 +54,7 @@ class Recipe:
         )
 
     @property
-    def shelf(self) -> PurePosixPath:
+    def folder(self) -> PurePosixPath:
         """The folder, relative to the workspace, in which all versions of this artefact lie."""
         for label, value in self.labels:
             assert is_name(label), label
@@ -64,7 +64,7 @@ class Recipe:
     @property
     def directory(self) -> PurePosixPath:
         """The artefact's directory, relative to the workspace."""
-        return self.shelf / self.key[:KEY_DIGITS]
+        return self.folder / self.key[:KEY_DIGITS]
 
 
 def key_of(

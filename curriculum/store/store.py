@@ -132,8 +132,8 @@ class Store:
         """
         self._inside.require(path)
 
-    def place(self, recipe: Recipe) -> Path:
-        """The directory of a recipe: where it stands, on its own shelf before another, or will stand.
+    def path_of(self, recipe: Recipe) -> Path:
+        """The directory of a recipe: where it stands, in its own folder before another, or will stand.
 
         Raises:
             StoreError: for a link in its place, or above it.
@@ -142,13 +142,16 @@ class Store:
         self._inside.require(own)
         if own.is_dir():
             return own
-        others = (self.root.glob(f"{shelf}/{recipe.directory.name}") for shelf in recipe.elsewhere)
+        others = (
+            self.root.glob(f"{folder}/{recipe.directory.name}")
+            for folder in recipe.alternate_folders
+        )
         return next(itertools.chain(*(sorted(each) for each in others)), own)
 
     def find(self, recipe: Recipe) -> Artefact | None:
         """The published artefact of a recipe, if it stands; from then on this process's lease keeps it."""
         with self._noting([recipe.key]):
-            path = self.place(recipe)
+            path = self.path_of(recipe)
             if path not in self._seen and not (path / MANIFEST_NAME).is_file():
                 return None
             try:

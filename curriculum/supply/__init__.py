@@ -10,7 +10,7 @@ are scaled by what the log says of all commits.
     estimate.py         the estimate of a whole corpus
 """
 
-from curriculum.supply.estimate import ALL, Estimate, Line, Sampling, estimate
+from curriculum.supply.estimate import ALL, Estimate, Sampling, SupplyLine, estimate
 from curriculum.supply.measure import Kind
 
-__all__ = ["ALL", "Estimate", "Kind", "Line", "Sampling", "estimate"]
+__all__ = ["ALL", "Estimate", "Kind", "Sampling", "SupplyLine", "estimate"]

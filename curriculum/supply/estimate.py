@@ -12,7 +12,7 @@ import polars as pl
 from curriculum import frames
 from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.sources import Sources
-from curriculum.corpus.split import WHOLE_REPOSITORIES, place
+from curriculum.corpus.split import WHOLE_REPOSITORIES, hash_fraction
 from curriculum.stages.coordinator import Coordinator, Workers
 from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import repositories
@@ -29,7 +29,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class SupplyLine:
     """Tokens of one repository and kind of rows, in one domain or in ALL."""
 
     family: str
@@ -74,7 +74,7 @@ class Sampling:
 class Estimate:
     """Supply of a corpus, line by line; lines of ALL domains and lines of each."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[SupplyLine, ...]
     samplings: tuple[Sampling, ...]
     notes: tuple[str, ...]
     """Differences between this estimate and a build, in words."""
@@ -132,7 +132,7 @@ def estimate(
         )
         taken = sample_corpus(coordinator, plan, tokenizing)
         measured = _measured(kinds)
-        lines: list[Line] = []
+        lines: list[SupplyLine] = []
         for done, kind in enumerate(measured):
             watch(_progress(done, len(measured)))
             lines += _lines(taken, plan, kind)
@@ -163,7 +163,7 @@ def _measured(kinds: Sequence[Kind]) -> list[Kind]:
     return sorted({*kinds, *stand_ins})
 
 
-def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Line]:
+def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[SupplyLine]:
     """Yield the lines of each repository or source of one kind."""
     for repository in taken.surveys:
         sources = taken.sources(kind.family, repository)
@@ -179,7 +179,7 @@ def _lines(taken: SampledCorpus, plan: SamplingPlan, kind: Kind) -> Iterator[Lin
 
 def _file_lines(
     taken: SampledCorpus, plan: SamplingPlan, kind: Kind, repository: str, measured: pl.DataFrame
-) -> Iterator[Line]:
+) -> Iterator[SupplyLine]:
     """Tokens go with the bytes that a commit shows, or edited, of files on the train side."""
     column = "edits" if FAMILIES[kind.family].edits_only else "versions"
     sizes = _bytes_by_commit(taken, plan, kind, repository, column)
@@ -197,7 +197,7 @@ def _file_lines(
 
 def _graph_lines(
     taken: SampledCorpus, kind: Kind, repository: str, measured: pl.DataFrame
-) -> Iterator[Line]:
+) -> Iterator[SupplyLine]:
     """Tokens go with what a commit touched: walked commits tell how many, sampled ones how much of it."""
     sizes, population = taken.sizes[repository], _population(taken, repository)
     walked, sampled = taken.walked[repository], taken.sampled[repository]
@@ -226,8 +226,8 @@ def _line(
     tokens: tuple[float, float],
     documents: tuple[float, float],
     routed: tuple[float, float],
-) -> Line:
-    return Line(
+) -> SupplyLine:
+    return SupplyLine(
         family=kind.family,
         row_length=kind.row_length,
         repository=repository,
@@ -270,14 +270,14 @@ def _bytes_by_commit(
     train = [
         known[each] == "train"
         if each in known
-        else place(repository if whole else each) >= plan.corpus.val_fraction
+        else hash_fraction(repository if whole else each) >= plan.corpus.val_fraction
         for each in survey["lineage"]
     ]
     ours = survey.filter(pl.Series(train, dtype=pl.Boolean))
     return dict(ours.group_by("commit").agg(pl.col(column).sum()).iter_rows())
 
 
-def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[Line]) -> Iterator[Line]:
+def _stand_ins(plan: SamplingPlan, kind: Kind, lines: Sequence[SupplyLine]) -> Iterator[SupplyLine]:
     """Lines of a family that needs an index where it isn't made yet."""
     stand_in = FAMILIES[kind.family].stand_in
     if stand_in:

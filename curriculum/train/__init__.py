@@ -11,11 +11,12 @@ In the job's process:
     step.py         one optimizer step: micro-batches shared among ranks, one gradient of one loss
     optimizer.py    the model and its optimizer, whole or sharded; the learning rate
     dataloader.py   rows of a plan as batches, for our trainer and for anyone's; batch.py is one of them
-    evaluation.py   val_bpb by stratum; gate.py ends the phase by it, and runs the required leakcheck
+    evaluation.py   val_bpb by stratum; gate.py ends the phase by it
     checkpoint.py   what a checkpoint is; saver.py writes it meanwhile, sharded.py for several ranks,
                     restore.py reads it
     metrics.py      a row a step; metric_writers.py hands it to TensorBoard and Weights & Biases
     report.py       report.json and the heartbeat
+    proof.py        the leakcheck that a job requires, in a process of its own
     validate.py     job, plan, rows, tokenizer and checkpoint fit together, before the first step
     distributed.py  the calls between ranks; processes.py starts and ends them
 

@@ -88,7 +88,7 @@ class FinitenessCheck:
         """
         if math.isfinite(value):
             return
-        verdict = self.blame(what, batches)
+        verdict = self.find_nonfinite(what, batches)
         names = [each for batch in batches for each in batch.pack_ids]
         raise self.refusal(value, what, names, verdict)
 
@@ -103,7 +103,7 @@ class FinitenessCheck:
             cure=_cure(verdict, self.step),
         )
 
-    def blame(self, what: What, batches: Sequence[Batch]) -> Verdict:
+    def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> Verdict:
         """Ask row by row, and document by document in those rows; gradients that stand are dropped.
 
         Costs a forward pass of each row, for a gradient also a backward pass; of a row to blame as

@@ -34,7 +34,7 @@ class Writer(Protocol):
         """Write the rest and end."""
 
 
-def chosen(text: str | None) -> tuple[WriterName, ...]:
+def parse_writers(text: str | None) -> tuple[WriterName, ...]:
     """The writers of a list with commas: "tensorboard,wandb" -> ("tensorboard", "wandb").
 
     Raises:

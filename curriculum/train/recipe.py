@@ -47,7 +47,7 @@ def run_recipe(job: Job) -> Recipe:
         config=config,
         inputs=_inputs(job),
         tools={"torch": torch_version()},
-        elsewhere=(
+        alternate_folders=(
             f"runs/specialist=*/phase={job.phase}",
             f"runs/specialist=*/branch=*/phase={job.phase}",
         ),
@@ -56,14 +56,14 @@ def run_recipe(job: Job) -> Recipe:
 
 def finished(store: Store, job: Job) -> Artefact | None:
     """The last finished run of a job, if it has one."""
-    folder = store.place(run_recipe(job))
+    folder = store.path_of(run_recipe(job))
     closed = [each for each in attempts(folder) if (each / MANIFEST_NAME).is_file()]
     return store.load(closed[-1]) if closed else None
 
 
 def goes_on(store: Store, job: Job) -> bool:
     """Return True if training a job would go on with an attempt that isn't finished."""
-    newest = attempts(store.place(run_recipe(job)))[-1:]
+    newest = attempts(store.path_of(run_recipe(job)))[-1:]
     return bool(newest) and not (newest[0] / MANIFEST_NAME).is_file()
 
 

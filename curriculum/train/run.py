@@ -38,7 +38,7 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
             end of its log.
     """
     store.use([run_recipe(job)])
-    folder = store.place(run_recipe(job))
+    folder = store.path_of(run_recipe(job))
     if not again and (there := _closed(store, job)) is not None:
         return there
     with launching(store, job, folder):
@@ -69,7 +69,7 @@ def _open_attempt(folder: Path) -> Path | None:
 def _closed(store: Store, job: Job) -> Run | None:
     """The newest attempt, where it is finished."""
     there = finished(store, job)
-    if there is None or attempts(store.place(run_recipe(job)))[-1] != there.path:
+    if there is None or attempts(store.path_of(run_recipe(job)))[-1] != there.path:
         return None
     return Run(directory=there.path, report=read_report(there.path), artefact=there)
 

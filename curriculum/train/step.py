@@ -20,7 +20,7 @@ from curriculum.train.optimizer import TrainState, whole, whole_model
 from schemas.job import Job
 
 
-def ahead(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+def prefetch(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
     """The batches on a device; on CUDA each is copied on a stream of its own during the step before.
 
     Copies overlap only where the batches are pinned, as those of `steps_of` are for a job on CUDA.
@@ -87,7 +87,7 @@ def gradients(
     divisor = count / learner.ranks.size
     sums = [
         _backward(learner, batch, divisor, job.optimizer.z_loss)
-        for batch in ahead(batches, learner.device)
+        for batch in prefetch(batches, learner.device)
     ]
     losses: list[list[float]] = torch.stack(sums).tolist()
     suspects = [
@@ -164,7 +164,7 @@ class _Finiteness:
         )
         real = [batch for batch in suspects if batch.pack_ids]
         found = self.learner.ranks.gathered(
-            (finite.blame(what, real), [name for batch in real for name in batch.pack_ids])
+            (finite.find_nonfinite(what, real), [name for batch in real for name in batch.pack_ids])
         )
         verdict = Verdict(
             what=what,

@@ -20,7 +20,7 @@ from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
 from curriculum.train.exit_codes import failure_of
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
-from curriculum.train.gate import gate_bits, opens, proven
+from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
 from curriculum.train.metrics import (
@@ -32,6 +32,7 @@ from curriculum.train.metrics import (
     log,
 )
 from curriculum.train.optimizer import learning_rate, new_train_state
+from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
 from curriculum.train.saver import Saver

@@ -19,7 +19,7 @@ with app.setup:
         found = mo.query_params().get(name)
         return found if isinstance(found, str) else ""
 
-    def say(name: str, value: str | None) -> None:
+    def set_parameter(name: str, value: str | None) -> None:
         """Keep a setting in the address; nothing is kept of what is as it was."""
         if value:
             mo.query_params().set(name, value)
@@ -58,12 +58,12 @@ def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
     mo.stop(not all_mixed, mo.Html(mixture_panels.none_yet()))
 
     def _go(name: str) -> None:
-        say(SHARES, None)
-        say("specialist", name)
+        set_parameter(SHARES, None)
+        set_parameter("specialist", name)
 
     who = mo.ui.dropdown(
         list(dict.fromkeys(each.who for each in all_mixed)),
-        value=mixture_panels.chosen(all_mixed, said("specialist"), None).who,
+        value=mixture_panels.choose_mixture(all_mixed, said("specialist"), None).who,
         on_change=_go,
     )
     return (who,)
@@ -72,12 +72,12 @@ def _(all_mixed: list[mixture_panels.Mixed]) -> tuple[mo.ui.dropdown]:
 @app.cell
 def _(all_mixed: list[mixture_panels.Mixed], who: mo.ui.dropdown) -> tuple[mo.ui.dropdown]:
     def _go(name: str) -> None:
-        say(SHARES, None)
-        say("phase", name)
+        set_parameter(SHARES, None)
+        set_parameter("phase", name)
 
     phase = mo.ui.dropdown(
         [each.phase for each in all_mixed if each.who == who.value],
-        value=mixture_panels.chosen(all_mixed, who.value, said("phase")).phase,
+        value=mixture_panels.choose_mixture(all_mixed, who.value, said("phase")).phase,
         on_change=_go,
     )
     mo.Html(
@@ -93,7 +93,7 @@ def _(
     snapshot: Snapshot,
     who: mo.ui.dropdown,
 ) -> tuple[mixture_panels.Mixed, list[mixture_panels.Serving]]:
-    which = mixture_panels.chosen(all_mixed, who.value, phase.value)
+    which = mixture_panels.choose_mixture(all_mixed, who.value, phase.value)
     found = mixture_panels.servings(snapshot, which)
     mo.Html(mixture_panels.shares(which, found))
     return which, found
@@ -108,13 +108,13 @@ def _(
             mo.ui.slider(0, 100, 0.5, value=round(2 * each) / 2, show_value=True, full_width=True)
             for each in moved(found)
         ],
-        on_change=lambda values: say(SHARES, ",".join(f"{each:g}" for each in values)),
+        on_change=lambda values: set_parameter(SHARES, ",".join(f"{each:g}" for each in values)),
     )
     budget = mo.ui.slider(
         steps=[0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4],
         value=times(),
         show_value=True,
-        on_change=lambda value: say(TIMES, None if value == 1 else f"{value:g}"),
+        on_change=lambda value: set_parameter(TIMES, None if value == 1 else f"{value:g}"),
     )
     return sliders, budget
 

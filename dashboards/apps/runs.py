@@ -10,7 +10,7 @@ with app.setup:
     from dashboards import frame, run_panels, workspace
     from dashboards.questions import Snapshot
 
-    def say(name: str) -> None:
+    def set_parameter(name: str) -> None:
         """Keep the chosen specialist in the address."""
         mo.query_params().set("specialist", name)
 
@@ -31,7 +31,7 @@ def _(won: list[run_panels.Gain]) -> tuple[mo.ui.dropdown]:
     who = mo.ui.dropdown(
         _names,
         value=_asked if _asked in _names else _names[0],
-        on_change=say,
+        on_change=set_parameter,
     )
     mo.Html(f'<div class="choice" id="choice"><span>In colour {who}</span></div>')
     return (who,)

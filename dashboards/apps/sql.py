@@ -9,7 +9,7 @@ with app.setup:
 
     from dashboards import frame, question_queue, sql_panels, workspace
 
-    def say(sql: str | None) -> None:
+    def set_parameter(sql: str | None) -> None:
         """Keep the question in the address."""
         mo.query_params().set("q", sql or "")
 
@@ -34,7 +34,7 @@ def _() -> tuple[mo.ui.form[str, str], str]:
         submit_button_label="Ask",
         submit_button_tooltip="Ctrl+Enter asks too",
         bordered=False,
-        on_change=say,
+        on_change=set_parameter,
     )
     mo.Html(f'<section class="card editor" id="ask"><h2>Ask in SQL</h2>{asked}</section>')
     return asked, first

@@ -12,7 +12,7 @@ from curriculum.inspection.context_tree import WORDS
 from curriculum.inspection.pieces import Piece
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, template
-from dashboards.inspect.sheet import Section, Sheet, Stretch
+from dashboards.inspect.page_content import PageContent, Section, Stretch
 from dashboards.palette import DOCUMENT_COLOURS, NAMES, SHADES
 from schemas.document import EDGE_KINDS, EDGE_LABELS
 
@@ -22,7 +22,7 @@ DEEPEST = 12
 _FIRST_EMPTY = re.compile(r"(?:<[^>]*>)?\n")
 
 
-def page(title: str, subtitle: str, sheets: Sequence[Sheet]) -> str:
+def page(title: str, subtitle: str, sheets: Sequence[PageContent]) -> str:
     """The page as HTML; each sheet's text is in it once, and whole."""
     codes = sorted(set().union(*(sheet.codes for sheet in sheets)))
     filled = fill(template(TEMPLATE), {"palette": palette.properties(), "shades": _shades()})
@@ -58,7 +58,7 @@ def _legend(codes: Sequence[int]) -> Iterator[str]:
         yield f'<li class="k{code}">{NAMES[code]}</li>'
 
 
-def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
+def _tree(sheets: Sequence[PageContent]) -> Iterator[str]:
     """A line a node; where there are several sheets, one for each sheet above its own."""
     number = 0
     below = int(len(sheets) > 1)
@@ -79,7 +79,7 @@ def _tree(sheets: Sequence[Sheet]) -> Iterator[str]:
             number += 1
 
 
-def _sheets(sheets: Sequence[Sheet]) -> Iterator[str]:
+def _sheets(sheets: Sequence[PageContent]) -> Iterator[str]:
     first = 0
     below = int(len(sheets) > 1)
     for sheet in sheets:
@@ -155,7 +155,7 @@ def _piece(piece: Piece, code: int) -> str:
     return f"<i{own}>{text}</i>" if own else text
 
 
-def _data(sheets: Sequence[Sheet]) -> str:
+def _data(sheets: Sequence[PageContent]) -> str:
     """The edges for the script: source, target and look of each in one list, and the looks by number.
 
     A look is an edge's kind, label and, where it is known, confidence.

@@ -228,7 +228,7 @@ def _facts(
         ended=run.manifest.created if run else "",
         report=report_of(run) if run else None,
         price=job.gpu_price if job else None,
-        approval=approvals.find(plan.store, run) if run else None,
+        approval=approvals.find_approval(plan.store, run) if run else None,
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
         earlier=tuple(_earlier(plan, phase, run, stands)),
@@ -366,6 +366,6 @@ def mean_of(figures: Sequence[Figure], phase: str) -> Figure | None:
     return next((each for each in figures if (each.phase, each.family) == (phase, "*")), None)
 
 
-def place(root: Path, specialist: str, branch: str | None) -> Path:
+def report_path(root: Path, specialist: str, branch: str | None) -> Path:
     """Return the path of a specialist's report."""
     return root / "reports" / f"{'-'.join(filter(None, (specialist, branch)))}.html"

@@ -11,7 +11,7 @@ from curriculum.store import Artefact
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.run_directory import replace_whole
 from dashboards.html import escaped
-from dashboards.report.facts import place, read, rows_of
+from dashboards.report.facts import read, report_path, rows_of
 from dashboards.report.page import page
 from dashboards.rows import write as rows
 from dashboards.rows.write import Example, example
@@ -29,7 +29,7 @@ def write(plan: RunPlan, resources: Resources, say: Log) -> Path:
         OSError: where the file can't be written.
     """
     text = page(read(plan, resources, _examples(plan, say)))
-    file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
     file.parent.mkdir(exist_ok=True)
     replace_whole(file, lambda draft: draft.write_text(text, encoding="utf-8"))
     return file
@@ -60,6 +60,6 @@ def rewritten(plan: RunPlan, resources: Resources, say: Log) -> Path | None:
 
 def shows(plan: RunPlan, run: Artefact) -> bool:
     """Return True where the report names a finished run: one that does was written after the run's end."""
-    file = place(plan.store.root, plan.diet.specialist, plan.diet.branch)
+    file = report_path(plan.store.root, plan.diet.specialist, plan.diet.branch)
     named = f">{escaped(run.path.relative_to(plan.store.root).as_posix())}<"
     return file.is_file() and named in file.read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ class Example:
     valid: int
 
 
-def place(root: Path, rows: Artefact) -> Path:
+def page_path(root: Path, rows: Artefact) -> Path:
     """Return the path of the page of a rows artefact."""
     return root / "reports" / FOLDER / f"{rows.key[:KEY_DIGITS]}.html"
 
@@ -70,7 +70,7 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | Non
     Raises:
         OSError: where the file can't be read or written.
     """
-    file = place(root, rows)
+    file = page_path(root, rows)
     if _is_there(file):
         return file
     tokenizers = [each for each in made_of if each.manifest.stage == "tokenizers"]

@@ -14,7 +14,7 @@ from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
-from curriculum.store import Artefact, Store, collect, garbage, strange
+from curriculum.store import Artefact, Store, collect_garbage, garbage, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
@@ -114,7 +114,7 @@ def gc(home: Path, *, sure: bool) -> None:
         warn(f"{path} is left alone: gc removes only what builds and runs put there")
     dead = garbage(store)
     if not dead:
-        left = collect(store, ())
+        left = collect_garbage(store, ())
         said = f"; {count(left)}B freed that killed processes had left" if left else ""
         out.print(f"Nothing to remove: everything is in use{said}.", soft_wrap=True)
         return
@@ -122,4 +122,4 @@ def gc(home: Path, *, sure: bool) -> None:
     for each in dead[:MOST_LINES]:
         out.print(Text(each.path.relative_to(store.root).as_posix(), MUTED))
     if sure or typer.confirm(f"Remove {len(dead)} artefacts, {count(size)}B?"):
-        out.print(f"{count(collect(store, dead))}B freed")
+        out.print(f"{count(collect_garbage(store, dead))}B freed")

@@ -51,7 +51,7 @@ class Group:
 
     phase: str
     """Empty where runs were named, whatever their phases."""
-    sides: tuple[ComparedRun, ...]
+    runs: tuple[ComparedRun, ...]
 
 
 def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: bool = False) -> None:
@@ -78,17 +78,17 @@ def compare(home: Path, what: Sequence[str], *, full: bool = False, as_json: boo
 
 def groups(home: Path, what: Sequence[str]) -> list[Group]:
     """The runs that are named as one group; where a specialist is named, a group a phase."""
-    found = [sides(home, each) for each in what]
+    found = [runs_by_phase(home, each) for each in what]
     if all(len(each) == 1 for each in found):
-        return [Group(phase="", sides=tuple(side for each in found for side in each.values()))]
+        return [Group(phase="", runs=tuple(side for each in found for side in each.values()))]
     phases = dict.fromkeys(phase for each in found for phase in each)
     return [
-        Group(phase=phase, sides=tuple(each[phase] for each in found if phase in each))
+        Group(phase=phase, runs=tuple(each[phase] for each in found if phase in each))
         for phase in phases
     ]
 
 
-def sides(home: Path, what: str) -> dict[str, ComparedRun]:
+def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
     """Read the run that is meant, by phase; of a specialist's name each of its phases, in their order.
 
     Raises:
@@ -102,7 +102,7 @@ def sides(home: Path, what: str) -> dict[str, ComparedRun]:
         run = run_of(store, what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
     mine = [each for each in begun if each.way == whose.way]
-    mine.sort(key=RunHistory.of(store).place)
+    mine.sort(key=RunHistory.of(store).position)
     phases = dict.fromkeys(each.job.phase for each in mine)
     runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
@@ -138,18 +138,18 @@ def _title(what: str, run: Attempt) -> str:
 
 
 def _shown(found: Sequence[Group], *, full: bool) -> Iterator[RenderableType]:
-    yield table(_without_empty([_run_line(side) for group in found for side in group.sides]))
+    yield table(_without_empty([_run_line(side) for group in found for side in group.runs]))
     for group in found:
-        if len(group.sides) < 2:
+        if len(group.runs) < 2:
             continue
-        titles = _titles(group.sides)
+        titles = _titles(group.runs)
         if group.phase:
             yield Text(f"\n{group.phase}", f"bold {ACCENT}")
         brief = bool(group.phase) and not full
-        yield from _settings(settings(group.sides), titles, full=full)
-        yield from _figures(measured(group.sides), titles, brief=brief, full=full)
+        yield from _settings(settings(group.runs), titles, full=full)
+        yield from _figures(measured(group.runs), titles, brief=brief, full=full)
         if not brief:
-            yield from _shares(shared(group.sides), titles, full=full)
+            yield from _shares(shared(group.runs), titles, full=full)
 
 
 def _titles(compared: Sequence[ComparedRun]) -> list[str]:
@@ -297,12 +297,12 @@ def _share_cells(each: Shared) -> Iterator[Text]:
 def _as_json(group: Group) -> dict[str, object]:
     return {
         "phase": group.phase or None,
-        "runs": [_run_json(each) for each in group.sides],
+        "runs": [_run_json(each) for each in group.runs],
         "settings": [
-            {"name": each.name, "values": list(each.values)} for each in settings(group.sides)
+            {"name": each.name, "values": list(each.values)} for each in settings(group.runs)
         ],
-        "figures": [_figure_json(each) for each in measured(group.sides)],
-        "shares": [_share_json(each) for each in shared(group.sides)],
+        "figures": [_figure_json(each) for each in measured(group.runs)],
+        "shares": [_share_json(each) for each in shared(group.runs)],
     }
 
 

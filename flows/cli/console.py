@@ -66,7 +66,7 @@ def print_json(value: object) -> None:
     out.print(JSONHighlighter()(text) if out.is_terminal else Text(text), soft_wrap=True)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line, however long."""
     out.print(Text(one_line(line)), soft_wrap=True)
 

@@ -53,7 +53,7 @@ def take_in(home: Path, wish: Import) -> None:
     """
     _check(wish)
     store = Store(home)
-    trust.made(home)
+    trust.make_trusted(home)
     with store.leased():
         tokenizer = _tokenizer_for(store, wish)
         with bounded_memory(wish.path):

@@ -259,7 +259,7 @@ def _held_line(
     return {
         "serving": title,
         "asked": count(sum(each.asked for each in held)),
-        "there": count(sum(each.there for each in held)),
+        "there": count(sum(each.available for each in held)),
         "from": "rows" if is_built else f"estimate {_doubt(found, held)}".rstrip(),
         "seen": f"{max(each.repetition for each in held):.2f}",
         "most of": _most(held),
@@ -320,7 +320,7 @@ def _as_json(
                 "row_length": each.stratum.serving.row_length,
                 "domain": each.stratum.domain,
                 "asked": each.asked,
-                "there": each.there,
+                "there": each.available,
                 "built": built[each.phase, each.stratum.serving.index],
                 "repetition": round(each.repetition, 4),
                 "max_repetition": each.limit,

@@ -128,7 +128,7 @@ def configured(
         def with_options(**given: Any) -> None:
             # Help must be there at once, and what makes artefacts is slow to import.
             from flows.cli.console import warn
-            from flows.settings.trust import known_config, making, shadow_words
+            from flows.settings.trust import known_config, shadow_words, trusting_new_workspace
 
             changes = {field: given.pop(field) for field, _ in fields}
             changes["repositories"] = tuple(changes["repositories"] or ())
@@ -136,7 +136,7 @@ def configured(
             take: Callable[..., None] = command
             for line in shadow_words(home):
                 warn(line)
-            with making(home):
+            with trusting_new_workspace(home):
                 config = RunConfig.of(specialist=specialist, workspace=home, **changes)
                 take(known_config(config), **given)
 

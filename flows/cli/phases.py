@@ -45,7 +45,7 @@ from curriculum.pipeline.execute import (
     here,
     selected,
 )
-from curriculum.pipeline.explain import reasons
+from curriculum.pipeline.explain import explain_steps
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
@@ -305,7 +305,7 @@ def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -
         out.print("Nothing to do: everything is there.")
     if store.dry:
         planned = [each for each in store.steps if each.outcome == "planned"]
-        for reason in reasons(store, planned):
+        for reason in explain_steps(store, planned):
             note = "  first version" if reason.is_first else ""
             out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
             for line in reason.differences:

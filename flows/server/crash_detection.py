@@ -194,12 +194,12 @@ def main() -> None:
     """Run the module's command."""
     api, workspace, *pools = sys.argv[1:]
 
-    def say(words: str) -> None:
+    def print_words(words: str) -> None:
         sys.stdout.write(f"{words}\n")
         sys.stdout.flush()
 
     try:
-        watch(api, Path(workspace), pools, say)
+        watch(api, Path(workspace), pools, print_words)
     except KeyboardInterrupt:
         return
 

@@ -49,7 +49,7 @@ class Trusted(Sealed):
 
 
 @contextlib.contextmanager
-def making(home: Path) -> Iterator[None]:
+def trusting_new_workspace(home: Path) -> Iterator[None]:
     """Trust the workspace that is made within the block, where nothing was there before.
 
     It is recorded as soon as its workspace.json is written, so that a process that is killed later leaves a
@@ -60,9 +60,9 @@ def making(home: Path) -> Iterator[None]:
         home.is_dir() and {each.name for each in home.iterdir()} <= _BEFORE
     )
 
-    def note(made: Path) -> None:
-        if is_fresh and made == place:
-            trust(made)
+    def note(make_trusted: Path) -> None:
+        if is_fresh and make_trusted == place:
+            trust(make_trusted)
 
     try:
         with when_made(note):
@@ -72,9 +72,9 @@ def making(home: Path) -> Iterator[None]:
             trust(home)
 
 
-def made(home: Path) -> None:
+def make_trusted(home: Path) -> None:
     """Make a workspace before anything is served of it; one made from nothing is trusted."""
-    with making(home):
+    with trusting_new_workspace(home):
         Store(home).open()
 
 
@@ -165,7 +165,9 @@ def known_config(config: RunConfig) -> RunConfig:
     return resolved(
         config,
         is_trusted=is_trusted(config.workspace),
-        refuse=lambda made, command: refused(made.workspace, made.specialist, command),
+        refuse=lambda make_trusted, command: refused(
+            make_trusted.workspace, make_trusted.specialist, command
+        ),
     )
 
 

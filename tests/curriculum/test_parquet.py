@@ -26,7 +26,6 @@ import itertools, json, resource, sys
 from pathlib import Path
 import polars, pyarrow as pa, pyarrow.parquet as pq
 from curriculum import frames, parquet
-from curriculum.families.write import read_documents
 from curriculum.packing import footers
 from curriculum.store.verify import check_pages, read_pages
 from curriculum.train.metrics import read_metrics
@@ -42,7 +41,6 @@ READERS = {
     "frame": lambda file: frames.read(file),
     "scan": lambda file: frames.scan(file, ["step"]).collect(),
     "stream": lambda file: frames.stream(file, ["step"]).collect(),
-    "documents": lambda file: list(read_documents(file.parent)),
     "rows": lambda file: footers.Footers().of(file)[0].read(0, ["step"]),
     "other rows": lambda file: footers.Footers(most=0).of(file)[0].read(0, ["step"]),
     "metrics": lambda file: read_metrics(file.parent),

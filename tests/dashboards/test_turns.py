@@ -128,7 +128,7 @@ def test_dashboard_servers_share_the_folder_of_their_user(
         assert [each.name for each in (tmp_path / "questions").iterdir()] == ["0.lock"]
 
 
-@pytest.mark.parametrize("event", ["asks", "closed"])
+@pytest.mark.parametrize("event", ["asks", "forget"])
 def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(event: str) -> None:
     pages, line = OpenPages(), Turns(most=1)
     pages.opened("s")
@@ -144,7 +144,7 @@ def test_a_waiting_question_whose_page_asks_anew_or_is_closed_leaves_the_line(ev
 def test_the_process_of_a_question_that_is_given_up_ends(tmp_path: Path) -> None:
     pages = OpenPages()
     pages.opened("s")
-    threading.Timer(1.0, pages.closed, ["s"]).start()
+    threading.Timer(1.0, pages.forget, ["s"]).start()
     begin = time.monotonic()
     with pytest.raises(CatalogError, match="its page"):
         ask(tmp_path, ENDLESS, Limits(seconds=60), pages.given_up("s"))

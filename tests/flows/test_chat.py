@@ -77,7 +77,7 @@ def test_val_bpb_counts_the_bytes_of_the_assistant_and_no_others(
 ) -> None:
     built, _, report = trained
     (rows,) = [each for each in built.rows if each.wanted.family == "chat"]
-    encoded: Any = rows.sides[1].manifest.report["encode"]
+    encoded: Any = rows.splits[1].manifest.report["encode"]
     (figure,) = [each for each in report.after if (each.kind, each.family) == ("phase", "chat")]
     assert figure.domain == "chat"
     assert figure.scored_bytes == encoded["objective"]["assistant_bytes"] > 0

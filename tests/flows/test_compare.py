@@ -9,7 +9,7 @@ from rich.console import Console
 
 from curriculum.inspection.comparison import OTHER_ROWS, TOUCH, measured, settings, shared
 from flows.cli import compare
-from flows.cli.compare import sides
+from flows.cli.compare import runs_by_phase
 from schemas.errors import JobError
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run, starting
 
@@ -47,41 +47,41 @@ def _two(home: Path, *names: str) -> tuple[compare.Group, ...]:
 
 def test_only_what_is_set_otherwise_is_listed(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    assert {each.name: each.values for each in settings(group.sides)} == {
+    assert {each.name: each.values for each in settings(group.runs)} == {
         "rope_base": ("10000.0", "20000.0")
     }
 
 
 def test_where_a_run_starts_is_a_setting(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "fmt/file_graph")
-    found = {each.name: each.values for each in settings(group.sides)}
+    found = {each.name: each.values for each in settings(group.runs)}
     assert found["starts from"] == ("nothing", "1" * 12)
 
 
 def test_intervals_that_do_not_touch_are_a_verdict(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    mean, stratum = measured(group.sides)
+    mean, stratum = measured(group.runs)
     assert mean.place == ("phase", "syntax", "*", "*")
     assert mean.verdict == "lower"
     assert stratum.verdict == "too few documents to tell", (
         "an interval of one document has no width"
     )
     (turned,) = _two(home, "abseil/syntax", "fmt/syntax")
-    assert measured(turned.sides)[0].verdict == "higher"
+    assert measured(turned.runs)[0].verdict == "higher"
     (near,) = _two(home, "fmt/syntax", "fmt/file_graph")
-    assert measured(near.sides)[0].verdict == TOUCH
+    assert measured(near.runs)[0].verdict == TOUCH
 
 
 def test_figures_on_other_rows_are_never_judged(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "catch/syntax")
-    mean = measured(group.sides)[0]
+    mean = measured(group.runs)[0]
     assert not mean.same_rows
     assert mean.verdict == OTHER_ROWS
 
 
 def test_shares_are_those_of_the_plans(home: Path) -> None:
     (group,) = _two(home, "fmt/syntax", "abseil/syntax")
-    found = {each.place: each for each in shared(group.sides)}
+    found = {each.place: each for each in shared(group.runs)}
     templates = found["v2_simple causal 8", "templates"]
     assert templates.strata[0] is None
     assert templates.totals == (22, 13)
@@ -91,7 +91,7 @@ def test_shares_are_those_of_the_plans(home: Path) -> None:
 
 def test_specialists_are_compared_phase_by_phase(home: Path) -> None:
     found = compare.groups(home, ["fmt", "abseil"])
-    assert [(each.phase, len(each.sides)) for each in found] == [("syntax", 2), ("file_graph", 1)]
+    assert [(each.phase, len(each.runs)) for each in found] == [("syntax", 2), ("file_graph", 1)]
 
 
 def test_the_terminal_tells_figures_intervals_cost_and_shares(
@@ -120,16 +120,16 @@ def test_an_open_run_stands_beside_finished_ones(
 
 
 def test_an_open_runs_line_says_how_it_stands(home: Path) -> None:
-    ((_, side),) = sides(home, "doctest").items()
+    ((_, side),) = runs_by_phase(home, "doctest").items()
     assert side.report is None
     assert side.state.startswith("interrupted: stopped at step 1 of 2")
 
 
 def test_a_run_is_found_by_key_and_by_path_too(home: Path) -> None:
-    ((_, by_name),) = sides(home, "abseil/syntax").items()
+    ((_, by_name),) = runs_by_phase(home, "abseil/syntax").items()
     path = by_name.path
     for what in (path.parent.name, str(path), path.relative_to(home).as_posix()):
-        ((_, found),) = sides(home, what).items()
+        ((_, found),) = runs_by_phase(home, what).items()
         assert found.path == path
 
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_compared_says_so(home: Path, names: list[str]) -> None:
 
 def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
     (group,) = compare.groups(demo_home, ["templates.demo/syntax", "templates/demo/file_graph"])
-    first, last = group.sides
+    first, last = group.runs
     assert (first.job.phase, last.job.phase) == ("syntax", "file_graph")
     assert first.report is not None
     assert last.report is not None
@@ -149,7 +149,7 @@ def test_the_demos_phases_compare_by_their_reports(demo_home: Path) -> None:
         (each.kind, each.phase, each.family, each.domain): each.val_bpb
         for each in last.report.after
     }
-    found = measured(group.sides)
+    found = measured(group.runs)
     assert {each.place: each.figures[1].val_bpb for each in found if each.figures[1]} == ends
     assert any(each.figures[0] is None for each in found), "syntax knows no file_graph"
     assert all(each.same_rows for each in found)

@@ -104,7 +104,7 @@ def test_a_walk_that_goes_on_begins_with_the_phase_of_the_run(demo_home: Path) -
             if each.manifest.labels["phase"] == "syntax"
         )
     )
-    keys = {each.rows_key for stratum in syntax.strata for each in stratum.taken}
+    keys = {each.rows_key for stratum in syntax.strata for each in stratum.rows_taken}
     assert keys < {each.rows_key for each in found.seen}
     assert found.tokens < sum(each.rows for each in found.seen) * 1024
 

@@ -188,7 +188,7 @@ def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
             resume_flow_run(asked, run_input={"comment": "by nobody"})
         resume_flow_run(asked, run_input={"who": "ada", "comment": "it fell"})
         assert workers.work(run, asked).state_name == "Completed"
-    said = approvals.find(Store(tmp_path), workers.doors.attempts["syntax"][0])
+    said = approvals.find_approval(Store(tmp_path), workers.doors.attempts["syntax"][0])
     assert said is not None
     assert (said.who, said.comment) == ("ada", "it fell")
     assert workers.doors.opened.count("train syntax") == 1

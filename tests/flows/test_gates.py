@@ -81,19 +81,19 @@ def test_an_approval_holds_for_its_attempt_only(store: Store) -> None:
     approvals.write(store, first, who="ada")
     second = finished(store, report(attempt=2), weights="second")
     assert first.key == second.key
-    assert approvals.find(store, second) is None
+    assert approvals.find_approval(store, second) is None
     approvals.write(store, second, who="grace")
-    found = [approvals.find(store, each) for each in (first, second)]
+    found = [approvals.find_approval(store, each) for each in (first, second)]
     assert [each.who for each in found if each] == ["ada", "grace"]
 
 
 def test_an_approval_does_not_hold_for_other_weights_at_its_place(store: Store) -> None:
     run = finished(store, report(), weights="first")
     approvals.write(store, run, who="ada")
-    assert approvals.find(store, run) is not None
+    assert approvals.find_approval(store, run) is not None
     other = finished(store, report(), weights="trained again after its directory was deleted")
     assert approvals.place_of(store, other) == approvals.place_of(store, run)
-    assert approvals.find(store, other) is None
+    assert approvals.find_approval(store, other) is None
 
 
 def test_an_approval_says_who_when_and_of_what(store: Store) -> None:

@@ -15,7 +15,7 @@ from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import back_to, last_begun
-from curriculum.pipeline.row_exclusions import RowExclusions, leaving_out
+from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from flows.cli import app
@@ -154,13 +154,13 @@ def test_rows_documents_and_repositories_are_told_by_their_form(tmp_path: Path) 
     expected = RowExclusions(
         packs=frozenset({pack}), documents=frozenset({document}), repositories=frozenset({"fmt"})
     )
-    assert leaving_out(f"{pack}, {document},fmt", ["fmt", "re2"]) == expected
+    assert parse_exclusions(f"{pack}, {document},fmt", ["fmt", "re2"]) == expected
     file = tmp_path / "bad.txt"
     file.write_text(f"{pack}  # the loss was nan\n\n{document}\nfmt\n")
-    assert leaving_out(str(file), ["fmt"]) == expected
-    assert not leaving_out(None, ["fmt"])
+    assert parse_exclusions(str(file), ["fmt"]) == expected
+    assert not parse_exclusions(None, ["fmt"])
     with pytest.raises(DietError, match=r"zmt; it is no pack_id, .* The repositories: fmt, re2"):
-        leaving_out("zmt", ["fmt", "re2"])
+        parse_exclusions("zmt", ["fmt", "re2"])
 
 
 def test_rows_that_hold_a_document_or_a_repository_are_left_out_whole(home: Path) -> None:

@@ -13,7 +13,7 @@ import typer.testing
 import yaml
 from typer.testing import CliRunner, Result
 
-from curriculum.store import Store, collect, garbage, inside
+from curriculum.store import Store, collect_garbage, garbage, inside
 from flows import settings
 from flows.cli import app
 from schemas.errors import StoreError
@@ -279,11 +279,11 @@ def test_gc_removes_nothing_through_a_link_that_came_after_the_workspace_was_ope
     store = Store(home)
     dead = garbage(store)
     assert len(dead) > 4
-    monkeypatch.setitem(collect.__globals__, "garbage", lambda _: dead)
+    monkeypatch.setitem(collect_garbage.__globals__, "garbage", lambda _: dead)
     for name in ("rows", "documents", "mixtures", "runs"):
         link(home, name, sentinel.folder / name)
     with pytest.raises(StoreError, match="a link"):
-        collect(store, dead)
+        collect_garbage(store, dead)
 
 
 @pytest.mark.parametrize("folder", [".drafts", ".trash", "leases"])

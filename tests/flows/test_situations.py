@@ -212,13 +212,13 @@ def waits_for_a_slot(place: Place) -> None:
     slots = Slots(place.home / "slots", 1)
 
     def wait() -> None:
-        with slots.taken(str(run), lambda _: said.set()):
+        with slots.hold(str(run), lambda _: said.set()):
             pass
 
     thread = threading.Thread(target=wait)
     # Left in the other order: the slot is let go, the one that waits has it and ends.
     place.stack.callback(thread.join)
-    place.stack.enter_context(slots.taken(str(place.run("syntax").path), lambda _: None))
+    place.stack.enter_context(slots.hold(str(place.run("syntax").path), lambda _: None))
     thread.start()
     assert said.wait(120)
 

@@ -131,7 +131,7 @@ def test_a_diet_that_was_laid_down_runs_only_what_its_file_says_now(
 
 def test_a_workspace_made_from_nothing_is_trusted(tmp_path: Path, command: str) -> None:
     home = tmp_path / "made"
-    trust.made(home)
+    trust.make_trusted(home)
     diet_with(home / "diets" / "mine.yaml", command)
     assert trust.permitted(plan(home, "mine")) == command
 
@@ -149,7 +149,7 @@ def test_a_workspace_is_trusted_after_a_look_that_left_clones_alone(
     looked = curriculum("supply", str(corpus), "--phases", "phases.demo", "--home", str(home))
     assert looked.exit_code == 0, looked.stderr
     assert [each.name for each in home.iterdir()] == ["repositories"]
-    trust.made(home)
+    trust.make_trusted(home)
     assert trust.is_trusted(home)
 
 
@@ -158,7 +158,7 @@ def test_a_folder_that_held_something_is_not_trusted_by_being_used(
 ) -> None:
     home = tmp_path / "received"
     diet_with(home / "diets" / "mine.yaml", command)
-    trust.made(home)
+    trust.make_trusted(home)
     assert (home / "workspace.json").is_file()
     assert not trust.is_trusted(home)
 
@@ -175,7 +175,7 @@ def test_a_command_that_is_killed_leaves_a_workspace_from_nothing_trusted(
         "from curriculum.store import Store\n"
         "from flows import trust\n"
         "home = pathlib.Path(sys.argv[1])\n"
-        "with trust.making(home), Store(home).lock('any'):\n"
+        "with trust.trusting_new_workspace(home), Store(home).lock('any'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(home)], check=False)
@@ -297,9 +297,11 @@ def test_a_config_that_a_received_run_recorded_names_no_command(
 ) -> None:
     made = RunConfig.of(specialist="templates.demo", workspace=received, configure=True)
     monkeypatch.setattr("curriculum.pipeline.recorded_config.config_of", lambda *_: made)
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.begun_in", lambda _: [])
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.attempts_in", lambda _: [])
     monkeypatch.setattr("curriculum.pipeline.recorded_config.names_of", lambda _: ("theirs",))
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.way_of", lambda _: ("theirs", None))
+    monkeypatch.setattr(
+        "curriculum.pipeline.recorded_config.specialist_of", lambda _: ("theirs", None)
+    )
     monkeypatch.setattr(Store, "artefacts", lambda *_: [object()])
     asked = RunConfig.of(specialist="theirs", workspace=received)
     with pytest.raises(DietError, match="curriculum trust"):

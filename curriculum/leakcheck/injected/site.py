@@ -93,7 +93,7 @@ class InjectedLeak:
     red: frozenset[str]
 
     @contextlib.contextmanager
-    def planted(self) -> Iterator[Site[Any]]:
+    def injected(self) -> Iterator[Site[Any]]:
         """The leak in place of the right function, for the time of the context.
 
         Raises:

@@ -20,7 +20,7 @@ def try_leak(leak: InjectedLeak) -> InjectedLeakReport:
     Raises:
         KeyError: where what it replaces is gone.
     """
-    with leak.planted() as site:
+    with leak.injected() as site:
         red = red_claims(leak.needs)
     return InjectedLeakReport(
         leak=leak.words,

@@ -47,7 +47,7 @@ class Slots:
         self._host = socket.gethostname()
 
     @contextlib.contextmanager
-    def taken(self, run: str, say: Callable[[str], None]) -> Iterator[Slot]:
+    def hold(self, run: str, say: Callable[[str], None]) -> Iterator[Slot]:
         """Hold a slot for a run; who came before is served before.
 
         `say` is told once for whom it waits, and each time that changes.

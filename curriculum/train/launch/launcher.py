@@ -163,7 +163,7 @@ _CURES = {
 }
 
 
-def unheard(_: str) -> None:
+def ignore_message(_: str) -> None:
     """Tell nobody."""
 
 
@@ -175,9 +175,9 @@ class Launch:
     """Slots in which it waits for its turn; None: it doesn't wait."""
     watch: ProgressCallback = ignore_progress
     """Steps done, as the job says so."""
-    tell: Callable[[str], None] = unheard
+    tell: Callable[[str], None] = ignore_message
     """The lines of train.log as they come."""
-    stalled: Callable[[str], None] = unheard
+    stalled: Callable[[str], None] = ignore_message
     """Report once that no step was done for long, until the next step."""
     sbatch: str | None = None
     """Options of sbatch, with which the job is handed to Slurm; Slurm has a line of its own."""
@@ -271,21 +271,21 @@ def _slot(job: Job, directory: Path, how: Launch) -> Iterator[Slot | None]:
         yield None
         return
 
-    with how.slots.taken(str(directory.resolve()), _sayer(job, how)) as slot:
+    with how.slots.hold(str(directory.resolve()), _sayer(job, how)) as slot:
         yield slot
 
 
 def _sayer(job: Job, how: Launch) -> Callable[[str], None]:
     """Says what a job waits for, as a line of its log and as a note on its progress."""
 
-    def say(words: str) -> None:
+    def log_wait(words: str) -> None:
         how.tell(words)
         waits = Progress(
             stage="train", item=job.phase, done=0, total=job.steps, unit="steps", note=words
         )
         how.watch(waits)
 
-    return say
+    return log_wait
 
 
 def _permission(how: Launch) -> list[str]:

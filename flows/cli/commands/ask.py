@@ -69,10 +69,10 @@ def dashboard(
     home: Home = None,
 ) -> None:
     """Play with what the workspace holds: overview, mixtures with what-if shares, runs compared, SQL."""
-    from flows.cli.console import say
+    from flows.cli.console import print_line
     from flows.server import dashboard as pages
 
-    pages.dashboard(settings.home(home), port, say, open_it=open_it)
+    pages.dashboard(settings.home(home), port, print_line, open_it=open_it)
 
 
 @app.command(rich_help_panel=LOOK)

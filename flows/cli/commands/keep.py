@@ -119,12 +119,12 @@ def serve(
     home: Home = None,
 ) -> None:
     """Serve the Prefect UI: start runs from a form, watch them, rerun a phase. Ctrl-C ends all of it."""
-    from flows.cli.console import say
+    from flows.cli.console import print_line
     from flows.server import supervisor as server
-    from flows.settings.trust import made
+    from flows.settings.trust import make_trusted
 
-    made(settings.home(home))
-    server.serve(settings.home(home), port, say)
+    make_trusted(settings.home(home))
+    server.serve(settings.home(home), port, print_line)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -166,9 +166,9 @@ def merge(
 ) -> None:
     """Publish here what was built in other workspaces, each file held against its digest."""
     from flows.cli import merge
-    from flows.settings.trust import making
+    from flows.settings.trust import trusting_new_workspace
 
-    with making(settings.home(home)):
+    with trusting_new_workspace(settings.home(home)):
         merge.merge_into(settings.home(home), sources)
 
 

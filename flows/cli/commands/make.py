@@ -145,7 +145,7 @@ def demo(repo: Repositories = None, home: Home = None) -> None:
     from flows.cli import demo as demonstration
     from flows.settings import trust
 
-    with trust.making(settings.home(home)):
+    with trust.trusting_new_workspace(settings.home(home)):
         demonstration.demo(settings.home(home), tuple(repo or ()))
 
 

@@ -14,9 +14,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.chosen_lines import chosen, has_row, line_files
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.line_filter import FILTERS, InspectOptions, LineFilter, steps
+from curriculum.inspection.line_selection import has_row, line_files, select_lines
 from curriculum.inspection.rows import Row
 from curriculum.pipeline.attempts import specialist_of, spelled
 from curriculum.pipeline.references import Reference
@@ -109,7 +109,7 @@ def _has_some(store: Store, artefact: Artefact, only: LineFilter) -> bool:
         if made_of is None:
             return False
         artefact = made_of
-    masks = chosen(store, artefact, only)
+    masks = select_lines(store, artefact, only)
     return masks is None or any(mask.any() for mask in masks)
 
 

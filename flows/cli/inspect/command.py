@@ -9,7 +9,7 @@ from rich.text import Text
 from curriculum.inspection.documents import documents
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
-from dashboards.inspect.document_sheet import document_sheet
+from dashboards.inspect.document_page import document_page
 from dashboards.inspect.page import page
 from dashboards.rows.write import wished as wished_rows
 from flows.cli.console import out, print_json
@@ -58,7 +58,7 @@ def as_page(store: Store, artefact: Artefact, wish: InspectOptions) -> str:
     """
     match artefact.manifest.stage:
         case "documents":
-            sheets = [document_sheet(each) for each in documents(store, artefact, wish)]
+            sheets = [document_page(each) for each in documents(store, artefact, wish)]
         case "rows":
             return wished_rows(store, artefact, wish)
         case stage:

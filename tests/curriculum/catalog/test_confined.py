@@ -358,7 +358,7 @@ ESCAPES = """
 import os, signal, socket, sys, resource
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import cell
+import sandbox_process
 there, version = Path(sys.argv[2]), int(sys.argv[3])
 sandbox_process.landlock = lambda: version
 held = (there / "held").open("wb", buffering=0)

@@ -72,7 +72,7 @@ def test_both_ways_of_writing_say_the_same(tmp_path: Path) -> None:
     (first, second), skips = read(written(tmp_path, one, json.dumps(other)))
     assert first.turns == second.turns
     assert first.digest == second.digest == first.name
-    assert (first.source, first.licence, skips.read, skips.lost) == ("talks", "MIT", 2, 0)
+    assert (first.source, first.licence, skips.read, skips.lost_share) == ("talks", "MIT", 2, 0)
 
 
 def test_a_conversation_knows_its_line_and_the_bytes_of_it(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_vendored_and_generated_files_are_left_out_unless_wanted(build, read):
     changes, skips = read(repo.path)
     assert [each.path for each in changes] == ["a.cc"]
     assert skips.counts == {"generated": 1, "vendored": 1}
-    assert skips.lost == 0
+    assert skips.lost_share == 0
     wanted = QualitySpec(min_bytes=0, vendored=True, generated=True)
     assert len(read(repo.path, corpus={"quality": wanted})[0]) == 3
 

@@ -105,7 +105,7 @@ def test_what_is_no_utf8_text_is_counted_as_lost(build, read, content, reason):
     changes, skips = read(repo.path)
     assert [each.path for each in changes] == ["b.cc"]
     assert skips.counts == {reason: 1}
-    assert skips.lost == 0.5
+    assert skips.lost_share == 0.5
     assert skips.report().examples == {reason: (f"{repo.ids[0]}:a.cc",)}
 
 

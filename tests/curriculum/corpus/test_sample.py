@@ -51,7 +51,7 @@ def test_the_shipped_samples_can_be_unpacked_and_read(tmp_path, read):
     for path in unpack_samples(tmp_path / "out"):
         changes, skips = read(path)
         assert len(changes) > 20
-        assert skips.lost == 0
+        assert skips.lost_share == 0
         assert (path / "compile_commands.json").is_file()
 
 

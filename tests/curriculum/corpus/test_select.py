@@ -15,7 +15,7 @@ from curriculum.corpus.select import (
     ingredients,
     select,
 )
-from curriculum.corpus.split import WHOLE_REPOSITORIES, place
+from curriculum.corpus.split import WHOLE_REPOSITORIES, hash_fraction
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import DOCUMENT_SCHEMA, KEPT_SCHEMA, Document, Part, Span
 from tests import factories
@@ -111,7 +111,7 @@ def test_the_side_of_a_file_is_that_of_its_hash_in_every_family(tmp_path):
     frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *more)
     assert frame.height == 80
     for lineage, split in frame.select("lineage", "split").iter_rows():
-        assert split == ("val" if place(lineage) < 0.3 else "train")
+        assert split == ("val" if hash_fraction(lineage) < 0.3 else "train")
 
 
 def test_no_file_changes_side_when_the_corpus_grows(tmp_path):
@@ -130,7 +130,7 @@ def test_byte_equal_files_are_on_one_side(tmp_path):
     frame, _ = chosen(tmp_path, corpus_of("r"), *FILES, *copies)
     side = sides(frame)
     assert all(side[f"r:f{i}.cc"] == side[f"r:z{i}.cc"] for i in range(40))
-    assert {place(f"r:z{i}.cc") < 0.3 for i in range(40)} == {True, False}
+    assert {hash_fraction(f"r:z{i}.cc") < 0.3 for i in range(40)} == {True, False}
 
 
 def test_the_same_text_is_kept_once_in_the_first_repository(tmp_path):
@@ -242,7 +242,8 @@ def test_files_that_stand_only_in_a_context_get_a_side_of_their_own(tmp_path):
     found = known_sides(tmp_path / "graphs")
     assert len(found) == 80
     assert all(
-        found[f"r:{name}"] == ("val" if place(f"r:{name}") < 0.3 else "train") for name in around
+        found[f"r:{name}"] == ("val" if hash_fraction(f"r:{name}") < 0.3 else "train")
+        for name in around
     )
 
 
@@ -270,10 +271,10 @@ def with_function(commit: str, each: Document) -> Document:
 def test_val_holds_its_share_of_the_commits_whole(tmp_path):
     together = [with_function("both", document("r", f"t{i}.cc", f"text {i}")) for i in range(30)]
     alone = [with_function(f"own {i}", document("r", f"a{i}.cc", f"alone {i}")) for i in range(19)]
-    assert any(place(each.lineage) < 0.1 for each in together)
+    assert any(hash_fraction(each.lineage) < 0.1 for each in together)
     frame, summary = chosen(tmp_path, corpus_of("r", val_fraction=0.1), *together, *alone)
     held = frame.filter(pl.col("lineage").str.starts_with("r:a"), split="val")["lineage"]
-    assert sorted(held) == sorted(sorted((each.lineage for each in alone), key=place)[:2])
+    assert sorted(held) == sorted(sorted((each.lineage for each in alone), key=hash_fraction)[:2])
     assert {family for family, _ in summary.joined} <= {GRAPHS}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.corpus.select import DocumentsOf, Summary
 from curriculum.corpus.select_conversations import select_conversations
-from curriculum.corpus.split import place
+from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat
 from schemas.conversation import Conversation, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
@@ -83,12 +83,12 @@ def test_what_shares_an_id_lies_on_one_side(tmp_path: Path) -> None:
     assert len(sides) == 40
     assert all(len(each) == 1 for each in sides.values())
     for lineage, (side,) in ((name, tuple(each)) for name, each in sides.items()):
-        assert (side == "val") == (place(lineage) < 0.3)
+        assert (side == "val") == (hash_fraction(lineage) < 0.3)
     assert 0 < summary.val < summary.kept == 200
 
 
 def test_ids_that_share_a_text_lie_on_one_side(tmp_path: Path) -> None:
-    names = sorted((f"t:{n}" for n in range(100)), key=place)
+    names = sorted((f"t:{n}" for n in range(100)), key=hash_fraction)
     low, high = names[0].removeprefix("t:"), names[-1].removeprefix("t:")
     rows, _ = selected(tmp_path, {"t": [(high, "same"), (low, "same"), (low, "a"), (high, "b")]})
     assert {row["split"] for row in rows} == {"train"}, "the oldest lineage decides for both"

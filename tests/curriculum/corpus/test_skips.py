@@ -7,7 +7,7 @@ def test_only_what_cannot_be_read_is_lost():
     skips = Skips(read=6)
     for reason in ("encoding", "missing", "vendored", "versions", "too_large"):
         skips.add(reason, path="a.cc", commit="c")
-    assert skips.lost == 2 / 8
+    assert skips.lost_share == 2 / 8
 
 
 def test_examples_are_few_and_counts_are_whole():
@@ -21,4 +21,4 @@ def test_examples_are_few_and_counts_are_whole():
 
 
 def test_nothing_read_and_nothing_skipped_is_nothing_lost():
-    assert Skips().lost == 0
+    assert Skips().lost_share == 0

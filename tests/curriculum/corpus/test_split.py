@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.split import Lineage, clusters, held_out, held_out_alone, place
+from curriculum.corpus.split import Lineage, clusters, hash_fraction, held_out, held_out_alone
 
 
 def lineage(number: int, *, order: int = 0, since: int | None = None) -> Lineage:
@@ -43,16 +43,16 @@ def test_a_copy_that_is_added_later_takes_the_side_of_what_was_there(pairs, adde
 
 
 def test_places_are_spread_evenly_and_never_change():
-    places = [place(f"repo:src/{number}.cc") for number in range(20_000)]
+    places = [hash_fraction(f"repo:src/{number}.cc") for number in range(20_000)]
     assert all(0 <= each < 1 for each in places)
     assert 0.018 < sum(each < 0.02 for each in places) / len(places) < 0.022
-    assert place("fmt:include/fmt/format.h") == 0.2742171974148206
+    assert hash_fraction("fmt:include/fmt/format.h") == 0.2742171974148206
 
 
 def test_a_family_without_any_gets_its_lowest_and_says_so():
     units = {"v2_simple": [f"u{i}" for i in range(5)], "v3_simple": ["u1", "u2"]}
     val, joined = held_out(units, val_fraction=1e-9)
-    lowest = min(units["v2_simple"], key=place)
+    lowest = min(units["v2_simple"], key=hash_fraction)
     assert lowest in val
     assert joined[0] == ("v2_simple", lowest)
     assert not val.isdisjoint(units["v3_simple"])

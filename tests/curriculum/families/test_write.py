@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from curriculum.families.render import render
-from curriculum.families.write import BYTES_PER_GROUP, DocumentWriter
+from curriculum.families.write import BYTES_PER_GROUP, DocumentWriter, documents_in
 from schemas.change import FileChange
 from schemas.document import DOCUMENT_SCHEMA, Document
 from schemas.errors import SchemaError
@@ -107,4 +107,4 @@ def test_an_error_in_the_middle_leaves_no_file_open(
 
 def test_a_folder_without_documents_is_named(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="no documents"):
-        list(read_documents(tmp_path))
+        list(documents_in(tmp_path))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
 from curriculum.graph.line_ranges import joined, without
-from curriculum.graph.neighbourhood import Order, Step, neighbourhood
+from curriculum.graph.neighbourhood import SearchOrder, Step, neighbourhood
 from schemas.change import Blob, TreeFile
 from schemas.document import EdgeKind
 
@@ -20,7 +20,7 @@ BOTH = tuple(
     for kind in ("calls", "member", "uses", "inherits", "overrides")
     for outward in (True, False)
 )
-ORDER = Order(near=BOTH, far=(*BOTH[2:], Step("includes", outward=True), *BOTH[:2]))
+ORDER = SearchOrder(near=BOTH, far=(*BOTH[2:], Step("includes", outward=True), *BOTH[:2]))
 
 
 @dataclass
@@ -98,7 +98,9 @@ def function(name: str, size: int = 20) -> str:
     return f"void {name}() {{\n  // {'x' * size}\n}}\n"
 
 
-def around(graph: Toy, *names: str, budget: int = 100_000, order: Order = ORDER) -> list[Fragment]:
+def around(
+    graph: Toy, *names: str, budget: int = 100_000, order: SearchOrder = ORDER
+) -> list[Fragment]:
     targets = [whole(graph, graph.named[name]) for name in names]
     return list(neighbourhood(graph, targets, budget, order, COSTS).fragments)
 
@@ -193,7 +195,7 @@ def test_a_skeleton_has_no_bodies_and_gives_lines_to_what_comes_later(boxed):
     boxed.add("other.cc", "use", function("use"))
     boxed.join("use", "uses", "Box")
     steps = (Step("uses", outward=True),)
-    only_class = around(boxed, "use", order=Order(near=steps, far=steps))
+    only_class = around(boxed, "use", order=SearchOrder(near=steps, far=steps))
     assert boxed.text(only_class[0]) == (
         "class Box {\n  int size() {\n…\n  }\n  void put() {\n…\n  }\n  int field;\n};\n"
     )

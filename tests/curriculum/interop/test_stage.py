@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.decoded_rows import DecodedShard, stage, taken
+from curriculum.interop.decoded_rows import DecodedShard, stage, take_rows
 
 SCHEMA = pa.schema(
     [
@@ -57,7 +57,7 @@ def test_any_rows_come_in_any_order_as_they_lay(
     wanted = data.draw(st.lists(st.sampled_from(there), min_size=1, max_size=12))
     numbers, rows = (np.array(each, dtype=np.int64) for each in zip(*wanted, strict=True))
     folder = tmp_path_factory.mktemp("staged")
-    found = taken(staged(folder, shards), numbers, rows, SCHEMA)
+    found = take_rows(staged(folder, shards), numbers, rows, SCHEMA)
     held = [lines(number, length, sum(sizes)) for number, (length, sizes) in enumerate(shards)]
     assert found.to_pylist() == [held[shard][row] for shard, row in wanted]
     assert found.schema.equals(SCHEMA, check_metadata=True)

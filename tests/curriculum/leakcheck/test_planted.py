@@ -45,7 +45,7 @@ def test_each_kind_has_leaks_at_two_places() -> None:
 def test_no_leak_is_left_after_its_context() -> None:
     right = [each.owner.__dict__[each.name] for each in LEAKS]
     for leak in LEAKS:
-        with leak.planted():
+        with leak.injected():
             assert leak.owner.__dict__[leak.name] is not right[LEAKS.index(leak)]
     assert [each.owner.__dict__[each.name] for each in LEAKS] == right
 

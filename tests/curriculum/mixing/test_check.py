@@ -35,7 +35,7 @@ def test_what_can_be_served_is_listed_with_its_repetition(serving: Make, phase: 
     resolved = phase(serving(share=1.0), tokens=1000)
     found = check_phase(resolved, [rows({"a": 300, "b": 200})], tokens_per_step=STEP)
     assert found.fault is None
-    listed = [(each.stratum.domain, each.asked, each.there) for each in found.held]
+    listed = [(each.stratum.domain, each.asked, each.available) for each in found.held]
     assert listed == [("a", 600, 300), ("b", 400, 200)]
     assert {each.repetition for each in found.held} == {2.0}
 

@@ -147,14 +147,14 @@ def test_overrides_change_the_diet_and_are_recorded() -> None:
     diet = load_diet("templates", overrides)
     assert (diet.token_budget, diet.seed, diet.branch) == (20_000_000, 3, "wide")
     assert {phase.max_repetition for phase in diet.phases} == {9.0}
-    assert overrides.recorded == {
+    assert overrides.as_recorded == {
         "token_budget": "20M",
         "max_repetition": "9.0",
         "seed": "3",
         "branch": "wide",
     }
     assert load_diet("templates", DietOverrides()) == load_diet("templates")
-    assert DietOverrides().recorded == {}
+    assert DietOverrides().as_recorded == {}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curriculum.mixing.load import load_diet
-from curriculum.mixing.mix import mix, recipe, report_of, seen_of, seen_until, taken
+from curriculum.mixing.mix import mix, recipe, report_of, rows_taken, seen_of, seen_until
 from curriculum.mixing.plan import ROW_GROUP
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.store import Artefact, Store
@@ -174,7 +174,7 @@ def test_phases_of_other_rows_leave_a_key_alone(
     )
     alone = recipe(DIET, asked, rows, tokens_per_step=4096)
     after = recipe(DIET, asked, rows, tokens_per_step=4096, seen=seen_of([elsewhere]))
-    assert taken(seen_of([elsewhere]), others) == {
+    assert rows_taken(seen_of([elsewhere]), others) == {
         (others[0][0].key, "x"): report_of(elsewhere).rows
     }
     assert alone.key == after.key
@@ -190,7 +190,7 @@ def test_the_key_leaves_out_names_and_reasons(
     one = recipe(DIET, asked, rows, tokens_per_step=4096)
     other = recipe(DIET, renamed, rows, tokens_per_step=4096)
     assert one.key == other.key
-    assert other.shelf.as_posix() == "mixtures/specialist=templates/branch=wide/phase=edits"
+    assert other.directory.as_posix() == "mixtures/specialist=templates/branch=wide/phase=edits"
     assert recipe(DIET, asked, rows, tokens_per_step=8192).key != one.key
 
 
@@ -424,7 +424,7 @@ def test_a_plan_that_went_on_tells_later_phases_all_that_was_seen(
     seen, tokens = seen_until(first, slots=8)
     middle = Continued(run="ab" * 32, step=2, tokens=tokens, seen=seen)
     later = mix(store, DIET, phase, rows, tokens_per_step=4096, continued=middle)
-    drawn = [each for stratum in report_of(later).strata for each in stratum.taken]
+    drawn = [each for stratum in report_of(later).strata for each in stratum.rows_taken]
     assert seen_of([first, later]) == (*seen, *drawn)
 
 

@@ -32,7 +32,7 @@ def test_the_examples_of_placed_and_taken() -> None:
     x = torch.tensor([1.0, 2, 3, 4, 5])
     assert chunks.placed(x).tolist() == [[1, 2], [4, 5], [3, 0]]
     assert chunks.placed(x, blank=7).tolist() == [[1, 2], [4, 5], [3, 7]]
-    assert chunks.taken(chunks.placed(x, blank=7)).tolist() == [1, 2, 3, 4, 5]
+    assert chunks.unchunk(chunks.placed(x, blank=7)).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_the_example_of_steps() -> None:
@@ -55,7 +55,7 @@ def test_what_is_placed_comes_back_and_the_rest_is_padding(lengths: list[int], s
     chunks = Chunks.of(cut(lengths), size)
     x = torch.arange(1, sum(lengths) + 1)
     placed = chunks.placed(x)
-    assert torch.equal(chunks.taken(placed), x)
+    assert torch.equal(chunks.unchunk(placed), x)
     assert int((placed != 0).sum()) == len(x)
     assert len(placed) == sum(-(-length // size) for length in lengths) == sum(chunks.sizes)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.generate import continuation, drawn
+from curriculum.model.generate import continuation, sample_token
 from curriculum.model.masks import Boundaries
 from curriculum.model.sampling import Sampling
 from schemas.errors import JobError
@@ -75,13 +75,13 @@ def test_only_the_likeliest_k_that_reach_p_are_drawn(
             kept.append(at)
         share += weights[at] / total
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
-    found = drawn(torch.tensor(logits), sampling, torch.Generator().manual_seed(seed))
+    found = sample_token(torch.tensor(logits), sampling, torch.Generator().manual_seed(seed))
     assert found in kept
 
 
 def test_draws_have_the_shares_that_the_model_expects() -> None:
     logits, generator = torch.tensor([0.5, 0.25, 0.25, 0.0]).log(), torch.Generator().manual_seed(0)
-    counts = Counter(drawn(logits, Sampling(), generator) for _ in range(4000))
+    counts = Counter(sample_token(logits, Sampling(), generator) for _ in range(4000))
     assert counts[0] == pytest.approx(2000, abs=150)
     assert counts[1] == pytest.approx(1000, abs=120)
     assert counts[3] == 0
@@ -89,7 +89,9 @@ def test_draws_have_the_shares_that_the_model_expects() -> None:
 
 def test_the_greedy_one_needs_no_seed() -> None:
     logits = torch.tensor([0.0, 3.0, 3.0])
-    assert {drawn(logits, GREEDY, torch.Generator().manual_seed(each)) for each in range(4)} == {1}
+    assert {
+        sample_token(logits, GREEDY, torch.Generator().manual_seed(each)) for each in range(4)
+    } == {1}
 
 
 def test_a_model_that_expects_no_number_is_refused(model: Decoder) -> None:

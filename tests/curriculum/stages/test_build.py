@@ -111,7 +111,7 @@ def test_a_packer_that_loses_or_doubles_a_document_publishes_nothing(
 
 def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
     for each in built.rows:
-        for artefact in each.sides:
+        for artefact in each.splits:
             said: Any = artefact.manifest.report["encode"]
             sizes = said["num_bytes"]
             in_rows = sum(
@@ -131,7 +131,7 @@ def test_every_byte_stands_in_one_piece_or_is_counted(built: Built) -> None:
 def test_rows_of_fim_say_how_their_documents_were_split(built: Built) -> None:
     fim = next(each for each in built.rows if each.wanted.objective == "fim")
     plain = next(each for each in built.rows if each.wanted == fim.wanted.held_out)
-    assert fim.sides[1].key == plain.sides[1].key
+    assert fim.splits[1].key == plain.splits[1].key
     said: Any = fim.train.manifest.report["encode"]
     counts = said["objective"]
     split = counts["psm"] + counts["spm"]
@@ -154,7 +154,7 @@ def test_rows_of_documentation_hold_what_is_documented_and_nothing_that_is_copie
 ) -> None:
     rows = next(each for each in built.rows if each.wanted.objective == objective)
     plain = next(each for each in built.rows if each.wanted == rows.wanted.held_out)
-    assert rows.sides[1].key == plain.sides[1].key
+    assert rows.splits[1].key == plain.splits[1].key
     said: Any = rows.train.manifest.report["encode"]
     assert said["objective"][used] > 50
     assert 0 < check(rows.train.path).scored_tokens < 0.5 * check(rows.train.path).valid_tokens

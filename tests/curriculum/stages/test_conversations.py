@@ -99,7 +99,7 @@ def test_the_rows_keep_the_contract_and_their_side(built: Built) -> None:
     assert held_out
     for wanted in CHAT:
         found = built.rows_of(wanted)
-        for side in found.sides:
+        for side in found.splits:
             report = check(side.path)
             assert report.faults == []
             assert report.rows > 0
@@ -110,7 +110,7 @@ def test_the_bytes_that_are_scored_are_the_assistant_s(built: Built) -> None:
     tokenizer, known = load_tokenizer(built.tokenizer), documents(built)
     for wanted in CHAT:
         found = built.rows_of(wanted)
-        for side in found.sides:
+        for side in found.splits:
             whole = 0
             for row in rows(side):
                 ids, mask = np.array(row["input_ids"]), np.array(row["loss_mask"])
@@ -142,7 +142,7 @@ def test_every_byte_of_a_conversation_is_in_a_row_or_counted(built: Built) -> No
     divided = 0
     for wanted in CHAT:
         found = built.rows_of(wanted)
-        for split, side in zip(("train", "val"), found.sides, strict=True):
+        for split, side in zip(("train", "val"), found.splits, strict=True):
             there = {name for name, where in kept.items() if where == split}
             seen: dict[str, int] = {}
             for row in rows(side):

@@ -12,7 +12,7 @@ import pytest
 from curriculum.stages import Built, Workers
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.stage import Stage
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect_garbage, garbage
 
 pytestmark = pytest.mark.system
 
@@ -20,12 +20,12 @@ MakeTiny = Callable[..., Built]
 GCS = """
 import random, sys, time
 from pathlib import Path
-from curriculum.store import Store, collect, garbage
+from curriculum.store import Store, collect_garbage, garbage
 store, dice = Store(Path(sys.argv[1])), random.Random(int(sys.argv[2]))
 print("ready", flush=True)
 while True:
     time.sleep(dice.uniform(0, 0.2))
-    print(collect(store, garbage(store)), flush=True)
+    print(collect_garbage(store, garbage(store)), flush=True)
 """
 
 
@@ -71,7 +71,7 @@ def test_gc_after_every_task_of_a_build_changes_nothing(
 ) -> None:
     def report_and_collect(*_: object) -> None:
         beside = Store(tmp_path)
-        collect(beside, garbage(beside))
+        collect_garbage(beside, garbage(beside))
 
     monkeypatch.setattr(Coordinator, "_report", report_and_collect)
     built = make_tiny(Store(tmp_path))

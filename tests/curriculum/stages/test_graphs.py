@@ -111,7 +111,7 @@ def test_every_enriched_document_has_its_bases_text_and_sound_structure(built: B
 
 def test_rows_of_graphs_and_structure_keep_the_contract(built: Built) -> None:
     for each in built.rows:
-        for side in each.sides:
+        for side in each.splits:
             assert side.files(), f"{each.wanted} has no rows in {side.manifest.labels['split']}"
             report = check(side.path)
             assert report.num_faults == 0
@@ -126,7 +126,7 @@ def test_without_its_columns_structure_is_the_flat_rows(
 ) -> None:
     flat = built.rows_of(RowsSpec(family=base, row_length=row_length))
     enriched = built.rows_of(RowsSpec(family=V6, base=base, row_length=row_length))
-    for plain, rich in zip(flat.sides, enriched.sides, strict=True):
+    for plain, rich in zip(flat.splits, enriched.splits, strict=True):
         assert table(plain, list(FLAT)).equals(table(rich, list(FLAT)))
         columns = table(rich, [each.name for each in STRUCTURE_COLUMNS])
         assert len(pc.unique(pc.list_flatten(columns["structure_ids"]))) > 5
@@ -137,7 +137,7 @@ def test_without_its_columns_structure_is_the_flat_rows(
 def test_no_row_holds_context_from_the_other_side(built: Built) -> None:
     for each in built.rows:
         if each.wanted.family == V4:
-            for side in each.sides:
+            for side in each.splits:
                 held_out = val_lineages(built.selections[V4])
                 assert check_sides(side, of(built, V4), held_out) > 10
     counted: Any = built.rows_of(WANTED[1]).train.manifest.report["encode"]
@@ -258,7 +258,7 @@ class TestFrontend:
             check_document(document)
             number += 1
         assert number > 10
-        for side in made.rows[0].sides:
+        for side in made.rows[0].splits:
             assert check(side.path).num_faults == 0
             check_sides(side, of(made, V5), val_lineages(made.selections[V5]))
 

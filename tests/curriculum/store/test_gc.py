@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect_garbage, garbage
 
 PARTS = 5
 PATIENCE_S = 20.0
 COLLECTING = """
 import sys
 from pathlib import Path
-from curriculum.store import Store, collect, garbage
+from curriculum.store import Store, collect_garbage, garbage
 store = Store(Path(sys.argv[1]))
 dead = garbage(store)
 print(len(dead), flush=True)
-collect(store, dead)
+collect_garbage(store, dead)
 """
 
 
@@ -61,11 +61,11 @@ def test_an_interrupted_gc_leaves_nothing_half_removed_and_the_next_one_finishes
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            collect(store, garbage(store))
+            collect_garbage(store, garbage(store))
     assert all(is_whole(each) for each in Store(tmp_path).artefacts())
     folders = [each for each in tmp_path.glob("documents/*/*") if each.is_dir()]
     assert {each.path for each in Store(tmp_path).artefacts()} == {*folders}
-    collect(store, garbage(store))
+    collect_garbage(store, garbage(store))
     assert [each.path for each in store.artefacts()] == [made[0].path]
     left = [file for file in tmp_path.rglob("part-*") if not file.is_relative_to(made[0].path)]
     assert left == []
@@ -80,7 +80,7 @@ def test_gc_does_not_wait_for_a_build_that_runs(tmp_path: Path) -> None:
         write(drafts)
 
     build = threading.Thread(target=lambda: Store(tmp_path).produce([recipe(1)], slow))
-    gc = threading.Thread(target=lambda: collect(Store(tmp_path), []))
+    gc = threading.Thread(target=lambda: collect_garbage(Store(tmp_path), []))
     build.start()
     try:
         assert writing.wait(PATIENCE_S)
@@ -112,7 +112,7 @@ def test_gc_killed_at_any_moment_leaves_whole_artefacts_and_the_next_one_finishe
     assert all(is_whole(each) for each in store.artefacts())
     folders = {each for each in tmp_path.glob("documents/*/*") if each.is_dir()}
     assert {each.path for each in store.artefacts()} == folders
-    collect(store, garbage(store))
+    collect_garbage(store, garbage(store))
     assert {each.path for each in store.artefacts()} == {each.path for each in made[:5]}
     assert [*(tmp_path / ".trash").glob("*")] == []
 
@@ -123,7 +123,7 @@ def test_a_draft_that_a_killed_build_left_is_removed_and_counted(tmp_path: Path)
     draft = tmp_path / ".drafts" / recipe(1).key
     draft.mkdir(parents=True)
     (draft / "part-00000.parquet").write_text("x" * 70)
-    assert collect(store, []) == 70
+    assert collect_garbage(store, []) == 70
     assert not draft.exists()
 
 
@@ -132,7 +132,7 @@ def test_what_came_into_use_after_it_was_listed_is_kept(tmp_path: Path) -> None:
     (made,) = store.produce([recipe(1)], write)
     dead = garbage(store)
     store.mark("build", [made])
-    assert collect(store, dead) == 0
+    assert collect_garbage(store, dead) == 0
     assert is_whole(made)
 
 

@@ -171,7 +171,7 @@ def test_the_guard_of_gc_and_slots_are_opened_through_no_link(
             os.mkfifo(file)
         else:
             file.symlink_to(outside if how == "symbolic" else outside.with_name("new"))
-        held = Slots(slots, 1).taken("run", print) if file.parent == slots else deciding(home)
+        held = Slots(slots, 1).hold("run", print) if file.parent == slots else deciding(home)
         with pytest.raises(StoreError) as refused, held:
             pass
         assert refused.value.name == str(file)
@@ -187,7 +187,7 @@ def test_records_of_slots_replace_what_has_another_name(
     slots = home / "slots"
     slots.mkdir()
     (slots / "host-0.json").hardlink_to(outside)
-    with Slots(slots, 1).taken("run", print):
+    with Slots(slots, 1).hold("run", print):
         assert '"run":"run"' in (slots / "host-0.json").read_text()
     assert outside.read_text() == "theirs"
 

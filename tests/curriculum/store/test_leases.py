@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect, garbage, leases
+from curriculum.store import (
+    Artefact,
+    Recipe,
+    StagingDirectory,
+    Store,
+    collect_garbage,
+    garbage,
+    leases,
+)
 from curriculum.store.leases import this_process
 from schemas.errors import StoreError
 from schemas.manifest import Lease
@@ -38,7 +46,7 @@ def write(drafts: Sequence[StagingDirectory]) -> None:
 def collected(home: Path) -> None:
     """A gc of its own beside whoever uses the workspace."""
     beside = Store(home)
-    collect(beside, garbage(beside))
+    collect_garbage(beside, garbage(beside))
 
 
 def lease(home: Path, keys: Sequence[str], beat: datetime.datetime = NOW, **owner: object) -> Path:
@@ -152,7 +160,7 @@ def test_a_lease_that_cannot_be_read_stops_gc_before_it_removes_anything(tmp_pat
     (made,) = store.produce([recipe(1)], write)
     lease(tmp_path, [made.key]).write_text('{"keys": [')
     with pytest.raises(StoreError, match=r"leases/.*Delete it when no build runs"):
-        collect(store, [made])
+        collect_garbage(store, [made])
     assert store.find(recipe(1)) is not None
 
 
@@ -160,7 +168,7 @@ def test_gc_waits_for_a_lookup_and_then_finds_its_key(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (made,) = store.produce([recipe(1)], write)
     dead = garbage(store)
-    gc = threading.Thread(target=lambda: collect(Store(tmp_path), dead))
+    gc = threading.Thread(target=lambda: collect_garbage(Store(tmp_path), dead))
     with store.leased():
         with leases.noting(tmp_path, [made.key]):
             gc.start()

@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Input, Recipe, StagingDirectory, Store, collect, explain, garbage
+from curriculum.store import (
+    Input,
+    Recipe,
+    StagingDirectory,
+    Store,
+    collect_garbage,
+    explain,
+    garbage,
+)
 from curriculum.store.verify import read_mark
 from schemas.document import SCHEMA_VERSION
 from schemas.errors import CurriculumError, SchemaError, StoreError
@@ -315,7 +323,7 @@ def test_gc_keeps_what_is_marked_and_all_its_inputs(tmp_path: Path) -> None:
     store.mark("build-sample", [top])
     unused = garbage(store)
     assert [artefact.key for artefact in unused] == [stray.key]
-    assert collect(store, unused) == 100
+    assert collect_garbage(store, unused) == 100
     assert {artefact.key for artefact in store.artefacts()} == {base.key, top.key}
 
 
@@ -324,8 +332,8 @@ def test_what_is_of_one_key_is_found_on_another_shelf(tmp_path: Path) -> None:
     made = Recipe(stage="mixtures", labels=(("specialist", "a"), ("phase", "p")), revision=1)
     shelves = ("mixtures/specialist=*/phase=p", "mixtures/specialist=*/branch=*/phase=p")
     labels = (("specialist", "a"), ("branch", "wide"), ("phase", "p"))
-    other = Recipe(stage="mixtures", labels=labels, revision=1, elsewhere=shelves)
-    assert store.place(other) == store.root / other.directory
+    other = Recipe(stage="mixtures", labels=labels, revision=1, alternate_folders=shelves)
+    assert store.path_of(other) == store.root / other.directory
     (first,) = store.produce([made], lambda drafts: None)
     (found,) = store.produce([other], lambda drafts: None)
     assert (found.path, found.made) == (first.path, False)

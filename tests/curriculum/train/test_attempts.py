@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.store import Store, collect, garbage
+from curriculum.store import Store, collect_garbage, garbage
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
 from curriculum.train.run_directory import claimed
@@ -23,7 +23,7 @@ def test_a_rerun_after_gc_is_an_attempt_of_its_own_that_trains(world: Any) -> No
     world.store.mark("runs-tester-syntax", [second.artefact])
     log = (second.directory / "train.log").read_text()
     dead = [each for each in garbage(world.store) if each.manifest.stage == "runs"]
-    collect(world.store, dead)
+    collect_garbage(world.store, dead)
     assert [each.path for each in world.store.artefacts("runs")] == [second.directory]
     third = train(world.store, job, again=True)
     assert third.directory.name == "attempt=3"
@@ -37,7 +37,7 @@ def test_an_open_attempt_goes_on_under_its_own_number_when_earlier_ones_are_gone
     world: Any,
 ) -> None:
     job = world.job(steps=1)
-    folder = world.store.place(run_recipe(job)) / "attempt=3"
+    folder = world.store.path_of(run_recipe(job)) / "attempt=3"
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(job.model_copy(update={"attempt": 3}).model_dump_json())
     run = train(world.store, job)
@@ -49,13 +49,13 @@ def test_a_process_that_trains_keeps_what_it_reads_and_its_run_without_a_launche
     world: Any,
 ) -> None:
     job = world.job(steps=1)
-    directory = world.store.place(run_recipe(job)) / "attempt=1"
+    directory = world.store.path_of(run_recipe(job)) / "attempt=1"
     directory.mkdir(parents=True)
     there = {each.path for each in world.store.artefacts()}
     with claimed(world.store, job, directory):
-        collect(world.store, garbage(world.store))
+        collect_garbage(world.store, garbage(world.store))
         assert {each.path for each in world.store.artefacts()} == there
-    collect(world.store, garbage(world.store))
+    collect_garbage(world.store, garbage(world.store))
     assert [*world.store.artefacts()] == []
 
 
@@ -67,9 +67,9 @@ def test_a_run_whose_attempts_are_all_gone_does_not_hide_the_same_one_elsewhere(
     first = closed(world.store, mine)
     shutil.copytree(first.parent, second := world.store.root / run_recipe(theirs).directory)
     world.store.mark("runs-tester-syntax", [world.store.load(first)])
-    collect(world.store, garbage(world.store))
+    collect_garbage(world.store, garbage(world.store))
     assert not second.exists()
-    assert world.store.place(run_recipe(theirs)) == first.parent
+    assert world.store.path_of(run_recipe(theirs)) == first.parent
 
 
 def closed(store: Store, job: Job) -> Path:

@@ -69,7 +69,7 @@ def test_the_rows_and_documents_to_blame_are_named_and_no_others(model: Decoder,
         collate([row(0, ids=True), row(1, poisoned=(0, 2), ids=True)]),
         collate([row(2, poisoned=(1,), ids=True), row(3, ids=True)]),
     ]
-    found = finite(model).blame(what, batches)
+    found = finite(model).find_nonfinite(what, batches)
     assert found.rows == 4
     assert found.blamed == (
         NonfiniteRow(
@@ -81,7 +81,7 @@ def test_the_rows_and_documents_to_blame_are_named_and_no_others(model: Decoder,
 
 
 def test_rows_that_are_finite_one_by_one_are_said_to_be(model: Decoder) -> None:
-    found = finite(model).blame("the loss", [collate([row(0), row(1)])])
+    found = finite(model).find_nonfinite("the loss", [collate([row(0), row(1)])])
     assert found == Verdict(what="the loss", rows=2, blamed=())
     assert "one by one the loss of all 2 rows is finite" in str(found)
 
@@ -120,5 +120,7 @@ def test_documents_are_read_from_the_rows_where_a_batch_lacks_them(
     pq.write_table(table, tmp_path / "part-00000.parquet")
     poisoned(model, "the loss")
     folders = {"0" * 64: tmp_path / "absent", "abcdefabcdef" + "0" * 52: tmp_path}
-    (found,) = finite(model, folders).blame("the loss", [collate([row(1, poisoned=(2,))])]).blamed
+    (found,) = (
+        finite(model, folders).find_nonfinite("the loss", [collate([row(1, poisoned=(2,))])]).blamed
+    )
     assert found.document_ids == ("c",)

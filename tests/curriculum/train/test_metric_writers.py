@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from curriculum.train import metric_writers
-from curriculum.train.metric_writers import chosen, fill, of_figures, of_step, open_writers
+from curriculum.train.metric_writers import fill, of_figures, of_step, open_writers, parse_writers
 from curriculum.train.metrics import read_metrics
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
@@ -158,10 +158,10 @@ def test_what_was_not_measured_is_no_scalar() -> None:
 
 def test_writers_are_chosen_by_a_list_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_writers, "require_installed", lambda names: None)
-    assert chosen(None) == chosen("") == ()
-    assert chosen("wandb, tensorboard,wandb") == ("wandb", "tensorboard")
+    assert parse_writers(None) == parse_writers("") == ()
+    assert parse_writers("wandb, tensorboard,wandb") == ("wandb", "tensorboard")
     with pytest.raises(JobError, match=r"tensorbord.*Known writers: tensorboard, wandb"):
-        chosen("tensorbord")
+        parse_writers("tensorbord")
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
@@ -169,7 +169,10 @@ def test_a_writer_that_lacks_its_package_says_how_to_install_it(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: Any
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for ask in (lambda: chosen(name), lambda: open_writers(world.job(writers=(name,)), tmp_path)):
+    for ask in (
+        lambda: parse_writers(name),
+        lambda: open_writers(world.job(writers=(name,)), tmp_path),
+    ):
         with pytest.raises(JobError, match=rf"pip install 'curriculum\[{name}\]'"):
             ask()
     assert list(tmp_path.glob("tensorboard")) == list(tmp_path.glob("wandb")) == []

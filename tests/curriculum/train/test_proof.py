@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.train import gate as gates
+from curriculum.train import proof
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.leak import Finding, LeakReport, ProvenJob
@@ -53,8 +53,8 @@ def gate(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def gate(text: str, code: int) -> bool:
         (tmp_path / "made").write_text(text)
         words = WRITES.format(source=str(tmp_path / "made"), code=code)
-        monkeypatch.setattr(gates, "COMMAND", (sys.executable, "-c", words))
-        return gates.proven(job, lambda: False)
+        monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", words))
+        return proof.proven(job, lambda: False)
 
     return gate
 
@@ -115,16 +115,16 @@ def test_an_old_report_is_not_taken_for_that_of_a_proof_that_left_none(
     gate: Callable[[str, int], bool], job: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert gate(sealed(job), 0)
-    monkeypatch.setattr(gates, "COMMAND", (sys.executable, "-c", ""))
+    monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", ""))
     with pytest.raises(JobError, match="ended without a report"):
-        gates.proven(job, lambda: False)
+        proof.proven(job, lambda: False)
 
 
 def test_a_stop_ends_the_proof(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = job.parent / "pid"
     words = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
-    monkeypatch.setattr(gates, "COMMAND", (sys.executable, "-c", words))
-    assert not gates.proven(job, lambda: pid.is_file() and bool(pid.read_text()))
+    monkeypatch.setattr(proof, "COMMAND", (sys.executable, "-c", words))
+    assert not proof.proven(job, lambda: pid.is_file() and bool(pid.read_text()))
     assert not Path("/proc", pid.read_text()).exists()
 
 
@@ -148,7 +148,7 @@ def test_a_job_is_proven_with_rows_of_its_plan_and_says_what_is_not_covered(worl
     model = world.job().model.model_copy(update={"blocks": "F"})
     file = directory / JOB
     file.write_text(world.job(model=model, workers=2, recompute=True).model_dump_json())
-    assert gates.proven(file, lambda: False)
+    assert proof.proven(file, lambda: False)
     read = read_json(ProvenJob, directory / LEAKCHECK, error=JobError, cause="broken", cure="mend")
     assert read.result == "not all covered"
     assert any("2 processes that load rows" in each for each in read.report.uncovered)

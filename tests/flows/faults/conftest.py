@@ -45,7 +45,7 @@ PATIENCE_S = 600.0
 MARK = "FAULTS_OF"
 ROLES = {
     "trainer": "curriculum.train",
-    "server": "prefect\0server\0start",
+    "server": "flows.server.api",
     "worker": "prefect\0worker\0start",
     "flow": "flows.flow_process",
     "serve": "flows.cli\0serve",
@@ -54,7 +54,7 @@ ROLES = {
 
 
 @dataclass(kw_only=True)
-class RunPlan:
+class Commands:
     """A workspace, the commands given in it, and whatever they started, told by a mark they inherit."""
 
     folder: Path
@@ -192,9 +192,9 @@ def _role(line: str) -> str:
 
 
 @pytest.fixture
-def course(tmp_path: Path) -> Iterator[RunPlan]:
+def course(tmp_path: Path) -> Iterator[Commands]:
     """A course of one's own; whatever it starts has ended when the test has."""
-    course = RunPlan(folder=tmp_path / "course")
+    course = Commands(folder=tmp_path / "course")
     try:
         yield course
     finally:
@@ -202,15 +202,15 @@ def course(tmp_path: Path) -> Iterator[RunPlan]:
 
 
 @pytest.fixture(scope="session")
-def new_course() -> type[RunPlan]:
+def new_commands() -> type[Commands]:
     """How to begin a course; who begins one sees to its end."""
-    return RunPlan
+    return Commands
 
 
 @pytest.fixture(scope="session")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> RunPlan:
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Commands:
     """The same course, with nothing happening to it."""
-    course = RunPlan(folder=tmp_path_factory.mktemp("uninterrupted"))
+    course = Commands(folder=tmp_path_factory.mktemp("uninterrupted"))
     course.finish()
     assert len(list(Store(course.home).artefacts("runs"))) == 2
     return course

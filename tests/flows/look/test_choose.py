@@ -11,9 +11,9 @@ from rich.console import Console
 
 from curriculum.catalog import CatalogError
 from curriculum.catalog.condition import matching
-from curriculum.inspection.chosen_lines import chosen, regex, slots_of
 from curriculum.inspection.documents import wished
 from curriculum.inspection.line_filter import FILTERS, steps
+from curriculum.inspection.line_selection import regex, select_lines, slots_of
 from curriculum.store import Artefact, Store
 from flows.cli import inspect
 from flows.cli.inspect import command
@@ -126,7 +126,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
         ids = {
             line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
         }
-        masks = chosen(store, each, inspect.LineFilter(domain="testing"))
+        masks = select_lines(store, each, inspect.LineFilter(domain="testing"))
         assert masks is not None
         assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
 

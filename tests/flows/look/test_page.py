@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from curriculum.inspection.documents import DocumentView
 from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
-from dashboards.inspect.document_sheet import document_sheet
+from dashboards.inspect.document_page import document_page
 from dashboards.inspect.page import joined, page
-from dashboards.inspect.sheet import Link, Node, Section, Sheet, Stretch
+from dashboards.inspect.page_content import Link, Node, PageContent, Section, Stretch
 from dashboards.palette import SHADES
 from flows import cli
 from flows.cli import inspect
@@ -54,7 +54,7 @@ def _seen(document: Document) -> DocumentView:
 
 
 def _page(document: Document) -> str:
-    return page("title", "subtitle", [document_sheet(_seen(document))])
+    return page("title", "subtitle", [document_page(_seen(document))])
 
 
 def _artefact(home: Path, family: str) -> Artefact:
@@ -187,7 +187,9 @@ def test_a_page_is_at_most_three_times_its_text_and_100_kb(repeat: int) -> None:
         Link(source=at % repeat, target=0, kind="calls", label="syntactic", confidence=0.25)
         for at in range(4 * repeat)
     )
-    text = page("", "", [Sheet(title="", facts=(), nodes=nodes, sections=sections, links=links)])
+    text = page(
+        "", "", [PageContent(title="", facts=(), nodes=nodes, sections=sections, links=links)]
+    )
     assert len(_text(Read(text))) > size * 0.9
     assert len(text.encode()) <= 3 * len(_text(Read(text)).encode()) + 100_000
 

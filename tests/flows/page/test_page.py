@@ -21,7 +21,7 @@ from dashboards.palette import family_colours
 from dashboards.report import curves, phase_sheets, retention, timeline
 from dashboards.report.colours import properties
 from dashboards.report.curves import apart, plot_of
-from dashboards.report.facts import Facts, Losses, place
+from dashboards.report.facts import Facts, Losses, report_path
 from dashboards.report.page import page
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
@@ -241,8 +241,8 @@ def test_families_have_fixed_colours_on_light_and_dark_pages(facts: Facts) -> No
 
 
 def test_a_report_is_named_after_specialist_and_branch(tmp_path: Path) -> None:
-    assert place(tmp_path, "templates", None) == tmp_path / "reports" / "templates.html"
-    assert place(tmp_path, "templates", "wide").name == "templates-wide.html"
+    assert report_path(tmp_path, "templates", None) == tmp_path / "reports" / "templates.html"
+    assert report_path(tmp_path, "templates", "wide").name == "templates-wide.html"
 
 
 @given(st.floats(0, 1e9), st.floats(-9, 9))

@@ -25,7 +25,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from curriculum.train.launch.gpu_slots import Slots
-with Slots(Path(sys.argv[1]), 1).taken(sys.argv[2], lambda words: print(words, flush=True)):
+with Slots(Path(sys.argv[1]), 1).hold(sys.argv[2], lambda words: print(words, flush=True)):
     print("taken", flush=True)
     time.sleep(6000)
 """
@@ -71,11 +71,11 @@ def test_jobs_take_one_slot_one_at_a_time_in_order_of_arrival(
     slots, served, inside = Slots(tmp_path, 1), list[str](), list[int]()
 
     def job(run: str) -> None:
-        with slots.taken(run, silent):
+        with slots.hold(run, silent):
             inside.append(len([each for each in slots.holders() if each]))
             served.append(run)
 
-    with slots.taken("first", silent):
+    with slots.hold("first", silent):
         threads = [threading.Thread(target=job, args=(name,)) for name in ("c", "a", "d", "b")]
         for number, thread in enumerate(threads, start=1):
             thread.start()
@@ -97,10 +97,10 @@ def test_who_waits_is_told_who_holds_the_slots_and_how_many_came_before(
     slots, heard = Slots(tmp_path, 2), list[str]()
 
     def wait(run: str) -> None:
-        with slots.taken(run, heard.append):
+        with slots.hold(run, heard.append):
             pass
 
-    with slots.taken("runs/a", silent) as one, slots.taken("runs/b", silent) as two:
+    with slots.hold("runs/a", silent) as one, slots.hold("runs/b", silent) as two:
         assert (one.number, two.number, two.of) == (0, 1, 2)
         third, fourth = (threading.Thread(target=wait, args=(name,)) for name in ("c", "d"))
         third.start()
@@ -144,7 +144,7 @@ def test_a_killed_process_gives_back_its_slot_and_its_place(
 
 def test_a_slot_is_held_as_long_as_a_process_that_inherited_it_lives(tmp_path: Path) -> None:
     slots = Slots(tmp_path, 1)
-    with slots.taken("runs/a", silent) as slot:
+    with slots.hold("runs/a", silent) as slot:
         child = subprocess.Popen(["sleep", "6000"], pass_fds=[slot.lock])
     try:
         assert slots.holders() != [None]
@@ -174,7 +174,7 @@ def test_what_outlives_its_killed_launcher_is_ended_by_who_waits(
     until(lambda: len(processes_of(run)) == 2)
     reaper = threading.Thread(target=child.wait)
     reaper.start()
-    with slots.taken("next", heard.append):
+    with slots.hold("next", heard.append):
         assert processes_of(run) == []
     reaper.join()
     assert child.returncode == -signal.SIGKILL
@@ -188,7 +188,7 @@ def test_a_record_of_before_a_reboot_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / f"{me.host}.line").mkdir()
     (tmp_path / f"{me.host}.line" / "0000000001.json").write_text(before.model_dump_json())
     assert slots.holders() == [None]
-    with slots.taken("runs/b", lambda words: pytest.fail(words)):
+    with slots.hold("runs/b", lambda words: pytest.fail(words)):
         assert [each.run for each in slots.holders() if each] == ["runs/b"]
     assert slots.line() == []
 
@@ -199,8 +199,8 @@ def test_an_interrupt_leaves_the_line(tmp_path: Path) -> None:
     def interrupt(_: str) -> None:
         raise KeyboardInterrupt
 
-    with slots.taken("first", silent):
-        with pytest.raises(KeyboardInterrupt), slots.taken("second", interrupt):
+    with slots.hold("first", silent):
+        with pytest.raises(KeyboardInterrupt), slots.hold("second", interrupt):
             pytest.fail("there was no slot")
         assert slots.line() == []
 
@@ -243,7 +243,7 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
     monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
     slots, run, heard = Slots(tmp_path / "slots", 1), tmp_path / "run", list[str]()
-    with slots.taken(str(run), silent) as slot:
+    with slots.hold(str(run), silent) as slot:
         left = subprocess.Popen(
             [sys.executable, "-c", "import time; time.sleep(6000)"],
             env={**os.environ, MARK: str(run)},
@@ -254,7 +254,7 @@ def test_a_process_that_its_launcher_left_with_the_slot_is_ended_for_who_waits(
         (holder,) = slots.holders()
         assert holder is not None
         assert holder.run == str(run)
-        with slots.taken("another", heard.append):
+        with slots.hold("another", heard.append):
             assert left.wait(60) == -signal.SIGKILL
         assert heard == [
             f"waits for a slot; held by {run} (it is gone, what it started still ends)"

@@ -244,7 +244,7 @@ def test_a_run_is_launched_once_at_a_time_even_while_it_waits(
     slots, job = Slots(tmp_path / "slots", 1), world.job()
     how, waits = Launch(slots=slots), threading.Event()
     again = Launch(slots=slots, tell=lambda _: waits.set())
-    with slots.taken("another run", lambda _: None):
+    with slots.hold("another run", lambda _: None):
         first = threading.Thread(target=train, args=(world.store, job), kwargs={"launch": again})
         first.start()
         assert waits.wait(120)

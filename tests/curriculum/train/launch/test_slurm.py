@@ -148,7 +148,7 @@ def test_a_job_is_handed_in_followed_and_takes_no_slot(
         seen(line)
 
     slots = Slots(world.store.root / "slots", 1)
-    with slots.taken("another", lambda _: None):
+    with slots.hold("another", lambda _: None):
         report = run(world, directory, "-p 'gpu long' -c 4", tell=tell, slots=slots)
     assert (report.stopped, report.steps) == ("budget", 12)
     assert "step 1" in heard

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dashboards.rows import write as writing
-from dashboards.rows.write import example, place, wished, write
+from dashboards.rows.write import example, page_path, wished, write
 from flows import cli
 from flows.cli.inspect import InspectOptions
 from schemas.errors import StoreError
@@ -25,7 +25,9 @@ def test_a_page_is_written_once_and_anew_only_where_it_would_look_different(
     made: Any, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(root, made.rows, made.made_of)
-    assert file == place(root, made.rows) == root / "reports/rows" / f"{made.rows.key[:12]}.html"
+    assert (
+        file == page_path(root, made.rows) == root / "reports/rows" / f"{made.rows.key[:12]}.html"
+    )
     first = file.stat().st_mtime_ns
     monkeypatch.setattr(writing, "shown", None)
     assert write(root, made.rows, []) == file, "it isn't read again"
@@ -41,7 +43,7 @@ def test_a_page_is_written_once_and_anew_only_where_it_would_look_different(
 def test_rows_without_their_tokenizer_have_no_page(made: Any, tmp_path: Path) -> None:
     root = tmp_path
     assert write(root, made.rows, made.documents) is None
-    assert not place(root, made.rows).exists()
+    assert not page_path(root, made.rows).exists()
 
 
 def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, root: Path) -> None:

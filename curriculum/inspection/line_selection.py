@@ -38,7 +38,7 @@ def line_files(artefact: Artefact) -> list[Path]:
     return [artefact.path / name for name in mine if name.endswith(".parquet")]
 
 
-def chosen(store: Store, artefact: Artefact, only: LineFilter) -> list[Mask] | None:
+def select_lines(store: Store, artefact: Artefact, only: LineFilter) -> list[Mask] | None:
     """Return the mask of chosen lines of each of the artefact's files; None for all.
 
     Raises:

@@ -10,11 +10,11 @@ from curriculum.inspection.document_facts import facts, what
 from curriculum.inspection.documents import DocumentView
 from curriculum.inspection.formats import number
 from curriculum.inspection.pieces import pieces
-from dashboards.inspect.sheet import (
+from dashboards.inspect.page_content import (
     Link,
     Node,
+    PageContent,
     Section,
-    Sheet,
     stretches,
     structure_links,
     structure_node,
@@ -53,7 +53,7 @@ class _Drawing:
     """Structure chunks that are what a chunk of the document is: they have no line of their own."""
 
 
-def document_sheet(seen: DocumentView) -> Sheet:
+def document_page(seen: DocumentView) -> PageContent:
     """The sheet of a document."""
     drawing = _Drawing(seen=seen, inside=_beginning(seen))
     if seen.document.chunks:
@@ -62,7 +62,7 @@ def document_sheet(seen: DocumentView) -> Sheet:
     else:
         for part in range(len(seen.document.parts)):
             _add_part(drawing, part)
-    return Sheet(
+    return PageContent(
         title=seen.document_id,
         facts=tuple(facts(seen)),
         nodes=tuple(drawing.nodes),

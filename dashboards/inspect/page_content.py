@@ -70,7 +70,7 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sheet:
+class PageContent:
     """One document; its nodes are numbered from 0, in the order of the tree."""
 
     title: str
