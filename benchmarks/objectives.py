@@ -24,7 +24,7 @@ from curriculum.families.write import DocumentWriter
 from curriculum.objectives import objective_of
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
@@ -49,7 +49,7 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
         for document in found:
             writer.append(document)
     files = sorted(folder.glob("part-*.parquet"))
-    tokenise_documents(files, tokenizer, folder)
+    tokenize_documents(files, tokenizer, folder)
     policy = policy_of(found[0].family)
     fitter = Fitter.of(tokenizer, row_length=row_length - 16, policy=policy)
     given: list[Given] = []
@@ -66,11 +66,11 @@ def fitted(found: list[Document], row_length: int, folder: Path) -> tuple[Tokeni
 def seconds(
     objective: str, tokenizer: Tokenizer, given: list[Given], row_length: int
 ) -> tuple[float, Counter[str]]:
-    lesson = objective_of(objective, tokenizer, variant=0)
-    teach, counts = apply_objective(lesson, row_length=row_length), Counter[str]()
+    built = objective_of(objective, tokenizer, variant=0)
+    teach, counts = apply_objective(built, row_length=row_length), Counter[str]()
     begin = time.process_time()
     for document, fitted in given:
-        for name, number in teach(document, replace(fitted)).taught:
+        for name, number in teach(document, replace(fitted)).objective_counts:
             counts[name] += number
     return time.process_time() - begin, counts
 

@@ -23,7 +23,7 @@ import tiktoken
 import tokenizers
 
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from curriculum.tokens.store import BATCH_DOCUMENTS, tokenise_documents
+from curriculum.tokens.store import BATCH_DOCUMENTS, tokenize_documents
 from curriculum.tokens.train import WORDS, train_tokenizer
 from schemas.document import DOCUMENT_SCHEMA, document_id
 
@@ -116,7 +116,7 @@ def end_to_end(tokenizer: Tokenizer, texts: list[str]) -> float:
         path = Path(folder) / "part-00000.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=DOCUMENT_SCHEMA), path)
         begin = time.process_time()
-        report = tokenise_documents([path], tokenizer, Path(folder))
+        report = tokenize_documents([path], tokenizer, Path(folder))
         seconds = time.process_time() - begin
     return report.num_bytes / seconds / 1e6
 

@@ -185,7 +185,7 @@ def shares(which: Mixed, found: Sequence[Serving]) -> str:
 def _lanes(each: Serving, of: float) -> str:
     look = frame.family(each.family)
     realised = each.planned if each.realised is None else each.realised
-    line = _lane(
+    line = _serving_line(
         f"{text(each.family)} <small>{text(each.objective)} at {each.row_length:,}</small>",
         (each.share, realised, sum(one.planned for one in each.strata), each.strata[0].budget),
         of=of,
@@ -195,7 +195,7 @@ def _lanes(each: Serving, of: float) -> str:
         return line
     most = charts.scale(max(max(one.share, one.planned, one.realised or 0) for one in each.strata))
     inner = "".join(
-        _lane(
+        _serving_line(
             text(one.domain),
             (
                 one.share,
@@ -214,7 +214,9 @@ def _lanes(each: Serving, of: float) -> str:
     )
 
 
-def _lane(name: str, figures: tuple[float, float, float, int], *, of: float, look: str) -> str:
+def _serving_line(
+    name: str, figures: tuple[float, float, float, int], *, of: float, look: str
+) -> str:
     planned, realised, held, budget = figures
     return (
         f'<div class="lane-line {look}"><b>{name}</b>'

@@ -1,4 +1,4 @@
-"""The panels of the overview: what needs a hand, how everything stands, what there is to eat."""
+"""Panels of the overview: what needs attention, the state of every phase, the supply."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -235,7 +235,7 @@ def specialists(snapshot: Snapshot) -> str:
     lines = ""
     for name, those in by_specialist(found).items():
         mine = {each.phase: each for each in those}
-        cells = "".join(_cell(mine.get(phase)) for phase in phases)
+        cells = "".join(_table_cell(mine.get(phase)) for phase in phases)
         lines += f"<tr><th>{text(name)}</th>{cells}</tr>"
     body = (
         f'<div class="wide"><table class="standing"><thead><tr><th></th>{heads}</tr></thead>'
@@ -251,7 +251,7 @@ def specialists(snapshot: Snapshot) -> str:
     )
 
 
-def _cell(each: PhaseLine | None) -> str:
+def _table_cell(each: PhaseLine | None) -> str:
     if each is None:
         return '<td class="none">–</td>'
     figure = "–" if each.after is None else f"{each.after:.3f}"
@@ -331,14 +331,14 @@ def by_specialist(found: Sequence[PhaseLine]) -> dict[str, list[PhaseLine]]:
     return grouped
 
 
-def in_order(courses: Sequence[Sequence[str]]) -> list[str]:
-    """All phases, each after those that come before it in most courses.
+def in_order(orders: Sequence[Sequence[str]]) -> list[str]:
+    """Order all phases, each after those that are before it in most specialists.
 
     >>> in_order([["syntax", "graph"], ["syntax", "structure", "graph"], ["syntax", "structure"]])
     ['syntax', 'structure', 'graph']
     """
     places: dict[str, list[float]] = {}
-    for course in courses:
+    for course in orders:
         for at, phase in enumerate(course):
             places.setdefault(phase, []).append(at)
     return sorted(places, key=lambda phase: (sum(places[phase]) / len(places[phase]), phase))

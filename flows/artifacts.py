@@ -103,9 +103,9 @@ class _Tracked:
             return  # What is done at once needs no bar.
         try:
             self._draw(progress.stage, share, line)
-        except httpx.HTTPError as unheard:
+        except httpx.HTTPError as failed:
             # A bar is worth no training: the server may come again.
-            Log().warning(f"Its server doesn't hear how far it is: {unheard}")
+            Log().warning(f"Its progress isn't shown on the server: {failed}")
 
     def _draw(self, stage: str, share: float, line: str) -> None:
         said = unmarked(line)

@@ -29,9 +29,9 @@ class ObjectiveSpec:
 
 OBJECTIVES: Registry[ObjectiveSpec] = Registry(
     [
-        ObjectiveSpec(name="causal", revision=1, build="curriculum.objectives.causal:lesson"),
+        ObjectiveSpec(name="causal", revision=1, build="curriculum.objectives.causal:objective"),
         ObjectiveSpec(
-            name="fim", revision=2, build="curriculum.objectives.fim:lesson", variants=True
+            name="fim", revision=2, build="curriculum.objectives.fim:objective", variants=True
         ),
         ObjectiveSpec(
             name="code_to_doc",
@@ -43,7 +43,7 @@ OBJECTIVES: Registry[ObjectiveSpec] = Registry(
             revision=2,
             build="curriculum.objectives.documentation:doc_to_code",
         ),
-        ObjectiveSpec(name="chat", revision=1, build="curriculum.objectives.chat:lesson"),
+        ObjectiveSpec(name="chat", revision=1, build="curriculum.objectives.chat:objective"),
     ]
 )
 ObjectiveName = Annotated[str, NameIn(OBJECTIVES)]

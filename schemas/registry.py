@@ -10,7 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """An entry of a registry."""
 
     @property
@@ -19,7 +19,7 @@ class Named(Protocol):
         ...
 
 
-Entry = TypeVar("Entry", bound=Named)
+Entry = TypeVar("Entry", bound=HasName)
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):

@@ -83,23 +83,26 @@ def _reference(setting: Setting) -> Trained:
 def _trained(setting: Setting, device: torch.device, backend: Backend) -> Trained:
     small = replace(setting, device=device, positions=LENGTH)
     job = job_of(small, small.spec(MODEL), LENGTH, backend=backend, steps=STEPS)
-    learner = new_train_state(job, device)
-    fresh = _weights(learner)
+    train_state = new_train_state(job, device)
+    fresh = _weights(train_state)
     # The trainer's own step, but for its autocast to bfloat16 on a GPU.
     with mock.patch.object(trainer_step, "mixed", _exact):
         losses = [
-            step(learner, [Rows(length=LENGTH, mean=MEAN).batch(small, number)], job, number)
+            step(train_state, [Rows(length=LENGTH, mean=MEAN).batch(small, number)], job, number)
             for number in range(1, STEPS + 1)
         ]
-    return Trained(losses=losses, fresh=fresh, weights=_weights(learner))
+    return Trained(losses=losses, fresh=fresh, weights=_weights(train_state))
 
 
 def _exact(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, enabled=False)
 
 
-def _weights(learner: TrainState) -> Tensor:
+def _weights(train_state: TrainState) -> Tensor:
     """All weights in float64 on the host."""
     return torch.cat(
-        [weight.detach().to(HOST, torch.float64).flatten() for weight in learner.model.parameters()]
+        [
+            weight.detach().to(HOST, torch.float64).flatten()
+            for weight in train_state.model.parameters()
+        ]
     )

@@ -59,9 +59,9 @@ def job_of(
     )
 
 
-def step(learner: TrainState, batches: Sequence[Batch], job: Job, number: int) -> float:
+def step(train_state: TrainState, batches: Sequence[Batch], job: Job, number: int) -> float:
     """Take one optimizer step and return its loss."""
-    gradient = gradients(learner, batches, job, step=number)
-    learner.optimizer.step()
-    learner.optimizer.zero_grad()
+    gradient = gradients(train_state, batches, job, step=number)
+    train_state.optimizer.step()
+    train_state.optimizer.zero_grad()
     return gradient.loss

@@ -46,11 +46,11 @@ def _measured(setting: Setting, model: str, kind: Rows, recompute: bool, share: 
     model_of.cache_clear()
     device = setting.device
     job = job_of(setting, setting.spec(model), kind.length, recompute=recompute)
-    learner = new_train_state(job, device)
+    train_state = new_train_state(job, device)
     seconds: list[float] = []
     batch = _batch(setting, kind, 0)
     for number in range(1, WARM_UP + 1):
-        step(learner, [batch], job, number)
+        step(train_state, [batch], job, number)
     if setting.on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     while len(seconds) < setting.least_rounds or (
@@ -59,7 +59,7 @@ def _measured(setting: Setting, model: str, kind: Rows, recompute: bool, share: 
         number = WARM_UP + len(seconds) + 1
         batch = _batch(setting, kind, number)
         began = now(device)
-        step(learner, [batch], job, number)
+        step(train_state, [batch], job, number)
         seconds.append(now(device) - began)
     middle = statistics.median(seconds)
     flops = step_flops(job.model, work_of(batch))

@@ -61,7 +61,7 @@ def _measured(setting: Setting, length: int, workers: int, share: float) -> Outc
 
 
 def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
-    learner = new_train_state(job, setting.device)
+    train_state = new_train_state(job, setting.device)
     rows = PlannedRows.of(job, workspace)
     loaded = steps_of(job, rows, first_step=0, workers=job.workers)
     waited, worked, tokens = 0.0, 0.0, 0
@@ -69,7 +69,7 @@ def _waits(setting: Setting, job: Job, workspace: Path) -> Outcome:
         began = time.perf_counter()
         batches: list[Batch] = next(loaded)
         arrived = time.perf_counter()
-        step(learner, batches, job, number)
+        step(train_state, batches, job, number)
         now(setting.device)
         done = time.perf_counter()
         if number > WARM_UP:

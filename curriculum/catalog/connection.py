@@ -103,7 +103,7 @@ def _publish(snapshot: Snapshot) -> Path | None:
     passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
     # The status is a file of the workspace already; catalog.sql reads the newest.
     places = {
-        name: open_tables.FILE if name == "status" else _kept(Cache(home=home), name, table)
+        name: open_tables.FILE if name == "status" else _cache_table(Cache(home=home), name, table)
         for name, table in passing
     }
     if not all(places.values()):
@@ -113,7 +113,7 @@ def _publish(snapshot: Snapshot) -> Path | None:
     return home / SCRIPT_NAME if _written(home, text.encode()) else None
 
 
-def _kept(cache: Cache, name: str, table: pa.Table) -> str:
+def _cache_table(cache: Cache, name: str, table: pa.Table) -> str:
     """Keep a table by its content; its path relative to the workspace, empty where that can't be."""
     tables = {name: table}
     group = digest_of(tables)

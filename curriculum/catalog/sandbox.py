@@ -127,8 +127,8 @@ def _answered(
     Raises:
         CatalogError: where it ended without a word.
     """
-    wish = _wish(snapshot, sql, limits, asked)
-    line, body, code = _exchanged(snapshot.home, wish, limits, given_up)
+    options = _request(snapshot, sql, limits, asked)
+    line, body, code = _exchanged(snapshot.home, options, limits, given_up)
     if given_up():
         raise CatalogError(ASKED, cause="its page is closed, or asks another one", cure="Ask again")
     if not line:
@@ -136,7 +136,7 @@ def _answered(
     return json.loads(line), body
 
 
-def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
+def _request(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> bytes:
     """Encode a request: the question, the views it needs, their files; then tables in memory."""
     names = {name: f"{name} of now" for name in snapshot.tables}
     memory = {name: f'"{passing}"' for name, passing in names.items()}
@@ -145,7 +145,7 @@ def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> by
     kinds = [
         files for files in snapshot.files.values() if files and quoted(pattern(files[0])) in setup
     ]
-    wish = {
+    options = {
         "sql": sql,
         "setup": setup,
         "kept": [file for file in snapshot.kept.values() if quoted(pattern(file)) in setup],
@@ -162,11 +162,11 @@ def _wish(snapshot: Snapshot, sql: str, limits: Limits, asked: str | None) -> by
     for table in snapshot.tables.values():
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-    return json.dumps(wish).encode() + b"\n" + sink.getvalue()
+    return json.dumps(options).encode() + b"\n" + sink.getvalue()
 
 
 def _exchanged(
-    home: Path, wish: bytes, limits: Limits, given_up: Callable[[], bool]
+    home: Path, options: bytes, limits: Limits, given_up: Callable[[], bool]
 ) -> tuple[bytes, bytes, int]:
     """The line that a cell says and what follows, both empty where it says nothing; and how it ended.
 
@@ -185,7 +185,7 @@ def _exchanged(
         assert process.stdout
         try:
             with contextlib.suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(wish)
+                process.stdin.write(options)
             line = process.stdout.readline(limits.bytes)
             # Twice, for what a line of an Arrow stream takes isn't only its data.
             body = process.stdout.read(2 * limits.bytes + (1 << 20))

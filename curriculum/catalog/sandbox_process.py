@@ -146,18 +146,18 @@ def limit(memory: int, seconds: float, threads: int) -> None:
         resource.setrlimit(what, (most, most))
 
 
-def answer(wish: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
-    """Answer the question over tables, and over views that `wish` sets up on its files."""
+def answer(options: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
+    """Answer the question over tables, and over views that `options` sets up on its files."""
     import duckdb
 
     try:
-        connection = duckdb.connect(config={**_CONFIG, **wish["config"]})
-        _set_up(connection, wish, tables)
-        sql = gated(connection, wish["sql"])
+        connection = duckdb.connect(config={**_CONFIG, **options["config"]})
+        _set_up(connection, options, tables)
+        sql = gated(connection, options["sql"])
     except duckdb.Error as refused:
         raise RefusedError("sql", str(refused)) from None
     try:
-        return _asked(connection, sql, wish)
+        return _asked(connection, sql, options)
     except (duckdb.OutOfMemoryException, MemoryError) as short:
         raise RefusedError("memory", str(short)) from None
     except (duckdb.Error, OSError) as refused:
@@ -166,14 +166,14 @@ def answer(wish: dict[str, Any], tables: dict[str, Any]) -> AnswerTable:
         raise RefusedError("memory" if "Out of Memory" in words else "sql", words) from None
 
 
-def _set_up(connection: Any, wish: dict[str, Any], tables: dict[str, Any]) -> None:
+def _set_up(connection: Any, options: dict[str, Any], tables: dict[str, Any]) -> None:
     """Make the views, and then let nobody open another file or change a setting."""
     for name, table in tables.items():
         connection.register(name, table)
-    connection.execute(wish["setup"])
+    connection.execute(options["setup"])
     for name in tables:
         connection.unregister(name)
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in wish["data"])
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in options["data"])
     connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -194,15 +194,15 @@ def _as_asked(words: str, sql: str) -> str:
     return re.sub(r"^LINE (\d+): (.*)$", counted, words, flags=re.MULTILINE)
 
 
-def _asked(connection: Any, sql: str, wish: dict[str, Any]) -> AnswerTable:
+def _asked(connection: Any, sql: str, options: dict[str, Any]) -> AnswerTable:
     begin = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, wish["seconds"])
+    signal.setitimer(signal.ITIMER_REAL, options["seconds"])
     # One row more than wanted tells whether there are more. Below top level DuckDB refuses a COPY that
     # hides in a WITH.
-    given = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {wish['rows'] + 1}")
+    given = connection.sql(f"SELECT * FROM (\n{sql}\n) LIMIT {options['rows'] + 1}")
     types = [str(each) for each in given.types]
     given = given.project(", ".join(map(_portable, types, given.columns, range(1, len(types) + 1))))
-    body, truncated = written(given.to_arrow_reader(1024), wish["rows"], wish["bytes"])
+    body, truncated = written(given.to_arrow_reader(1024), options["rows"], options["bytes"])
     signal.alarm(STARTING_SECONDS)
     return AnswerTable(types, truncated, time.perf_counter() - begin, body)
 
@@ -280,11 +280,11 @@ def main() -> NoReturn:
     try:
         # Before any library could start a thread, which Landlock would pass over.
         version = read_only(["/"])
-        wish = json.loads(sys.stdin.buffer.readline())
-        tables = _load(wish["tables"])
-        read_only([*wish["kept"], *wish["data"], *MACHINE])
-        limit(wish["process_memory"], wish["seconds"], wish["threads"])
-        sheet = answer(wish, tables)
+        options = json.loads(sys.stdin.buffer.readline())
+        tables = _load(options["tables"])
+        read_only([*options["kept"], *options["data"], *MACHINE])
+        limit(options["process_memory"], options["seconds"], options["threads"])
+        sheet = answer(options, tables)
         head = {**sheet._asdict(), "landlock": version, "body": len(sheet.body)}
         body = sheet.body
     except RefusedError as refusal:

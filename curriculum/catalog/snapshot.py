@@ -84,7 +84,7 @@ def take(home: Path, status: pa.Table | None = None) -> Snapshot:
     digest = _digest(manifests, marked)
     kept = _Kept(cache=cache, digest=digest)
     if not kept.stands or kept.mended:
-        kept.write(_made(cache, manifests, marked, seen.last.snapshot), seen.last.seen)
+        kept.write(_build(cache, manifests, marked, seen.last.snapshot), seen.last.seen)
     sound, faults = _sound(seen, kept.table("live"), kept.table("data"))
     if not kept.tables:
         seen.keep(cache, digest)
@@ -200,7 +200,7 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
     return hashed.hexdigest()[:12]
 
 
-def _made(
+def _build(
     cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
     """The tables of these manifests: what the last snapshot has of them, and the rest read now."""

@@ -25,10 +25,10 @@ def fault_of(file: Path, kind: DataTable) -> str | None:
 @functools.lru_cache(maxsize=256)
 def _fault(there: pa.Schema, kind: DataTable) -> str | None:
     """Find the first fault of a schema; cached, since few of thousands of files differ in their columns."""
-    return next(_foreign(there, kind.schema), None)
+    return next(_column_faults(there, kind.schema), None)
 
 
-def _foreign(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
+def _column_faults(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
     if not set(there.names) & set(wanted.names):
         yield "it has none of the columns that it should have"
     for name in {*there.names} & {*wanted.names}:

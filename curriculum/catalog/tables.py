@@ -217,11 +217,11 @@ def _asked(job: Job) -> Line:
         "gpu_price": job.gpu_price,
         "model": job.model.name,
         "plan_key": job.plan_key,
-        **_parent(job),
+        **_start_checkpoint(job),
     }
 
 
-def _parent(job: Job) -> Line:
+def _start_checkpoint(job: Job) -> Line:
     """The checkpoint that a job begins with: runs/…/attempt=1/checkpoints/step=45."""
     if job.start_from is None:
         return {}

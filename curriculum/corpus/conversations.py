@@ -205,7 +205,7 @@ def refuse_losses(found: ConversationFiles, corpus: CorpusSpec, skips: SkippedLi
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Line:
+class _ConversationLine:
     start: int
     end: int
     """Without the line feed."""
@@ -221,7 +221,7 @@ class _Said:
     turns: tuple[Turn, ...]
 
 
-def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Line]:
+def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_ConversationLine]:
     start = 0
     while head := file.readline(longest + 1):
         built.update(head)
@@ -231,13 +231,13 @@ def _lines(file: BinaryIO, longest: int, built: "hashlib._Hash") -> Iterator[_Li
             end += len(tail)
         is_whole = end - start == len(head)
         content = head.removesuffix(b"\n") if is_whole else None
-        yield _Line(
+        yield _ConversationLine(
             start=start, end=end if content is None else start + len(content), content=content
         )
         start = end
 
 
-def _read(line: _Line) -> _Said | Reason | None:
+def _read(line: _ConversationLine) -> _Said | Reason | None:
     """Return the content of a line, or the reason to skip it; None for an empty one."""
     if line.content is None:
         return "too_large"
@@ -319,7 +319,7 @@ def _name(name: object) -> str | None:
 
 
 def _conversation(
-    found: ConversationFiles, name: str, number: int, line: _Line, said: _Said
+    found: ConversationFiles, name: str, number: int, line: _ConversationLine, said: _Said
 ) -> Conversation:
     digest = digest_of(said.turns)
     return Conversation(

@@ -29,7 +29,7 @@ _PATHS = ("a.cc", "b.h", "test/a_test.cc", "CMakeLists.txt", "src/c.c", "lib/d/d
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Fault:
+class _RuleFault:
     location: Location
     value: str
     cause: str
@@ -112,14 +112,14 @@ def _file(name_or_path: str) -> Path:
     )
 
 
-def _faults(spec: DomainsSpec) -> Iterator[_Fault]:
+def _faults(spec: DomainsSpec) -> Iterator[_RuleFault]:
     for name, regex in spec.features.items():
         yield from _faults_of_feature(name, regex)
     named: set[str] = set()
     for at, rule in enumerate(spec.rules):
         where = f"rules.{at}"
         if rule.rule in named:
-            yield _Fault(
+            yield _RuleFault(
                 location=("rules", at, "rule"),
                 value=f"{where}.rule = {rule.rule!r}",
                 cause="another rule has that name",
@@ -127,7 +127,7 @@ def _faults(spec: DomainsSpec) -> Iterator[_Fault]:
             )
         named.add(rule.rule)
         if rule.domain == CHAT_DOMAIN:
-            yield _Fault(
+            yield _RuleFault(
                 location=("rules", at, "domain"),
                 value=f"{where}.domain = {rule.domain!r}",
                 cause="that is the domain of conversations",
@@ -136,7 +136,7 @@ def _faults(spec: DomainsSpec) -> Iterator[_Fault]:
         problem = _problem_of_condition(rule, spec.features)
         if problem:
             cause, cure = problem
-            yield _Fault(
+            yield _RuleFault(
                 location=("rules", at, "when"),
                 value=f"{where}.when = {rule.when!r}",
                 cause=cause,
@@ -144,10 +144,10 @@ def _faults(spec: DomainsSpec) -> Iterator[_Fault]:
             )
 
 
-def _faults_of_feature(name: str, regex: str) -> Iterator[_Fault]:
+def _faults_of_feature(name: str, regex: str) -> Iterator[_RuleFault]:
     location: Location = ("features", name)
     if name in COLUMNS or not _names_a_column(name):
-        yield _Fault(
+        yield _RuleFault(
             location=location,
             value=f"features.{name}",
             cause=f"a word of SQL or one of {', '.join(COLUMNS)} can't name a feature",
@@ -156,7 +156,7 @@ def _faults_of_feature(name: str, regex: str) -> Iterator[_Fault]:
     try:
         pl.Series([""]).str.count_matches(regex)
     except pl.exceptions.PolarsError as broken:
-        yield _Fault(
+        yield _RuleFault(
             location=location,
             value=f"features.{name} = {regex!r}",
             cause=f"it is no regular expression ({_reason(broken)})",

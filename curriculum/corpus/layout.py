@@ -107,7 +107,7 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
     for top in FOLDERS:
         if (common / top).is_symlink():
             _refuse(name, common / top, "it is a link", CLONE)
-        for place in _foreign(common / top):
+        for place in _irregular_entries(common / top):
             _refuse(name, place, "it is neither a file nor a folder", CLONE)
     for borrowed in BORROWED:
         if (common / borrowed).exists():
@@ -118,7 +118,7 @@ def _require_own_parts(folder: Path, common: Path, name: str) -> None:
             _refuse(name, common / borrowed, cause, f"{cure} and --reference")
 
 
-def _foreign(folder: Path) -> Iterator[Path]:
+def _irregular_entries(folder: Path) -> Iterator[Path]:
     """Everything below `folder` that is neither a regular file nor a folder, such as a link."""
     folders = [folder]
     while folders:

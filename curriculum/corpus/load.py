@@ -30,7 +30,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
     file = _file(name, home)
     corpus = parse(CorpusSpec, text_of(file), file=str(file), error=CorpusError)
     placed = tuple(_placed(each, file.parent) for each in corpus.repositories)
-    talks = tuple(
+    sources = tuple(
         each.model_copy(update={"path": str(file.parent.absolute() / Path(each.path).expanduser())})
         for each in corpus.conversations
     )
@@ -39,7 +39,7 @@ def load_corpus(name: str, home: Path | None = None) -> CorpusSpec:
         domains = str(file.parent.absolute() / Path(domains).expanduser())
     load_domains(domains)
     return corpus.model_copy(
-        update={"repositories": placed, "conversations": talks, "domains": domains}
+        update={"repositories": placed, "conversations": sources, "domains": domains}
     )
 
 

@@ -109,10 +109,10 @@ def select(
     if known is None:
         lineages = _lineages(rows)
         oldest = clusters(lineages, _sharing(rows))
-        sides, joined = _sides(listed, lineages, oldest, touched_files(rows), corpus)
+        sides, joined = _splits(listed, lineages, oldest, touched_files(rows), corpus)
     else:
         sides = _extended(rows, frames.read(known), corpus)
-    decided = _decide(listed, sides, list(order))
+    decided = _select(listed, sides, list(order))
     _write(decided, KEPT_SCHEMA, folder / KEPT_NAME)
     _write(sides.sort("lineage"), SIDES_SCHEMA, folder / SIDES_NAME)
     return _summary(decided, joined)
@@ -192,7 +192,7 @@ def _sharing(rows: pl.LazyFrame) -> Iterator[tuple[str, str]]:
     return pairs.iter_rows()
 
 
-def _sides(
+def _splits(
     listed: pl.DataFrame,
     lineages: Sequence[Lineage],
     oldest: Mapping[str, Lineage],
@@ -249,7 +249,7 @@ def _units(listed: pl.DataFrame, units: Mapping[str, str]) -> dict[str, list[str
     return found
 
 
-def _decide(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) -> pl.DataFrame:
+def _select(listed: pl.DataFrame, sides: pl.DataFrame, repositories: list[str]) -> pl.DataFrame:
     """The selection's columns, and `rows`."""
     names = pl.lit(pl.Series(repositories, dtype=pl.String))
     first = pl.col("order").filter(~pl.col("straddles")).min().over("document_id")

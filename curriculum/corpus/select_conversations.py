@@ -45,7 +45,7 @@ def select_conversations(
         .agg(pl.col("lineage", "repository").sort_by("number").first())
         .sort(_PLACE)
     )
-    sides, joined = _sides(rows, listed, corpus)
+    sides, joined = _splits(rows, listed, corpus)
     decided = _decided(listed, sides)
     for frame, schema, name in (
         (decided, SELECTION_SCHEMA, SELECTION_NAME),
@@ -77,7 +77,7 @@ def _rows(documents: Sequence[DocumentsOf]) -> pl.DataFrame:
     return pl.concat(tables).with_row_index("number").collect(engine="streaming")
 
 
-def _sides(
+def _splits(
     rows: pl.DataFrame, listed: pl.DataFrame, corpus: CorpusSpec
 ) -> tuple[pl.DataFrame, tuple[tuple[str, str], ...]]:
     """(lineage, split) of all lineages, and what had to join val."""

@@ -102,7 +102,7 @@ class _Trees:
 
     def delta(self, commit: str, skips: Skips) -> TreeDelta:
         """Return the difference from the tree before to that of `commit`, which comes later in the log."""
-        moved = self._follow(commit)
+        moved = self._advance(commit)
         entries = (
             self.compared.entries(self._commit, commit)
             if self._commit
@@ -113,7 +113,7 @@ class _Trees:
         self._commit = commit
         return self._delta({**again, **changed}, skips)
 
-    def _follow(self, commit: str) -> set[bytes]:
+    def _advance(self, commit: str) -> set[bytes]:
         """Walk the log to a commit; the paths whose lineage became another one."""
         moved: set[bytes] = set()
         for passed in self.log:

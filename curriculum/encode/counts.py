@@ -43,7 +43,7 @@ class Counts:
     chunks: Counter[str] = field(default_factory=Counter)
     """Chunks of context, of documents with encodings: kept, elided for want of room, of the other side."""
     structure: Counter[str] = field(default_factory=Counter)
-    taught: Counter[str] = field(default_factory=Counter)
+    objective_counts: Counter[str] = field(default_factory=Counter)
     """Counts of the objective."""
     lengths: dict[str, _Bucket] = field(
         default_factory=lambda: {name: _Bucket() for name in _NAMES}
@@ -63,8 +63,8 @@ class Counts:
             self._add_encoding(len(encoding.ids))
         if fitted.encodings and fitted.chunks is not None:
             self.chunks.update(asdict(fitted.chunks))
-        for name, number in fitted.taught:
-            self.taught[name] += number
+        for name, number in fitted.objective_counts:
+            self.objective_counts[name] += number
         if fitted.structure is not None:
             self.structure.update(asdict(fitted.structure))
 
@@ -85,8 +85,8 @@ class Counts:
                 "context_chunks": dict(self.chunks),
                 "other_side_bytes": self.other_side_bytes,
             }
-        if self.taught:
-            found["objective"] = dict(sorted(self.taught.items()))
+        if self.objective_counts:
+            found["objective"] = dict(sorted(self.objective_counts.items()))
         if self.structure:
             found["structure"] = dict(self.structure)
         return EncodeReport(

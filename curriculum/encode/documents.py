@@ -113,7 +113,7 @@ class FitResult:
     elided_bytes: int
     other_side_bytes: int
     """Elided bytes of files on the other side of the split."""
-    taught: tuple[tuple[str, int], ...] = ()
+    objective_counts: tuple[tuple[str, int], ...] = ()
     """Counts of the objective that was applied to its encodings."""
     chunks: ChunkCounts | None = None
     """Counts of context chunks, for context documents."""

@@ -31,7 +31,7 @@ def policy_of(family: str) -> TooLong:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Line:
+class _FittedLine:
     """Text tokens and elision lines of a document, without BOS and EOS."""
 
     ids: Int32s
@@ -117,7 +117,7 @@ class Fitter:
             pieces=np.array(pieces, dtype=np.int32),
         )
 
-    def _elide(self, document: TokenizedDocument, room: int) -> _Line:
+    def _elide(self, document: TokenizedDocument, room: int) -> _FittedLine:
         elision = self.elisions[document.language]
         gone = elided_parts(
             lengths=np.diff(document.part_tokens),
@@ -131,7 +131,7 @@ class Fitter:
         text = document.ids[self._lead : len(document.ids) - self._trail]
         return _line(document, text, gone, elision)
 
-    def _divide(self, document: TokenizedDocument, line: _Line) -> Iterator[Encoding]:
+    def _divide(self, document: TokenizedDocument, line: _FittedLine) -> Iterator[Encoding]:
         start, count, room = 0, len(line.ids), self.row_length - self._lead
         while count - start > room - self._trail:
             # What is left may fit but for its EOS: then the last division still needs a token.
@@ -141,7 +141,7 @@ class Fitter:
             start = end
         yield self._encoding(document, line, start, count)
 
-    def _cut(self, line: _Line, start: int, limit: int) -> int:
+    def _cut(self, line: _FittedLine, start: int, limit: int) -> int:
         """Return the end of a division that starts at `start`, `limit` at the latest.
 
         The last part border, if the division is half full there: a header isn't a division of its
@@ -156,7 +156,9 @@ class Fitter:
         begins = np.flatnonzero(~self.mid_character[line.ids[start + 1 : limit + 1]])
         return start + 1 + int(begins[-1]) if len(begins) else limit
 
-    def _encoding(self, document: TokenizedDocument, line: _Line, start: int, end: int) -> Encoding:
+    def _encoding(
+        self, document: TokenizedDocument, line: _FittedLine, start: int, end: int
+    ) -> Encoding:
         """[BOS] line[start:end] [EOS, where the line ends]."""
         ids, pieces = [line.ids[start:end]], [self._clip(line, start, end)]
         if self.bos_id is not None:
@@ -175,7 +177,7 @@ class Fitter:
             pieces=np.concatenate(pieces),
         )
 
-    def _clip(self, line: _Line, start: int, end: int) -> Int32s:
+    def _clip(self, line: _FittedLine, start: int, end: int) -> Int32s:
         """The pieces of line[start:end], shifted behind the BOS; a cut piece's bytes follow its tokens."""
         first = np.searchsorted(line.pieces[:, TOKEN_END], start, side="right")
         last = np.searchsorted(line.pieces[:, TOKEN_START], end, side="left")
@@ -256,7 +258,7 @@ def _line(
     text: npt.NDArray[np.integer[Any]],
     gone: Bools,
     elision: Int32s,
-) -> _Line:
+) -> _FittedLine:
     """Runs of kept parts become one text piece each, runs of elided parts one elision line each."""
     part_bytes, part_tokens = document.part_bytes, document.part_tokens
     runs = np.concatenate(([0], np.flatnonzero(np.diff(gone)) + 1, [len(gone)]))
@@ -275,7 +277,7 @@ def _line(
             pieces.append((TEXT_PIECE, at, at + len(ids[-1]), byte, int(part_bytes[last])))
             borders.append(tokens[1:] - tokens[0] + np.int32(at))
         at += len(ids[-1])
-    return _Line(
+    return _FittedLine(
         ids=np.concatenate(ids),
         pieces=np.array([piece for piece in pieces if piece[1] < piece[2]], dtype=np.int32),
         borders=np.concatenate([np.zeros(1, dtype=np.int32), *borders]),
@@ -293,7 +295,7 @@ def _fitted(
     document: TokenizedDocument,
     outcome: Outcome,
     encodings: tuple[Encoding, ...],
-    line: _Line | None = None,
+    line: _FittedLine | None = None,
 ) -> FitResult:
     gone = np.zeros(len(document.ranks), dtype=np.bool_) if line is None else line.gone
     sizes = np.diff(document.part_bytes)

@@ -69,7 +69,7 @@ def encode_documents(
     """
     split = None if val is None else Split(val=val, val_lineages=val_lineages)
     batches = _batches(files, split, structure=structure)
-    for batch, index, document in _tokenised(batches, store, kept):
+    for batch, index, document in _tokenized(batches, store, kept):
         fitted = fitter.fit(document)
         if objective is not None and fitted.encodings:
             fitted = objective(document, fitted)
@@ -79,7 +79,7 @@ def encode_documents(
         yield fitted
 
 
-def _tokenised(
+def _tokenized(
     batches: Iterator[Batch], store: TokenStore, kept: npt.NDArray[np.bool_] | None
 ) -> Iterator[tuple[Batch, int, TokenizedDocument]]:
     """Each document with its batch, and its place there."""
@@ -87,7 +87,7 @@ def _tokenised(
     for batch in batches:
         tokens = lengths.take(batch.num_parts)
         if row + len(batch) > len(store) or len(tokens) < batch.num_parts:
-            raise _strangers(store, row + len(batch))
+            raise _mismatched(store, row + len(batch))
         wanted = np.arange(len(batch))
         if kept is not None:
             wanted = wanted[kept[row : row + len(batch)]]
@@ -95,7 +95,7 @@ def _tokenised(
             yield batch, index, batch.document(index, store, tokens)
         row += len(batch)
     if row != len(store):
-        raise _strangers(store, row)
+        raise _mismatched(store, row)
 
 
 def _batches(files: Sequence[Path], split: Split | None, *, structure: bool) -> Iterator[Batch]:
@@ -107,7 +107,7 @@ def _batches(files: Sequence[Path], split: Split | None, *, structure: bool) -> 
             row += batch.num_rows
 
 
-def _strangers(store: TokenStore, documents: int) -> SchemaError:
+def _mismatched(store: TokenStore, documents: int) -> SchemaError:
     return SchemaError(
         str(store.folder),
         f"{len(store)} documents",

@@ -71,9 +71,9 @@ def describe(
         left_out += len(removed) - num_removed + len(added) - num_added
         block = [f"{mark} @@ line {(hunk.after_start if after else hunk.before_start) + 1}"]
         block += [_removed(line, mark) for line in removed[:num_removed]]
-        block += _left_out(len(removed) - num_removed, "removed", mark)
+        block += _excluded(len(removed) - num_removed, "removed", mark)
         block += added[:num_added]
-        block += _left_out(len(added) - num_added, "added", mark)
+        block += _excluded(len(added) - num_added, "added", mark)
         blocks.append("\n".join(block) + "\n")
         size += len(blocks[-1].encode())
     missing = len(hunks) - len(blocks)
@@ -101,5 +101,5 @@ def _removed(line: str, mark: Mark) -> str:
     return unspliced(f"{mark} - {line}" if line else f"{mark} -", mark)
 
 
-def _left_out(count: int, what: str, mark: Mark) -> list[str]:
+def _excluded(count: int, what: str, mark: Mark) -> list[str]:
     return [f"{mark} … {count} more {what} lines"] if count else []

@@ -143,13 +143,13 @@ class _Edges:
         name = found.key[-1]
         names = self.scopes.names_for(name)
         ends = self._callers(node, self.scopes.names_making(name), "constructs")
-        for heir in self._standing(self.names.nodes("heirs", each) for each in names):
-            if node in self._bases(heir):
-                ends["inherits", heir] = 1.0
-        for member in self._standing([self.names.nodes("members", name)]):
+        for subclass in self._representing(self.names.nodes("heirs", each) for each in names):
+            if node in self._bases(subclass):
+                ends["inherits", subclass] = 1.0
+        for member in self._representing([self.names.nodes("members", name)]):
             if node in self._owners(member, self.names.declaration(member)):
                 ends["member", member] = 1.0
-        for user in self._standing([self.names.nodes("users", name)]):
+        for user in self._representing([self.names.nodes("users", name)]):
             if user != node and ("member", user) not in ends and node in self.used(user):
                 ends["uses", user] = 1.0
         return ends
@@ -211,7 +211,7 @@ class _Edges:
         found = self.scopes.type_at((*self.scopes.scope_of(node), declared.name))
         return found if found is not None and node in found.nodes else None
 
-    def _standing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
+    def _representing(self, nodes: Iterable[Iterable[NodeId]]) -> Iterator[NodeId]:
         """Yield those that stand for functions or types, each once."""
         for node in {each for some in nodes for each in some}:
             declared = self.names.declaration(node)

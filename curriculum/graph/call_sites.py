@@ -141,23 +141,23 @@ def _constructions(found: Mapping[str, Nodes], kinds: Kinds, text: str) -> Itera
     made = sorted(found.get("made", ()), key=attrgetter("start_byte"))
     starts = [each.start_byte for each in made]
     for value in found.get("value", ()):
-        yield from _made(made[bisect_left(starts, value.start_byte) - 1], value, text)
+        yield from _constructed(made[bisect_left(starts, value.start_byte) - 1], value, text)
     for each in found.get("new", ()):
         type_node = each.child_by_field_id(kinds.type)
         if type_node is not None:
-            yield from _made(type_node, each.child_by_field_id(kinds.arguments), text)
+            yield from _constructed(type_node, each.child_by_field_id(kinds.arguments), text)
     for each in found.get("literal", ()):
         type_node = each.child_by_field_id(kinds.type)
         if type_node is not None:
-            yield from _made(type_node, each.child_by_field_id(kinds.value), text)
+            yield from _constructed(type_node, each.child_by_field_id(kinds.value), text)
     for each in found.get("initialiser", ()):
         first, last = each.child(0), each.child(each.child_count - 1)
         if first is not None and last is not None:
-            for site in _made(first, last, text):
+            for site in _constructed(first, last, text):
                 yield site._replace(receiver=None if site.qualifier else ".")
 
 
-def _made(type_: Node, value: Node | None, text: str) -> Iterator[_Site]:
+def _constructed(type_: Node, value: Node | None, text: str) -> Iterator[_Site]:
     written = name_of(text[type_.start_byte : type_.end_byte])
     if written.name.isidentifier() and written.name not in _BUILT_IN:
         arity = 0 if value is None else value.named_child_count
@@ -174,7 +174,7 @@ def _built_locals(declarations: Nodes, kinds: Kinds, text: str) -> Iterator[_Sit
         made = node.child_by_field_id(kinds.type)
         if declarator is None or made is None or declarator.kind_id != kinds.function_declarator:
             continue
-        yield from _made(made, declarator.child_by_field_id(kinds.parameters), text)
+        yield from _constructed(made, declarator.child_by_field_id(kinds.parameters), text)
 
 
 @dataclass(kw_only=True, slots=True)

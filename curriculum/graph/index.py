@@ -142,27 +142,27 @@ def _unlettered(facts: FileFacts) -> FileFacts:
     return replace(
         facts,
         symbols=tuple(map(_unlettered_symbol, facts.symbols)),
-        calls=tuple(Call._make(map(_told, each)) for each in facts.calls),
-        usings=_told(facts.usings),
-        members=tuple(Member._make(map(_told, each)) for each in facts.members),
+        calls=tuple(Call._make(map(_decoded, each)) for each in facts.calls),
+        usings=_decoded(facts.usings),
+        members=tuple(Member._make(map(_decoded, each)) for each in facts.members),
     )
 
 
 def _unlettered_symbol(symbol: Symbol) -> Symbol:
     return replace(
         symbol,
-        name=_told(symbol.name),
-        scope=_told(symbol.scope),
-        parameters=_told(symbol.parameters),
-        returns=_told(symbol.returns),
-        bases=_told(symbol.bases),
-        types=_told(symbol.types),
+        name=_decoded(symbol.name),
+        scope=_decoded(symbol.scope),
+        parameters=_decoded(symbol.parameters),
+        returns=_decoded(symbol.returns),
+        bases=_decoded(symbol.bases),
+        types=_decoded(symbol.types),
     )
 
 
-def _told(value: Any) -> Any:
+def _decoded(value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(map(_told, value))
+        return tuple(map(_decoded, value))
     return from_byte_text(value) if isinstance(value, str) else value
 
 

@@ -125,7 +125,7 @@ def macros(data: bytes, hidden: Sequence[Range], lines: Sequence[Range]) -> list
 def _first(data: bytes, name: Range, said: _Said) -> Iterator[Range]:
     """Yield the ranges to blank of a name that a line begins with."""
     close = _arguments_end(data, name.end)
-    after = _after(data, close)
+    after = _after_blanks(data, close)
     c = data[after : after + 1]
     before, word = said
     whole = Range(name.start, close)
@@ -173,7 +173,7 @@ def _later(data: bytes, name: Range) -> Iterator[Range]:
     close = _arguments_end(data, name.end)
     if close < 0:
         return
-    after = _after(data, close)
+    after = _after_blanks(data, close)
     found = _LAST_WORD.search(head)
     word = found[0] if found else b""
     if word in _CLASS_KEYS:
@@ -211,7 +211,7 @@ def _is_variable(head: bytes, word: bytes) -> bool:
 def _trailing(data: bytes, name: Range) -> Iterator[Range]:
     """Yield the ranges to blank of a name that follows a parameter list."""
     close = _arguments_end(data, name.end)
-    after = _after(data, close)
+    after = _after_blanks(data, close)
     if close < 0 or not _AFTER_PARAMETERS.match(data, after) or data.startswith(b"::", after):
         return
     word = _before_parameters(data, name.start)
@@ -242,7 +242,7 @@ def _before_parameters(data: bytes, start: int) -> bytes | None:
 def _enabling(data: bytes, name: Range) -> Iterator[Range]:
     """The arguments of a condition among template parameters."""
     close = _arguments_end(data, name.end)
-    after = _after(data, close)
+    after = _after_blanks(data, close)
     if close > name.end and data[after : after + 1] in (b">", b","):
         yield Range(name.end, close)
 
@@ -264,7 +264,7 @@ def _arguments_end(data: bytes, end: int) -> int:
     return -1
 
 
-def _after(data: bytes, place: int) -> int:
+def _after_blanks(data: bytes, place: int) -> int:
     """Return the end of space and comments."""
     match = _GAP.match(data, place)
     assert match is not None

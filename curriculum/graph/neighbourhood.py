@@ -91,12 +91,12 @@ def neighbourhood(
     that are equally far is the one with the nearest path; none is if the target has that text.
     Takes time for the edges of what is taken and the facts of its files.
     """
-    ledger = Budget(graph=graph, costs=costs, budget=budget)
-    ledger.hide(targets)
-    search = _Search(graph=graph, order=order, ledger=ledger)
+    spent = Budget(graph=graph, costs=costs, budget=budget)
+    spent.hide(targets)
+    search = _Search(graph=graph, order=order, spent=spent)
     search.run(sorted(targets, key=lambda each: each.node))
     return Neighbourhood(
-        fragments=tuple(ledger.fragments),
+        fragments=tuple(spent.fragments),
         repeated_definitions=len(search.repeated),
         repeated_bytes=sum(search.repeated),
     )
@@ -106,7 +106,7 @@ def neighbourhood(
 class _Search:
     graph: RepositoryGraph
     order: SearchOrder
-    ledger: Budget
+    spent: Budget
     repeated: list[int] = field(default_factory=list)
     """Bytes of each definition that was left out because its text is shown."""
     _waiting: list[_Place] = field(default_factory=list)
@@ -128,8 +128,8 @@ class _Search:
             if place.node in self._seen or self._is_spent(place):
                 continue
             self._seen.add(place.node)
-            forms = self.ledger.forms(place.node, in_full=place.hop < DISTANT)
-            if forms and self.ledger.is_repeated(place.node, forms[0].ranges):
+            forms = self.spent.forms(place.node, in_full=place.hop < DISTANT)
+            if forms and self.spent.is_repeated(place.node, forms[0].ranges):
                 self.repeated.append(size_of(forms[0].ranges))
             elif any(self._take(place, form) for form in forms):
                 misses = 0
@@ -196,14 +196,14 @@ class _Search:
                 heappush(self._waiting, place)
 
     def _is_spent(self, place: _Place) -> bool:
-        return self._spent[place.step] * STEP_SHARE > self.ledger.budget
+        return self._spent[place.step] * STEP_SHARE > self.spent.budget
 
     def _take(self, place: _Place, form: Form) -> bool:
         fragment = Fragment(
             node=place.node, form=form.form, ranges=form.ranges, hop=place.hop, via=place.via
         )
-        cost = self.ledger.costs.of(fragment)
-        if cost * LARGEST_SHARE > self.ledger.budget or not self.ledger.take(fragment):
+        cost = self.spent.costs.of(fragment)
+        if cost * LARGEST_SHARE > self.spent.budget or not self.spent.take(fragment):
             return False
         self._spent[place.step] += cost
         return True

@@ -89,8 +89,8 @@ class Methods:
         # Damaged code has virtual functions outside of classes.
         if not method.scope or not self.is_virtual(method):
             return
-        for heir in self.scopes.heirs(method.scope):
-            yield from self._alike(method, heir)
+        for subclass in self.scopes.heirs(method.scope):
+            yield from self._alike(method, subclass)
 
     def _alike(self, method: Function, key: Scope) -> Iterable[Function]:
         """The methods of a class that have a method's name and parameters."""
@@ -242,7 +242,7 @@ class Resolver:
         return self._virtual_calls(path, roots, BY_METHOD)
 
     def _constructs(self, path: str, scope: Scope, call: Written) -> tuple[Target, ...]:
-        classes = self._made(path, scope, call)
+        classes = self._constructed(path, scope, call)
         nodes = [node for each in classes for node in self.scopes.nearest(path, each.nodes)]
         made = [Target("constructs", node, 1 / len(nodes)) for node in nodes[:MOST_CANDIDATES]]
         constructors = [
@@ -253,7 +253,7 @@ class Resolver:
         ]
         return (*made, *self._calls(path, constructors, 1.0))
 
-    def _made(self, path: str, scope: Scope, call: Written) -> tuple[Type, ...]:
+    def _constructed(self, path: str, scope: Scope, call: Written) -> tuple[Type, ...]:
         """The class of which a call makes an object."""
         if call.object:
             return self.scopes.field_types(path, scope, call.object, made=True) or ()

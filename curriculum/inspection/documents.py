@@ -47,26 +47,30 @@ class DocumentView:
         return None if self.part_tokens is None else sum(self.part_tokens[first_part:last_part])
 
 
-def lines(artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
+def lines(artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
     """The lines that are wished: a row by its pack_id, a document by its id, else all in order."""
-    for _, line in numbered_lines(artefact, wish):
+    for _, line in numbered_lines(artefact, options):
         yield line
 
 
-def wished(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[tuple[int, Line]]:
+def chosen_lines(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> Iterator[tuple[int, Line]]:
     """The lines that are wished, what else they must be included, each with its number in the artefact.
 
     Raises:
         StoreError: for what lines of this stage can't be chosen by.
     """
-    yield from numbered_lines(artefact, wish, select_lines(store, artefact, wish.only))
+    yield from numbered_lines(artefact, options, select_lines(store, artefact, options.only))
 
 
 def numbered_lines(
-    artefact: Artefact, wish: InspectOptions, masks: Sequence[Mask] | None = None
+    artefact: Artefact, options: InspectOptions, masks: Sequence[Mask] | None = None
 ) -> Iterator[tuple[int, Line]]:
     """Lines by their id, or those of masks, one a file, each with its row number in the artefact."""
-    name, value = ("pack_id", wish.pack_id) if wish.pack_id else ("document_id", wish.document)
+    name, value = (
+        ("pack_id", options.pack_id) if options.pack_id else ("document_id", options.document)
+    )
     first = 0
     for at, file in enumerate(line_files(artefact)):
         mask, inside = None if masks is None else masks[at], 0
@@ -106,14 +110,14 @@ def _line_in(
         yield first + at, opened.read_row_group(group).slice(at, 1).to_pylist()[0]
 
 
-def documents(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[DocumentView]:
+def documents(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[DocumentView]:
     """The documents that are wished, `wish.rows` at most.
 
     Raises:
         StoreError: where the artefact has none.
     """
     tokens = tokens_of(store, artefact)
-    found = itertools.islice(wished(store, artefact, wish), wish.rows)
+    found = itertools.islice(chosen_lines(store, artefact, options), options.rows)
     first = next(found, None)
     if first is None:
         raise StoreError(
@@ -125,10 +129,10 @@ def documents(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterato
         yield seen(line, number, tokens)
 
 
-def document_lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
+def document_lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
     """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
-    for number, line in itertools.islice(wished(store, artefact, wish), wish.rows):
+    for number, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
         yield {**line, "part_tokens": _part_tokens(tokens, number)}
 
 

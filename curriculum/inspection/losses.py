@@ -90,7 +90,7 @@ def require_some(corpus: str, documents: Iterable[Artefact]) -> None:
             return
         # The families of a repository share one reading, whose losses count once.
         reports.setdefault(each.manifest.labels["repository"], report)
-    raise _refusal(corpus, "no document of any family", *_lost([*reports.values()]), cure="")
+    raise _refusal(corpus, "no document of any family", *_excluded([*reports.values()]), cure="")
 
 
 def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
@@ -101,7 +101,7 @@ def _without_documents(built: Built, wanted: RowsSpec) -> CorpusError:
         and _is_of(wanted, each.manifest.labels["repository"])
     ]
     is_made = any(each.documents for each in reports)
-    lost, lacks = (_not_kept(built, wanted), "") if is_made else _lost(reports)
+    lost, lacks = (_not_kept(built, wanted), "") if is_made else _excluded(reports)
     of = f" of {', '.join(wanted.repositories)}" if wanted.repositories else ""
     return _refusal(
         built.selection.manifest.labels["corpus"],
@@ -126,7 +126,7 @@ def _refusal(corpus: str, found: str, lost: Counter[str], lacks: str, *, cure: s
     )
 
 
-def _lost(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
+def _excluded(reports: Sequence[DocumentsReport]) -> tuple[Counter[str], str]:
     """Counts of what gave no document, by reason; and what lacks where they are made of an index."""
     lost: Counter[str] = Counter()
     for each in reports:

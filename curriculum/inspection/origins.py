@@ -67,7 +67,7 @@ def _origins(table: pa.Table) -> pa.Table:
     known = {flat.type.field(index).name for index in range(flat.type.num_fields)}
     lineage: Any = table["lineage"] if "lineage" in table.column_names else pa.nulls(len(table))
     own: Any = pc.struct_field(flat, "lineage") if "lineage" in known else pa.nulls(len(flat))
-    chosen = flat.take(pa.array(_chosen(provenance, own, lineage)))
+    chosen = flat.take(pa.array(_choose(provenance, own, lineage)))
     columns: dict[str, Any] = {
         "document_id": table["document_id"],
         "family": table["family"],
@@ -78,7 +78,7 @@ def _origins(table: pa.Table) -> pa.Table:
     return pa.table({name: pc.cast(each, pa.string()) for name, each in columns.items()})
 
 
-def _chosen(provenance: Any, own: Any, lineage: Any) -> Indices:
+def _choose(provenance: Any, own: Any, lineage: Any) -> Indices:
     """Return indices into the flat list: each document's first entry of its lineage, else its last."""
     parents = pc.list_parent_indices(provenance).to_numpy(zero_copy_only=False).astype(np.int64)
     counts = pc.list_value_length(provenance).to_numpy(zero_copy_only=False).astype(np.int64)

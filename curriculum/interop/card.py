@@ -93,7 +93,7 @@ def card(
     name = configs[0].name if configs else "CONFIG"
     return "\n".join(
         [
-            *("---", MADE_HERE, f"{front}---", "", f"# {_cell(title)}", "", words, ""),
+            *("---", MADE_HERE, f"{front}---", "", f"# {_table_cell(title)}", "", words, ""),
             *("In this folder:", "", "```python", "from datasets import load_dataset", ""),
             *(f'load_dataset(".", "{name}")', "```", ""),
             *_table(("config", "split", "rows"), _config_lines(configs)),
@@ -236,7 +236,7 @@ def _config_lines(configs: Sequence[Config]) -> Iterator[tuple[str, ...]]:
 
 def _licence_lines(licences: Sequence[Licence]) -> Iterator[tuple[str, ...]]:
     for each in licences:
-        yield _cell(each.licence), _cell(each.repository), f"{each.documents:,}"
+        yield _table_cell(each.licence), _table_cell(each.repository), f"{each.documents:,}"
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
@@ -246,7 +246,7 @@ def _table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *rows]
 
 
-def _cell(text: str) -> str:
+def _table_cell(text: str) -> str:
     """Text of others as a cell: on one line, and nothing in it is markup."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     return re.sub(r"([\\`*_{}\[\]<>()#|!&~])", r"\\\1", plain)

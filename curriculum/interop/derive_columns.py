@@ -54,7 +54,7 @@ class Completion:
     """The columns that rows store."""
 
     @property
-    def left_out(self) -> tuple[str, ...]:
+    def without_fill(self) -> tuple[str, ...]:
         """Columns without a fill: readers derive target_ids, and structure must agree with pieces."""
         unfilled = ("target_ids", "pieces") if self.structured else ("target_ids",)
         return tuple(name for name in unfilled if name not in self.stored)
@@ -67,7 +67,7 @@ class Completion:
     @property
     def schema(self) -> pa.Schema:
         """The contract's columns but for those left out."""
-        fields = [field for field in PACKED_ROW_SCHEMA if field.name not in self.left_out]
+        fields = [field for field in PACKED_ROW_SCHEMA if field.name not in self.without_fill]
         fields += STRUCTURE_COLUMNS if self.structured else ()
         metadata: dict[bytes | str, bytes | str] = dict(self.row_format.metadata().items())
         return pa.schema(fields, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Parquet files of strangers: their columns, types, labels and pack_ids, each checked before use."""
+"""Parquet files of others: their columns, types, labels and pack_ids, each checked before use."""
 
 import contextlib
 from collections import Counter

@@ -30,7 +30,7 @@ def bounded_memory(path: Path) -> Iterator[None]:
         SchemaError: where it asks for more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    room = _room()
+    room = _memory_limit()
     limits = [_held() + room, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
@@ -67,7 +67,7 @@ def require_room(file: Path, content: pq.ParquetFile, row_length: int) -> None:
                 )
 
 
-def _room() -> int:
+def _memory_limit() -> int:
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(LEAST_ROOM, machine // 2)
 

@@ -53,7 +53,7 @@ class ExternalModel:
 
 @one_thread()
 def prove_external_model(
-    stranger: ExternalModel,
+    external: ExternalModel,
     *,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),
     row_lengths: tuple[int, ...] = (ROW_LENGTH,),
@@ -72,7 +72,7 @@ def prove_external_model(
     tasks = [(dtype, length) for dtype in dtypes for length in row_lengths]
     for done, (dtype, row_length) in enumerate(tasks):
         watch(_progress(done, len(tasks), f"{dtype_name(dtype)} T={row_length}"))
-        subject = _subject(stranger, dtype, row_length, device)
+        subject = _subject(external, dtype, row_length, device)
         round_ = tuple(examine_any(subject))
         if row_length % ROW_MULTIPLE == 0:
             round_ += step_findings(external_steps(subject), watch)
@@ -86,22 +86,22 @@ def prove_external_model(
         findings=tuple(found),
         planted=tuple(planted),
         uncovered=tuple(uncovered),
-        environment=(*environment(device), *_versions(stranger)),
+        environment=(*environment(device), *_versions(external)),
     )
 
 
 def _subject(
-    stranger: ExternalModel, dtype: torch.dtype, row_length: int, device: torch.device
+    external: ExternalModel, dtype: torch.dtype, row_length: int, device: torch.device
 ) -> Subject:
     subject = subject_of(
-        stranger.model,
-        name=stranger.name,
+        external.model,
+        name=external.name,
         vocab_size=1,
         dtype=dtype,
         device=device,
-        backend=stranger.way,
-        feed=stranger.feed,
-        multiple=stranger.multiple,
+        backend=external.way,
+        feed=external.feed,
+        multiple=external.multiple,
         row_length=row_length,
         positions=False,
     )
@@ -128,7 +128,7 @@ def _withheld(subject: Subject) -> InjectedLeakReport:
     )
 
 
-def stranger(where: str) -> ExternalModel:
+def external(where: str) -> ExternalModel:
     """The model that `package.module:builder` names: a function or class without arguments, or a module.
 
     Raises:
@@ -277,7 +277,7 @@ def _output(given: Any) -> Tensor:
 
 
 def _guarded(where: str, feed: Feed) -> Feed:
-    """The same, with what fails in a stranger's forward told as theirs."""
+    """Wrap a forward so that its errors are reported as the model's own."""
 
     def guarded(model: nn.Module, ids_BT: Tensor, boundaries: Boundaries) -> Tensor:
         try:
@@ -296,8 +296,8 @@ def _guarded(where: str, feed: Feed) -> Feed:
     return guarded
 
 
-def _versions(stranger: ExternalModel) -> tuple[tuple[str, str], ...]:
-    if is_hugging_face(stranger.model):
+def _versions(external: ExternalModel) -> tuple[tuple[str, str], ...]:
+    if is_hugging_face(external.model):
         return (("transformers", str(sys.modules["transformers"].__version__)),)
     return ()
 

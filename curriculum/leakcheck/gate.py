@@ -20,7 +20,7 @@ def prove_file(path: Path, report: Path) -> bool:
     Raises:
         CurriculumError: for a job that can't be read, or whose parts don't fit together.
     """
-    proven = proven_file(path, _say)
+    proven = proven_file(path, _log)
     log(proven.table())
     for words in proven.uncovered:
         log(f"leakcheck  not covered: {words}")
@@ -52,5 +52,5 @@ def proven_file(path: Path, watch: ProgressCallback) -> LeakReport:
     return prove_job(job, store.root, device, watch)
 
 
-def _say(progress: Progress) -> None:
+def _log(progress: Progress) -> None:
     log(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")

@@ -93,7 +93,7 @@ class Traces:
 
 
 class Observer:
-    """Notes micro-batches of a learner between `watching` and its end."""
+    """Records micro-batches of a train state between `watching` and its end."""
 
     def __init__(self, file: RowsFile, scaled: Tensor | None = None) -> None:
         """Observe rows of `file`; embeddings are scaled where `scaled` [R, T] is true."""
@@ -129,9 +129,9 @@ class Observer:
                 hook.remove()
 
     @contextlib.contextmanager
-    def watching_learner(self, learner: TrainState) -> Iterator[None]:
+    def watching_learner(self, train_state: TrainState) -> Iterator[None]:
         """Observe what our trainer computes: also hidden states, and token losses where they are taken."""
-        model = learner.model
+        model = train_state.model
         taken = loss._token_losses
 
         def noted(x_cD: Tensor, head_VD: Tensor, targets_c: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ class Observer:
         loss._token_losses = noted
         weights = [*model.named_parameters()]
         try:
-            with self.watching(model.embedding, learner.optimizer, weights):
+            with self.watching(model.embedding, train_state.optimizer, weights):
                 yield
         finally:
             loss._token_losses = taken

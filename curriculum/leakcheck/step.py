@@ -105,21 +105,21 @@ def run_steps(
     rows_per_step = len(file.ids) // steps
     job = setting.job(rows_per_step)
     torch.manual_seed(job.seed)
-    learner = new_train_state(job, setting.device)
+    train_state = new_train_state(job, setting.device)
     # Hooks on the model's own modules need them as they are; the dtype is that of the weights.
-    awake(learner.model.to(setting.dtype)).train()
+    awake(train_state.model.to(setting.dtype)).train()
     planned = PlannedRows.of(job, workspace)
     found: list[StepSeen] = []
     batches = steps_of(job, planned, first_step=0, workers=0)
     for step in range(steps):
         observer = Observer(file, scaled)
         rate = learning_rate(step, job.steps, job.optimizer, carries_on=setting.carries_on)
-        with observer.watching_learner(learner):
+        with observer.watching_learner(train_state):
             gradient = optimizer_step(
-                learner, next(batches), job, step=step + 1, rate=rate, folders=planned.folders
+                train_state, next(batches), job, step=step + 1, rate=rate, folders=planned.folders
             )
         rows = range(step * rows_per_step, (step + 1) * rows_per_step)
-        after = {name: value.clone() for name, value in tensors(learner)}
+        after = {name: value.clone() for name, value in tensors(train_state)}
         found.append(seen(observer, rows, after, loss=gradient.loss, norm=gradient.norm))
     return found
 

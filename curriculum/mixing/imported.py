@@ -163,11 +163,11 @@ def _of_key(store: Store, diet: Diet, digits: str) -> Artefact:
         cause=f"{len(found)} keys of imported rows begin so"
         if found
         else "no imported rows have that name, and no key of theirs begins so",
-        cure=_cure(digits, names, keys),
+        cure=_hint(digits, names, keys),
     )
 
 
-def _cure(called: str, names: Sequence[str], keys: Sequence[str]) -> str:
+def _hint(called: str, names: Sequence[str], keys: Sequence[str]) -> str:
     if names or keys:
         return nearest(called, [*names, *keys])
     return "Import some: curriculum import PATH --name NAME"

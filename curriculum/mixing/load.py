@@ -152,7 +152,7 @@ def load_diet(
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line; for
             a phase that isn't in the phases file; for an override that doesn't fit.
     """
-    file = _find(name_or_path, _diets(home), kind="diet")
+    file = _find_file(name_or_path, _diets(home), kind="diet")
     text = _read(file)
     diet = _diet(file, text, home)
     overrides = overrides or DietOverrides()
@@ -170,16 +170,16 @@ def diet_files(name_or_path: str, home: Path | None = None) -> tuple[Path, ...]:
     Raises:
         DietError: as `load_diet`, for files that can't be found or read.
     """
-    file = _find(name_or_path, _diets(home), kind="diet")
+    file = _find_file(name_or_path, _diets(home), kind="diet")
     said = read_yaml(_read(file), file=str(file), error=DietError).content.get(EXTENDS)
-    return (file, _extended(file, said, home)) if isinstance(said, str) else (file,)
+    return (file, _extended_file(file, said, home)) if isinstance(said, str) else (file,)
 
 
-def _extended(file: Path, name: str, home: Path | None) -> Path:
+def _extended_file(file: Path, name: str, home: Path | None) -> Path:
     """The file of the diet that another extends; that of the package where it has the same name."""
     others = _diets(None if _is_own(file, home) and name == file.stem else home)
     path = str(file.parent / Path(name).expanduser()) if _is_path(name) else name
-    return _find(path, others, kind="diet")
+    return _find_file(path, others, kind="diet")
 
 
 def _diet(file: Path, text: str, home: Path | None) -> Diet:
@@ -187,12 +187,12 @@ def _diet(file: Path, text: str, home: Path | None) -> Diet:
     source = read_yaml(text, file=str(file), error=DietError)
     content = dict(_anchored(source.content, file.parent))
     if isinstance(source.content.get(EXTENDS), str):
-        parent = _parent(file, text, source.content, home)
+        parent = _extended(file, text, source.content, home)
         content = merged(content, parent.model_dump(exclude_unset=True))
     return validated(Diet, content, source.node, file=str(file), error=DietError)
 
 
-def _parent(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
+def _extended(file: Path, text: str, child: Mapping[str, Any], home: Path | None) -> Diet:
     """The diet that a child extends; one of the workspace may extend the package's of its own name.
 
     Raises:
@@ -201,7 +201,7 @@ def _parent(file: Path, text: str, child: Mapping[str, Any], home: Path | None) 
     """
     where = f"{file}:{line_of(text, (EXTENDS,), file=str(file), error=DietError)}"
     name = child[EXTENDS]
-    found = _extended(file, name, home)
+    found = _extended_file(file, name, home)
     said = _read(found)
     if EXTENDS in read_yaml(said, file=str(found), error=DietError).content:
         raise DietError(
@@ -232,7 +232,7 @@ def load_phases(name_or_path: str = "phases", home: Path | None = None) -> Phase
     Raises:
         DietError: for an unknown name, with the likely one; for a fault in the file, with its line.
     """
-    file = _find(name_or_path, _phases(home), kind="phases file")
+    file = _find_file(name_or_path, _phases(home), kind="phases file")
     spec = parse(PhasesSpec, _read(file), file=str(file), error=DietError)
     return MappingProxyType(spec.root)
 
@@ -241,7 +241,7 @@ def _is_path(name: str) -> bool:
     return "/" in name or name.endswith((".yaml", ".yml", ".json"))
 
 
-def _find(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
+def _find_file(name_or_path: str, known: Mapping[str, Path], *, kind: str) -> Path:
     if not _is_path(name_or_path):
         if name_or_path not in known:
             cure = nearest(name_or_path, tuple(known))

@@ -147,7 +147,7 @@ class RowOrder:
             offset = int(offsets[variant])
             part = self._permutation(variant, int(whole[variant]))[offset : offset + left]
             self._seen[variant] += len(part)
-            gone = self._gone(variant, part)
+            gone = self._excluded(variant, part)
             drawn.append(_Stretch(variant, int(whole.sum()), part[~gone]))
             passed.append(_Stretch(variant, int(whole.sum()), part[gone]))
             before.append(count - left + np.cumsum(~gone)[gone])
@@ -163,7 +163,7 @@ class RowOrder:
             ),
         )
 
-    def _gone(self, variant: int, part: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _excluded(self, variant: int, part: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         left_out = self._left_out[variant]
         return np.zeros(len(part), dtype=np.bool_) if left_out is None else left_out[part]
 

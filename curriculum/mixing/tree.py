@@ -75,7 +75,7 @@ def lines(branch: Branch) -> Iterator[str]:
     ├─ v3_simple causal at 512   60.0K   60.0 % → 60.1 %   seen 1.5 times
     └─ v2_simple causal at 512   40.0K   40.0 % → 39.9 %   seen 0.7 times
     """
-    drawn = list(_drawn(branch, "", ""))
+    drawn = list(_draw_tree(branch, "", ""))
     width = max(len(title) for title, _ in drawn)
     for title, each in drawn:
         figures = [f"{title:<{width}} {_short(each.tokens):>7}"]
@@ -122,11 +122,11 @@ def _serving(report: MixtureReport, strata: Sequence[StratumReport]) -> Branch:
     )
 
 
-def _drawn(branch: Branch, lead: str, below: str) -> Iterator[tuple[str, Branch]]:
+def _draw_tree(branch: Branch, lead: str, below: str) -> Iterator[tuple[str, Branch]]:
     yield lead + branch.title, branch
     for each in branch.branches:
         last = each is branch.branches[-1]
-        yield from _drawn(
+        yield from _draw_tree(
             each, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
         )
 

@@ -55,7 +55,7 @@ class Structure:
         if not some:
             return None
         T = len(some[0].tokens)
-        C = _room(max(len(row.chunks) for row in some))
+        C = _capacity(max(len(row.chunks) for row in some))
         tokens_BT5 = np.zeros((len(rows), T, len(LARGEST_CODES)), dtype=np.uint8)
         chunks_BT = np.zeros((len(rows), T), dtype=np.int32)
         relations_BCC = np.zeros((len(rows), C, C), dtype=np.uint8)
@@ -139,7 +139,7 @@ def chunk_of_tokens(chunks: Int32s, row_length: int) -> Int32s:
     return np.where(positions < ends[number], number, 0).astype(np.int32)
 
 
-def _room(chunks: int) -> int:
+def _capacity(chunks: int) -> int:
     """Chunks and none, rounded up: 63 -> 64, 64 -> 128."""
     return max(LEAST_CHUNKS, 1 << chunks.bit_length())
 

@@ -19,10 +19,10 @@ __all__ = ["Document", "Objective", "Result", "lesson_of"]
 
 
 def objective_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Objective:
-    """Return the lesson of an objective; variants of one draw otherwise.
+    """Build an objective for a tokenizer; its variants draw otherwise.
 
     Raises:
         TokenizerError: for a tokenizer without a control token that the objective needs.
     """
-    lesson: Objective = OBJECTIVES[objective].function(tokenizer, variant)
-    return lesson
+    built: Objective = OBJECTIVES[objective].function(tokenizer, variant)
+    return built

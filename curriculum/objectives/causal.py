@@ -15,7 +15,7 @@ from curriculum.tokens.codec import Tokenizer
 from schemas.packed_row import GENERATED_PIECE
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
+def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     """Causal; all variants are one."""
     return _Causal(token_bytes=tokenizer.token_bytes)
 
@@ -39,7 +39,7 @@ def apply(
     """The encoding, scored where its targets are worth learning.
 
     A target isn't scored if any of its bytes lie in a `repeated` span ([r, 2] bytes, sorted, disjoint):
-    the text stands already in the input, and copying it teaches nothing. It goes by position, so an
+    the text stands already in the input, and a copy of it is not worth learning. It goes by position, so an
     equal line elsewhere stays scored. An elision line isn't scored either: what it stands for was
     chosen by the row length, not by a programmer. EOS is scored; BOS is never a target.
 
@@ -66,7 +66,7 @@ def unrepeated(encoding: Encoding) -> tuple[Encoding, int]:
     """The encoding without targets in runs of tokens that it has before, and how many those were.
 
     A run has `repeats.RUN` tokens. In whatever order an encoding has its text, what comes first is read
-    first: copying it teaches nothing. Some 10 Mtok/s.
+    first: a copy of it is not worth learning. Some 10 Mtok/s.
     """
     cleared = in_repeats(encoding.ids)[1:] & (encoding.loss_mask[:-1] == 1)
     if not cleared.any():

@@ -12,7 +12,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.turns import TurnMarks, turn_marks
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
+def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     """Chat; all variants are one."""
     return _Chat(token_bytes=tokenizer.token_bytes, marks=turn_marks(tokenizer))
 

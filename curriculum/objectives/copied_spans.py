@@ -36,7 +36,7 @@ def copied_spans(
     wordless = np.zeros(len(comments), dtype=np.bool_)
     # A unit has a byte at least: what is shorter than a run shares none.
     long_enough = codes[:, 1] - codes[:, 0] >= GIVEN_AWAY
-    told = _told(lines, comments[long_enough], codes[long_enough])
+    told = _spans(lines, comments[long_enough], codes[long_enough])
     if not len(told):
         return np.empty((0, 2), dtype=np.int32), wordless
     masked = [np.empty((0, 2), dtype=np.int32)]
@@ -82,7 +82,7 @@ def masked_bytes(comment: bytes, told: Int64s) -> Bools:
     return gone
 
 
-def _told(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
+def _spans(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
     """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
     if not len(comments):
         return np.empty(0, dtype=np.int64)

@@ -22,16 +22,16 @@ body does, and where the code ends. Without a body, that begins where the code e
 
 
 def documented(document: Document) -> Int32s:
-    """[d, 5]: every documentation that stands above a declaration in the parts that are taught, sorted."""
+    """[d, 5]: every documentation that stands above a declaration in the parts that are scored, sorted."""
     parts = document.parts(*TAUGHT_PARTS)
     comments, declarations = (document.spans.of(kind) for kind in ("documentation", "declaration"))
-    taught = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
-    comment = comments[np.searchsorted(comments[:, 0], taught[:, 0]) - 1]
-    assert (comment[:, 1] <= taught[:, 0]).all(), "a declaration stands below its documentation"
+    declared = declarations[declarations[:, 0] >= parts[0, 0]] if len(parts) else declarations[:0]
+    comment = comments[np.searchsorted(comments[:, 0], declared[:, 0]) - 1]
+    assert (comment[:, 1] <= declared[:, 0]).all(), "a declaration stands below its documentation"
     bodies = np.concatenate((document.spans.of("body"), [[-1, -1]]))
-    body = bodies[np.searchsorted(bodies[:-1, 0], taught[:, 1])]
-    last = np.where(body[:, 0] == taught[:, 1], body[:, 1], taught[:, 1])
-    found: Int32s = np.column_stack((comment, taught, last)).astype(np.int32)
+    body = bodies[np.searchsorted(bodies[:-1, 0], declared[:, 1])]
+    last = np.where(body[:, 0] == declared[:, 1], body[:, 1], declared[:, 1])
+    found: Int32s = np.column_stack((comment, declared, last)).astype(np.int32)
     return found
 
 

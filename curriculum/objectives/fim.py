@@ -44,7 +44,7 @@ Counts = tuple[tuple[str, int], ...]
 _NOTHING = np.empty((0, 2), dtype=np.int32)
 
 
-def lesson(tokenizer: Tokenizer, variant: int) -> Objective:
+def objective(tokenizer: Tokenizer, variant: int) -> Objective:
     """Fill in the middle; each variant splits elsewhere.
 
     Raises:

@@ -230,7 +230,7 @@ class Coverage:
                 f"bytes {start}:{end} of its document {later['doc']} stand in row {earlier['row']} of "
                 f"{self._shards[earlier['shard']]} too"
             ),
-            cause="a byte is taught once in each objective and variant",
+            cause="a byte is scored once in each objective and variant",
         )
 
     def _spill(self) -> None:

@@ -82,7 +82,7 @@ class RowBuilder:
             lengths=spooled.lengths[documents],
         )
         scored = layout.per_row(spooled.scored[documents])
-        assert scored.min() > 0, "a row without targets teaches nothing"
+        assert scored.min() > 0, "a row has a target"
         columns = self._token_columns(layout, documents, spooled)
         columns |= self._label_columns(len(scored), domain, first_row)
         columns |= {

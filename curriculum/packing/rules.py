@@ -251,13 +251,13 @@ def targets(columns: Columns, layout: Layout, place: BatchPosition) -> None:
 
 
 def loss(columns: Columns, layout: Layout, place: BatchPosition) -> None:
-    """Rule 6: a row teaches something, and says how much and in which context."""
+    """Rule 6: a row has targets, and its counts of them and their context are right."""
     mask = columns.tokens("loss_mask")
     scored = mask.sum(axis=1, dtype=np.int64)
     place.wrong(
         Rule.LOSS,
         scored == 0,
-        "a row without targets teaches nothing",
+        "a row without targets trains nothing",
         lambda i: "loss_mask is all 0",
     )
     if columns.has("loss_token_count"):

@@ -69,9 +69,9 @@ class Spool:
 
     def __init__(self, folder: Path, *, structured: bool = False) -> None:
         self._files = contextlib.ExitStack()
-        self._ids = self._ragged(folder / "ids")
-        self._loss_mask = self._ragged(folder / "loss_mask")
-        self._pieces = self._ragged(folder / "pieces")
+        self._ids = self._variable_length(folder / "ids")
+        self._loss_mask = self._variable_length(folder / "loss_mask")
+        self._pieces = self._variable_length(folder / "pieces")
         self._document_ids = self._files.enter_context((folder / "document_ids").open("wb"))
         self._scored = self._files.enter_context((folder / "scored").open("wb"))
         self._context_sums = self._files.enter_context((folder / "context_sums").open("wb"))
@@ -81,7 +81,7 @@ class Spool:
         self._waiting: list[Encoding] = []
         self._waiting_tokens = 0
 
-    def _ragged(self, path: Path) -> RaggedWriter:
+    def _variable_length(self, path: Path) -> RaggedWriter:
         return self._files.enter_context(contextlib.closing(RaggedWriter(path)))
 
     def append(self, encoding: Encoding) -> None:

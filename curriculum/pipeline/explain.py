@@ -41,14 +41,14 @@ def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
     grouped: dict[tuple[str, ...], list[Explanation]] = {}
     explained = explain_all(store, list(distinct.values()))
     for recipe, each in zip(distinct.values(), explained, strict=True):
-        lines = tuple(map(_line, _told(recipe, each)))
+        lines = tuple(map(_line, _known_differences(recipe, each)))
         grouped.setdefault((recipe.stage, str(each.first), *lines), []).append(each)
     for (stage, _, *said), alike in grouped.items():
         title = alike[0].folder if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
         yield Reason(title=title, is_first=alike[0].first, differences=tuple(said))
 
 
-def _told(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
+def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
     """The differences that mean something: of some planned runs only the inputs are known."""
     known = {f"input {each.name}" for each in recipe.inputs}
     for each in explanation.differences:

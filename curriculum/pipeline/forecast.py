@@ -175,17 +175,17 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
         JobError: for a phase whose run before isn't there.
     """
     return Forecast(
-        phases=tuple(_ahead(plan, scope, context)),
+        phases=tuple(_phase_forecasts(plan, scope, context)),
         model=plan.diet.model,
         speed=last_speed(plan.store, plan.diet.model),
         price=context.resources.gpu_price,
     )
 
 
-def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
+def _phase_forecasts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
     held, anew = "", scope.phase if scope.retrain else None
-    for name, made in _made(plan, scope, context):
+    for name, made in _planned_artefacts(plan, scope, context):
         phase = plan.phase(name)
         fresh = [each for each in made if each.planned and each.path not in seen]
         seen |= {each.path for each in fresh}
@@ -203,7 +203,9 @@ def _ahead(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForec
             held = held or f"not before {name} is let pass"
 
 
-def _made(plan: RunPlan, scope: Scope, context: Context) -> Iterator[tuple[str, list[Artefact]]]:
+def _planned_artefacts(
+    plan: RunPlan, scope: Scope, context: Context
+) -> Iterator[tuple[str, list[Artefact]]]:
     """The artefacts of each phase, the one of the last step at the end."""
     made = list[Artefact]()
     for event in execute(plan, here(context), scope, context):
@@ -238,7 +240,7 @@ def _training(
 
 
 def _trained_before(plan: RunPlan, phase: ResolvedPhase) -> int:
-    """Valid tokens, about, of the steps before the middle that a course goes on from."""
+    """Valid tokens, about, of the steps before the middle that a plan resumes from."""
     middle = plan.goes_on_in(phase)
     return phase.tokens * middle.step // max(middle.job.steps, 1) if middle else 0
 

@@ -93,12 +93,12 @@ def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
     file = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
     if gate.kind == "holds" or gate.kind == "waits":
         file.parent.mkdir(exist_ok=True)
-        write_text(file, _closed(plan, run, gate.kind).model_dump_json(indent=1))
+        write_text(file, _closed_gate(plan, run, gate.kind).model_dump_json(indent=1))
     else:
         file.unlink(missing_ok=True)
 
 
-def _closed(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
+def _closed_gate(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
     report = report_of(run)
     if kind == "holds":
         why = f"{held_words(plan.phase(report.phase), report)}. {_LOOSEN}."

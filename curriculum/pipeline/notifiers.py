@@ -47,7 +47,7 @@ class EventSource:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Fault:
+class _SendError:
     """Reason for which an event wasn't sent."""
 
     why: str
@@ -88,7 +88,7 @@ class Notifier:
             )
         return fault is None
 
-    def _command(self, body: str) -> _Fault | None:
+    def _command(self, body: str) -> _SendError | None:
         assert self.target is not None
         return _command(self.target, body, self.environment)
 
@@ -139,7 +139,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """None makes the answer an error."""
 
 
-def _post(url: str, body: str) -> _Fault | None:
+def _post(url: str, body: str) -> _SendError | None:
     """Try three times; what a server says no to is tried once."""
     for pause in (*PAUSES_S, None):
         fault = _within(POST_S, lambda: _try(url, body))
@@ -149,16 +149,16 @@ def _post(url: str, body: str) -> _Fault | None:
     raise AssertionError("the last try returns")
 
 
-def _within(seconds: float, send: Callable[[], _Fault | None]) -> _Fault | None:
+def _within(seconds: float, send: Callable[[], _SendError | None]) -> _SendError | None:
     """A socket's limit holds for each read and for no look-up; this one holds for all of a try."""
-    said: list[_Fault | None] = []
+    said: list[_SendError | None] = []
     thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
     thread.start()
     thread.join(seconds)
-    return said[0] if said else _Fault(why=f"no answer within {seconds:g} s", passes=True)
+    return said[0] if said else _SendError(why=f"no answer within {seconds:g} s", passes=True)
 
 
-def _try(url: str, body: str) -> _Fault | None:
+def _try(url: str, body: str) -> _SendError | None:
     headers = {"Content-Type": "application/json", "User-Agent": "curriculum"}
     try:
         request = urllib.request.Request(url, body.encode(), headers, method="POST")
@@ -168,22 +168,22 @@ def _try(url: str, body: str) -> _Fault | None:
         with refused:
             return _refused(refused)
     except urllib.error.URLError as failed:
-        return _Fault(why=str(failed.reason), passes=True)
+        return _SendError(why=str(failed.reason), passes=True)
     except (ValueError, http.client.InvalidURL):
         # What these say may hold a password.
-        return _Fault(why="it isn't a URL that can be posted to")
+        return _SendError(why="it isn't a URL that can be posted to")
     except (OSError, http.client.HTTPException) as failed:
-        return _Fault(why=str(failed) or type(failed).__name__, passes=True)
+        return _SendError(why=str(failed) or type(failed).__name__, passes=True)
 
 
-def _refused(answer: urllib.error.HTTPError) -> _Fault:
+def _refused(answer: urllib.error.HTTPError) -> _SendError:
     if 300 <= answer.code < 400:
-        return _Fault(why=f"it answers {answer.code}, another address; name that one")
+        return _SendError(why=f"it answers {answer.code}, another address; name that one")
     passes = answer.code >= 500 or answer.code in _WORTH_ANOTHER_TRY
-    return _Fault(why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes)
+    return _SendError(why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes)
 
 
-def _command(command: str, body: str, environment: Mapping[str, str]) -> _Fault | None:
+def _command(command: str, body: str, environment: Mapping[str, str]) -> _SendError | None:
     """Run it once, without a shell; the event lies on its stdin, and its words go into no output of ours."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as told:
         given.write(body.encode() + b"\n")
@@ -198,17 +198,17 @@ def _command(command: str, body: str, environment: Mapping[str, str]) -> _Fault 
                 start_new_session=True,
             )
         except (ValueError, IndexError) as failed:
-            return _Fault(why=f"it is no command ({failed})")
+            return _SendError(why=f"it is no command ({failed})")
         except OSError as failed:
-            return _Fault(why=f"it can't be started ({failed.strerror})")
+            return _SendError(why=f"it can't be started ({failed.strerror})")
         try:
             code = process.wait(COMMAND_S)
         except subprocess.TimeoutExpired:
-            return _Fault(why=f"it didn't end within {COMMAND_S:g} s and was killed")
+            return _SendError(why=f"it didn't end within {COMMAND_S:g} s and was killed")
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         told.seek(0)
         last = told.read().decode(errors="replace").strip().splitlines()[-1:]
-    return _Fault(why=": ".join([f"it ended with {code}", *last])) if code else None
+    return _SendError(why=": ".join([f"it ended with {code}", *last])) if code else None

@@ -151,7 +151,9 @@ def plan_of(
         corpus=corpus,
         phases=_named(_at_length(resolve(diet, specs, imported), config.build.row_length), corpus),
         specs=specs,
-        overrides=tuple(sorted({**_overrides(config).as_recorded, **_recorded(config)}.items())),
+        overrides=tuple(
+            sorted({**_overrides(config).as_recorded, **_recorded_changes(config)}.items())
+        ),
     )
 
 
@@ -278,7 +280,7 @@ def _named(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> tuple[Resolve
     return with_repositories(phases, corpus)
 
 
-def _recorded(config: RunConfig) -> dict[str, str]:
+def _recorded_changes(config: RunConfig) -> dict[str, str]:
     """Changes beside those of the diet, for the job's record; files by their whole path."""
     files = {
         "diet": _file(config.specialist) or config.specialist,

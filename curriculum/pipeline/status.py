@@ -74,8 +74,8 @@ class StatusInputs:
     current: Sequence[Artefact]
     """Finished runs that are marked as current."""
     line: SlotQueue
-    courses: Mapping[SpecialistRef, RunPlan | CurriculumError]
-    """The course of each specialist that has begun, with its diet of today; or why there is none."""
+    plans: Mapping[SpecialistRef, RunPlan | CurriculumError]
+    """Plan of each specialist that has begun, with its diet of today; or why there is none."""
 
     @staticmethod
     def of(store: Store, resources: Resources) -> "StatusInputs":
@@ -84,7 +84,7 @@ class StatusInputs:
         begun = attempts_in(store)
         ways = {each.way: None for each in begun}
         ways |= {specialist_of(each): None for each in store.artefacts("mixtures")}
-        courses = {
+        plans = {
             way: _course(store, way, [each for each in begun if each.way == way])
             for way in sorted(ways, key=lambda way: (way[0], way[1] or ""))
         }
@@ -93,17 +93,17 @@ class StatusInputs:
             begun=begun,
             current=current_artefacts(store, "runs"),
             line=SlotQueue.of(resources.slots_of(store.root)),
-            courses=courses,
+            plans=plans,
         )
 
     def phase_statuses(self) -> Iterator[PhaseStatus]:
         """Every phase of every specialist that has begun, in the order of its curriculum."""
         sources = Sources.of(self.store.root, clones="none")
-        for way, course in self.courses.items():
-            yield from self._look(way).phase_statuses(course, sources)
+        for way, resolved in self.plans.items():
+            yield from self._look(way).phase_statuses(resolved, sources)
 
     def digest(self) -> str:
-        """Digest the manifests, marks, approvals, open attempts and courses of the workspace."""
+        """Digest the manifests, marks, approvals, open attempts and plans of the workspace."""
         store, hashed = self.store, hashlib.sha256()
         for each in store.artefacts():
             manifest = each.manifest
@@ -115,8 +115,8 @@ class StatusInputs:
             if not (begun.path / MANIFEST_NAME).is_file():
                 found = attempt_state(store, begun, self.line)
                 hashed.update(repr((str(begun.path), found.state, found.why)).encode())
-        for way, course in self.courses.items():
-            said = str(course) if isinstance(course, CurriculumError) else _said(course)
+        for way, resolved in self.plans.items():
+            said = str(resolved) if isinstance(resolved, CurriculumError) else _said(resolved)
             hashed.update(repr((way, said)).encode())
         return hashed.hexdigest()
 
@@ -144,7 +144,7 @@ def _course(
 
 
 def _said(plan: RunPlan) -> str:
-    """The values that a course is resolved from, in the same words in every process."""
+    """Return the values that a plan is resolved from, in the same words in every process."""
     corpus = plan.corpus.model_dump_json()
     specs = [(name, spec.model_dump_json()) for name, spec in plan.specs.items()]
     file = Path(plan.corpus.domains)
@@ -154,7 +154,7 @@ def _said(plan: RunPlan) -> str:
 
 
 def phase_statuses(plan: RunPlan, resources: Resources) -> tuple[PhaseStatus, ...]:
-    """Every phase of one course, held against what it was ordered as rather than against its diet of today.
+    """Compare every phase of a plan with the config it was begun with rather than with its diet of today.
 
     Raises:
         CurriculumError: where its corpus can't be looked at.
@@ -212,21 +212,21 @@ class _Look:
         )
 
     def phase_statuses(
-        self, course: RunPlan | CurriculumError, sources: Sources
+        self, resolved: RunPlan | CurriculumError, sources: Sources
     ) -> Iterator[PhaseStatus]:
         """The phases of its diet; of a diet that can't be read what is known without it."""
-        if isinstance(course, CurriculumError):
-            yield from self._without_diet(course)
+        if isinstance(resolved, CurriculumError):
+            yield from self._without_diet(resolved)
             return
         try:
-            walk = _Walk.through(course, sources)
+            walk = _Walk.through(resolved, sources)
         except CurriculumError as wrong:
             yield from self._without_diet(wrong)
             return
-        yield from self.phases(course, walk)
+        yield from self.phases(resolved, walk)
 
     def phases(self, plan: RunPlan, walk: "_Walk") -> Iterator[PhaseStatus]:
-        """The phases of a course."""
+        """Yield the status of the phases of a plan."""
         for phase in plan.phases:
             standing = self._phase(plan, phase, walk)
             self.found[phase.name] = standing

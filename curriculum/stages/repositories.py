@@ -68,6 +68,6 @@ def require_sources(corpus: CorpusSpec, sources: Sources, *, chat: bool) -> None
     Raises:
         CorpusError: for the first repository that doesn't resolve, and for conversations that aren't there.
     """
-    for talks in corpus.conversations if chat else ():
-        conversation_paths(talks)
+    for chats in corpus.conversations if chat else ():
+        conversation_paths(chats)
     sources.resolve_all(corpus.repositories)

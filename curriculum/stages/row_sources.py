@@ -126,7 +126,7 @@ def check_objectives(tokenizing: Tokenizing, wanted: Iterable[RowsSpec]) -> None
             objective_of(objective, tokenizer, variant=0)
 
 
-def apply_objective(lesson: Objective, *, row_length: int) -> ApplyObjective:
+def apply_objective(rule: Objective, *, row_length: int) -> ApplyObjective:
     """Return the function that applies an objective to each encoding of a document for rows of one length."""
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
@@ -137,11 +137,11 @@ def apply_objective(lesson: Objective, *, row_length: int) -> ApplyObjective:
             part_kinds=document.part_kinds,
             room=row_length,
         )
-        taught = [lesson.apply(encoding, known) for encoding in fitted.encodings]
+        objective_counts = [rule.apply(encoding, known) for encoding in fitted.encodings]
         return replace(
             fitted,
-            encodings=tuple(each.encoding for each in taught),
-            taught=tuple(count for each in taught for count in each.counts),
+            encodings=tuple(each.encoding for each in objective_counts),
+            objective_counts=tuple(count for each in objective_counts for count in each.counts),
         )
 
     return apply

@@ -201,14 +201,14 @@ def _spool(
     sources: RowSources, wanted: RowsSpec, tokenizer: Tokenizer, folder: Path, lacking: set[Split]
 ) -> _Spooled:
     """Spool what goes to the splits that lack."""
-    lesson = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
-    room = wanted.row_length - lesson.reserve
+    built = objective_of(wanted.objective, tokenizer, variant=wanted.variant)
+    room = wanted.row_length - built.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=wanted.flat_family)
     selection, sorting = sources.selected(wanted), _Sorting()
     held_out, structured = val_lineages(selection), wanted.family == ENRICHED_FAMILY
     chosen = [decisions(selection, each.base) for each in sources.of(wanted)]
     anchor = "anchor" in lacking
-    asked = _anchored(sources, wanted, chosen) if anchor else _kept(chosen, lacking)
+    asked = _anchored(sources, wanted, chosen) if anchor else _selected(chosen, lacking)
     with Spool(folder, structured=structured) as spool:
         for at, source in enumerate(sources.of(wanted)):
             picked = chosen[at]
@@ -220,7 +220,7 @@ def _spool(
                 val=picked.val,
                 val_lineages=held_out,
                 structure=structured,
-                objective=apply_objective(lesson, row_length=wanted.row_length),
+                objective=apply_objective(built, row_length=wanted.row_length),
             ):
                 for encoding in fitted.encodings:
                     spool.append(encoding)
@@ -244,7 +244,7 @@ def _domain(picked: Decisions, row: int) -> str:
     return picked.domains[int(picked.domain[row])]
 
 
-def _kept(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
+def _selected(chosen: Sequence[Decisions], lacking: set[Split]) -> list[npt.NDArray[np.bool_]]:
     """Return the kept documents of some splits, by artefact."""
     train, val = "train" in lacking, "val" in lacking
     return [each.kept & np.where(each.val, val, train) for each in chosen]

@@ -137,7 +137,7 @@ class Tokens(Stage[Sequence[Artefact], Artefact]):
         """Encode the documents in their order."""
         (draft,) = drafts
         tokenizer = load_tokenizer(self.tokenizer)
-        draft.record(token_store.tokenise_documents(task.files(), tokenizer, draft.path))
+        draft.record(token_store.tokenize_documents(task.files(), tokenizer, draft.path))
 
 
 def _given(tokenizer: Tokenizer) -> Recipe:

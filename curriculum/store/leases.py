@@ -178,7 +178,7 @@ class _Held:
             self._unwritten = self._unwritten or bool(more)
 
     def write(self) -> None:
-        """Let others read the keys, where there are new ones; from the first time on its heart beats."""
+        """Let others read the keys, where there are new ones; the first time starts its heartbeat."""
         with self._mutex:
             if not self._unwritten:
                 return

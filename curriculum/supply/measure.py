@@ -80,8 +80,8 @@ def measure(
     kind: Kind, source: RowSource, selection: Artefact, tokenizer: Tokenizer
 ) -> pl.DataFrame:
     """A table of MEASURES_SCHEMA, of the documents that the selection keeps to train on; in no order."""
-    lesson = objective_of(kind.objective, tokenizer, variant=0)
-    room = kind.row_length - lesson.reserve
+    built = objective_of(kind.objective, tokenizer, variant=0)
+    room = kind.row_length - built.reserve
     fitter = encode.fitter_of(tokenizer, row_length=room, family=kind.family)
     picked = decisions(selection, source.documents)
     units = _units(source.documents)
@@ -93,7 +93,7 @@ def measure(
         kept=picked.kept & ~picked.val,
         val=picked.val,
         val_lineages=val_lineages(selection),
-        objective=apply_objective(lesson, row_length=kind.row_length),
+        objective=apply_objective(built, row_length=kind.row_length),
     ):
         domain = picked.domains[int(picked.domain[fitted.row])]
         tokens = sum(len(encoding.ids) for encoding in fitted.encodings)

@@ -130,9 +130,9 @@ def sample_corpus(
     walked = {name: _walked(sizes[name], surveys[name], plan.share) for name in made}
     parts = max(1, coordinator.workers.processes // len(listed))
     graphs = coordinator.make(SampledGraphs(), list(plan.graph_tasks(walked, parts)))
-    talks = _talks(coordinator, plan)
-    surveys |= {name: survey for name, (survey, _) in talks.items()}
-    said = [found for _, found in talks.values()]
+    chats = _chats(coordinator, plan)
+    surveys |= {name: survey for name, (survey, _) in chats.items()}
+    said = [found for _, found in chats.values()]
     (tokenizer,) = coordinator.make(Tokenizers(tokenizing=tokenizing), kept_files)
     chat_selections = coordinator.make(ConversationSelection(corpus=corpus), said)
     documents = [each for each in (*files, *graphs, *said) if _family(each) in plan.families]
@@ -171,7 +171,7 @@ def _walked(sizes: pl.DataFrame, survey: Artefact, share: float) -> list[str]:
     return [each for each in commits if each in chosen]
 
 
-def _talks(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
+def _chats(coordinator: Coordinator, plan: SamplingPlan) -> dict[str, tuple[Artefact, Artefact]]:
     """Return the survey and the documents of each source of conversations."""
     if CHAT_FAMILY not in plan.families:
         return {}

@@ -30,7 +30,7 @@ GROUP_ROWS = 65_536
 Int64s = npt.NDArray[np.int64]
 
 
-def tokenise_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path) -> TokensReport:
+def tokenize_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path) -> TokensReport:
     """Write tokens.bin, offsets.bin and parts.parquet; returns the manifest's report.
 
     Each part is encoded on its own, so no token crosses a border of parts.
@@ -48,7 +48,7 @@ def tokenise_documents(files: Sequence[Path], tokenizer: Tokenizer, folder: Path
     ):
         offsets.write(np.zeros(1, dtype=np.int64).tobytes())
         for batch in document_batches(files, ["document_id", "text", "num_bytes", "parts"]):
-            made = _tokenise(batch, tokenizer)
+            made = _tokenize(batch, tokenizer)
             tokens.write(made.ids.astype(dtype).tobytes())
             offsets.write((made.ends + position).tobytes())
             parts.write(made, document=documents, position=position)
@@ -76,7 +76,7 @@ def document_batches(files: Sequence[Path], columns: list[str]) -> Iterator[pa.R
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Tokenised:
+class _Tokenized:
     ids: npt.NDArray[np.int32]
     ends: Int64s
     """[documents], into ids."""
@@ -86,7 +86,7 @@ class _Tokenised:
     num_bytes: int
 
 
-def _tokenise(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenised:
+def _tokenize(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenized:
     counts, starts, ends = _part_bytes(batch)
     ids, offsets = tokenizer.encode_batch(_part_texts(batch, counts, starts, ends))
     _check_bytes(ids, offsets, ends - starts, tokenizer)
@@ -102,7 +102,7 @@ def _tokenise(batch: pa.RecordBatch, tokenizer: Tokenizer) -> _Tokenised:
     if eos is not None:
         framed[borders[1:] - 1] = eos
     part_shift = np.repeat(shift, counts)
-    return _Tokenised(
+    return _Tokenized(
         ids=framed,
         ends=borders[1:],
         parts_per_document=counts,
@@ -189,7 +189,7 @@ class _PartWriter:
         self._flush()
         self._writer.close()
 
-    def write(self, made: _Tokenised, *, document: int, position: int) -> None:
+    def write(self, made: _Tokenized, *, document: int, position: int) -> None:
         """Add the parts of a batch whose first document and first token have these numbers."""
         counts = made.parts_per_document
         first = np.cumsum(counts) - counts
@@ -222,7 +222,7 @@ class TokenStore:
 
     @staticmethod
     def open(folder: Path) -> "TokenStore":
-        """The store that `tokenise_documents` wrote there; takes no memory.
+        """The store that `tokenize_documents` wrote there; takes no memory.
 
         Raises:
             SchemaError: for offsets that don't rise from 0, or end elsewhere than the ids.

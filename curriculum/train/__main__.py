@@ -80,11 +80,11 @@ def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "ProcessRank")
     try:
         report = run_job(job, asked_to_stop, place)
     except CurriculumError as failed:
-        return _told(failed)
+        return _exit_code(failed)
     except OSError as failed:
         if (full := no_room(failed)) is None:
             raise
-        return _told(full)
+        return _exit_code(full)
     return CANCELLED if report.stopped == "cancelled" else 0
 
 
@@ -96,15 +96,15 @@ def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[],
     try:
         require_permitted(read_job(arguments.job), arguments.job, arguments.trainer)
     except CurriculumError as refused:
-        _told(refused)
+        _exit_code(refused)
         return _WRONG
     try:
         return run_command(arguments.job, arguments.trainer, asked_to_stop)
     except CurriculumError as failed:
-        return _told(failed)
+        return _exit_code(failed)
 
 
-def _told(failed: "CurriculumError") -> int:
+def _exit_code(failed: "CurriculumError") -> int:
     """The exit code of an error, which is the last line written; as far as the log's disk takes it."""
     from curriculum.train.exit_codes import code_of
 

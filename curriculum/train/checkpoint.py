@@ -26,10 +26,10 @@ from curriculum.train.checkpoint_files import (
     CheckpointManifest,
     damage,
     damaged,
+    foreign_file,
     read_part,
     record_of,
     require_listed,
-    stranger,
 )
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
@@ -80,22 +80,22 @@ class Snapshot:
     """Adam's moments, and the states of the generators."""
 
 
-def snapshot(learner: TrainState, state: CheckpointState) -> Snapshot:
+def snapshot(train_state: TrainState, state: CheckpointState) -> Snapshot:
     """A copy on the host of what rank 0 writes; every rank calls this, the others keep no tensors."""
-    taken = Snapshot(spec=learner.model.spec, state=state)
-    for name, tensor in tensors(learner):
+    taken = Snapshot(spec=train_state.model.spec, state=state)
+    for name, tensor in tensors(train_state):
         gathered = whole(tensor)
-        if learner.ranks.leads:
+        if train_state.ranks.leads:
             part = taken.moments if is_moment(name, taken.weights) else taken.weights
             part[name] = gathered.to("cpu", copy=True)
-    for each in learner.ranks.gathered(generators(learner)):
+    for each in train_state.ranks.gathered(generators(train_state)):
         taken.moments.update(each)
     return taken
 
 
-def save(folder: Path, learner: TrainState, state: CheckpointState) -> Path:
+def save(folder: Path, train_state: TrainState, state: CheckpointState) -> Path:
     """Write the portable checkpoint `folder`/step=N whole, drop all but the newest two, return its path."""
-    return write(folder, snapshot(learner, state))
+    return write(folder, snapshot(train_state, state))
 
 
 def write(folder: Path, taken: Snapshot) -> Path:
@@ -168,7 +168,7 @@ def newest(folder: Path) -> Path | None:
         fault = damage(path)
         if fault is None:
             return path
-        if fault == stranger(path):
+        if fault == foreign_file(path):
             raise damaged(path, fault)
         log(f"{path.name} is passed over: {fault}")
     return None

@@ -136,7 +136,7 @@ def _read(model: type[Model], file: Path, *, version: str | None = None) -> Mode
 
 def _listed(checkpoint: Path) -> CheckpointManifest | str:
     """The manifest of a checkpoint whose files are those that it lists, or why they aren't."""
-    if (named := stranger(checkpoint)) is not None:
+    if (named := foreign_file(checkpoint)) is not None:
         return named
     if status(checkpoint / MANIFEST_NAME) is None:
         return "it has no manifest"
@@ -151,7 +151,7 @@ def _listed(checkpoint: Path) -> CheckpointManifest | str:
     return manifest
 
 
-def stranger(checkpoint: Path) -> str | None:
+def foreign_file(checkpoint: Path) -> str | None:
     """Find the first link, pipe or file in a checkpoint's folder that its manifest doesn't list, or None.
 
     Another trainer's checkpoint may hold files of any names; one of ours has those of its form alone.

@@ -55,14 +55,14 @@ class Evaluator:
     Ranks share its micro-batches; the figures are those of one rank, and the same on all.
     """
 
-    learner: TrainState
+    train_state: TrainState
     job: Job
     workspace: Path
     token_bytes: torch.Tensor
     stop: Callable[[], bool]
 
     def figures(self, step: int) -> tuple[Figure, ...]:
-        """`HeldOut.figures` of the learner's model, which trains on afterwards.
+        """`HeldOut.figures` of the train state's model, which trains on afterwards.
 
         Raises:
             Cancelled: between two batches, when a stop was asked for.
@@ -74,18 +74,18 @@ class Evaluator:
             workspace=self.workspace,
             token_bytes=self.token_bytes,
             stop=self.stop,
-            ranks=self.learner.ranks,
+            ranks=self.train_state.ranks,
         )
-        self.learner.model.eval()
+        self.train_state.model.eval()
         try:
             return held_out.figures(step)
         finally:
-            self.learner.model.train()
-            self.learner.rest()
+            self.train_state.model.train()
+            self.train_state.rest()
 
     @torch.no_grad()
     def _nll(self, batch: Batch) -> torch.Tensor:
-        model, device = self.learner.model, self.learner.device
+        model, device = self.train_state.model, self.train_state.device
         moved = batch.to(device)
         with mixed(device):
             x_BTD = model.hidden(moved.input_ids, moved.boundaries, moved.structure)

@@ -79,7 +79,7 @@ def run_command(path: Path, permitted: str, asked_to_stop: Callable[[], bool]) -
         except CurriculumError as failed:
             _report(job, directory, "failed", str(failed), failure_of(type(failed)))
             raise
-    _say(f"{report.stopped}: {report.reason}")
+    _log(f"{report.stopped}: {report.reason}")
     return 0
 
 
@@ -93,7 +93,7 @@ def _ended(words: list[str], asked_to_stop: Callable[[], bool]) -> int:
     if sys.platform == "linux":
         # What the command leaves behind becomes ours, to be ended: torchrun starts sessions of their own.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _say(f"starting {shlex.join(words)}")
+    _log(f"starting {shlex.join(words)}")
     try:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, preexec_fn=dying_with_parent(), close_fds=False
@@ -164,6 +164,6 @@ def _report(
     write_end(job, workspace, directory, stopped, reason, failure=failure)
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     sys.stdout.write(f"{visible(line)}\n")
     sys.stdout.flush()

@@ -100,7 +100,7 @@ class FinitenessCheck:
             f"step {self.step}",
             f"{what} is {value} on the {_listed('row', names)}",
             cause=str(verdict),
-            cure=_cure(verdict, self.step),
+            cure=_hint(verdict, self.step),
         )
 
     def find_nonfinite(self, what: What, batches: Sequence[Batch]) -> Verdict:
@@ -190,7 +190,7 @@ def _document_ids(pack_id: str, folders: Mapping[str, Path]) -> tuple[str, ...]:
     return tuple(table["document_ids"][0].as_py()) if table.num_rows else ()
 
 
-def _cure(verdict: Verdict, step: int) -> str:
+def _hint(verdict: Verdict, step: int) -> str:
     if not verdict.blamed or len(verdict.blamed) == verdict.rows > 1:
         return "Lower the learning rate, and go back with --from-step to a checkpoint before it"
     rows = ",".join(each.pack_id for each in verdict.blamed[:LISTED])

@@ -85,7 +85,7 @@ def make_job(
     size = preset(diet.model)
     mixture = _mixture(ingredients.plan)
     before = _previous_job(ingredients)
-    eats = _diet_phase(diet, phase_name)
+    served = _diet_phase(diet, phase_name)
     job = Job(
         specialist=diet.specialist,
         branch=diet.branch,
@@ -119,8 +119,8 @@ def make_job(
         evaluations=_evaluations(evaluations, before),
         evaluate_every=max(mixture.steps // EVALUATIONS, SHORTEST_BETWEEN_EVALUATIONS),
         checkpoint_every=_between_checkpoints(mixture.steps),
-        advance_when=None if phase_name == ANNEAL else _gate(eats.advance_when, mixture),
-        require=eats.require,
+        advance_when=None if phase_name == ANNEAL else _gate(served.advance_when, mixture),
+        require=served.require,
         overrides=dict(overrides or {}),
     )
     return job.model_copy(update={"run_key": run_recipe(job).key})

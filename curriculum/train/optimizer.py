@@ -99,12 +99,12 @@ def shard(model: Decoder, ranks: Ranks) -> None:
     register_fsdp_forward_method(model, "hidden")
 
 
-def tensors(learner: TrainState) -> Iterator[tuple[str, Tensor]]:
+def tensors(train_state: TrainState) -> Iterator[tuple[str, Tensor]]:
     """Weights and Adam's moments by their names in a checkpoint, sharded where they are."""
-    learner.rest()
-    for name, weight in learner.model.named_parameters():
+    train_state.rest()
+    for name, weight in train_state.model.named_parameters():
         yield name, weight.detach()
-        for moment, value in learner.optimizer.state.get(weight, {}).items():
+        for moment, value in train_state.optimizer.state.get(weight, {}).items():
             yield f"{name}.{moment}", value
 
 
@@ -117,21 +117,21 @@ def is_moment(name: str, names: Container[str]) -> bool:
     return moment in MOMENT_NAMES and weight in names
 
 
-def generators(learner: TrainState) -> dict[str, Tensor]:
+def generators(train_state: TrainState) -> dict[str, Tensor]:
     """The states of this rank's random numbers, by names that no other rank has."""
-    states = {_of_rank("generator", learner.ranks): torch.get_rng_state()}
-    if learner.device.type == "cuda":
-        states[_of_rank("cuda_generator", learner.ranks)] = torch.cuda.get_rng_state()
+    states = {_of_rank("generator", train_state.ranks): torch.get_rng_state()}
+    if train_state.device.type == "cuda":
+        states[_of_rank("cuda_generator", train_state.ranks)] = torch.cuda.get_rng_state()
     return states
 
 
-def set_generators(learner: TrainState, states: dict[str, Tensor]) -> None:
+def set_generators(train_state: TrainState, states: dict[str, Tensor]) -> None:
     """Put this rank's random numbers where they were; those without a state stay as they are."""
     for kind, put in (
         ("generator", torch.set_rng_state),
         ("cuda_generator", torch.cuda.set_rng_state),
     ):
-        state = states.get(_of_rank(kind, learner.ranks))
+        state = states.get(_of_rank(kind, train_state.ranks))
         if state is not None:
             put(state)
 
@@ -146,14 +146,14 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def whole_model(learner: TrainState, job: Job) -> Decoder:
+def whole_model(train_state: TrainState, job: Job) -> Decoder:
     """The model as one rank alone would hold it; costs its whole memory on every rank."""
-    if learner.ranks.mesh is None:
-        return learner.model
-    learner.rest()
-    model = Decoder(job.model, job.backend).to(learner.device)
+    if train_state.ranks.mesh is None:
+        return train_state.model
+    train_state.rest()
+    model = Decoder(job.model, job.backend).to(train_state.device)
     model.rope_base = job.rope_base
-    for weight, part in zip(model.parameters(), learner.model.parameters(), strict=True):
+    for weight, part in zip(model.parameters(), train_state.model.parameters(), strict=True):
         weight.copy_(whole(part.detach()))
     return model
 

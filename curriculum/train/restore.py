@@ -36,7 +36,7 @@ from schemas.errors import JobError
 from schemas.job import Backend, Job, ModelSpec
 
 
-def resume(checkpoint: Path, learner: TrainState) -> CheckpointState:
+def resume(checkpoint: Path, train_state: TrainState) -> CheckpointState:
     """Load everything: the run goes on as if it had never stopped.
 
     A rank that the writers hadn't keeps the generator that its seed gave it.
@@ -44,41 +44,41 @@ def resume(checkpoint: Path, learner: TrainState) -> CheckpointState:
     Raises:
         JobError: as `carry_over`, and for a state of a generator that is none.
     """
-    carry_over(checkpoint, learner)
+    carry_over(checkpoint, train_state)
     there = names_in(checkpoint)
-    states = {name: state for name, state in generators(learner).items() if name in there}
-    fill(checkpoint, states, learner.ranks)
+    states = {name: state for name, state in generators(train_state).items() if name in there}
+    fill(checkpoint, states, train_state.ranks)
     try:
-        set_generators(learner, states)
+        set_generators(train_state, states)
     except RuntimeError as broken:
         raise damaged(checkpoint, f"the state of a generator: {broken}") from None
     return read_state(checkpoint)
 
 
 @torch.no_grad()
-def carry_over(checkpoint: Path, learner: TrainState) -> None:
+def carry_over(checkpoint: Path, train_state: TrainState) -> None:
     """Load weights and Adam's moments, as a new phase does.
 
     Raises:
         JobError: for a checkpoint that is damaged, or of a model of other sizes, or that reads structure
             where this one doesn't.
     """
-    learner.ranks.from_first(lambda: _require_fitting(checkpoint, learner))
-    learner.rest()
+    train_state.ranks.from_first(lambda: _require_fitting(checkpoint, train_state))
+    train_state.rest()
     there = names_in(checkpoint)
     # Weights of structure are attached to a trained model as they start; they have no moments yet.
-    weights = {name: each for name, each in learner.model.named_parameters() if name in there}
+    weights = {name: each for name, each in train_state.model.named_parameters() if name in there}
     moments = {
-        f"{name}.{moment}": _empty(moment, weight, learner)
+        f"{name}.{moment}": _empty(moment, weight, train_state)
         for name, weight in weights.items()
         for moment in MOMENT_NAMES
         if any(f"{name}.{each}" in there for each in MOMENT_NAMES)
     }
-    fill(checkpoint, {**{n: w.detach() for n, w in weights.items()}, **moments}, learner.ranks)
+    fill(checkpoint, {**{n: w.detach() for n, w in weights.items()}, **moments}, train_state.ranks)
     for name, weight in weights.items():
         if f"{name}.step" in moments:
             its = {each: moments[f"{name}.{each}"] for each in MOMENT_NAMES}
-            learner.optimizer.state[weight] = its
+            train_state.optimizer.state[weight] = its
 
 
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
@@ -161,11 +161,11 @@ def _copy(value: Tensor, into: Tensor) -> None:
     into.copy_(value)
 
 
-def _empty(moment: str, weight: Tensor, learner: TrainState) -> Tensor:
+def _empty(moment: str, weight: Tensor, train_state: TrainState) -> Tensor:
     if moment != "step":
         return torch.zeros_like(weight)
     # AdamW counts its steps on the host unless it is fused.
-    fused = bool(learner.optimizer.defaults["fused"])
+    fused = bool(train_state.optimizer.defaults["fused"])
     return torch.zeros((), device=weight.device if fused else None)
 
 
@@ -177,9 +177,9 @@ def _differences(ours: ModelSpec, theirs: ModelSpec) -> Iterator[tuple[str, obje
             yield name, mine, its
 
 
-def _require_fitting(checkpoint: Path, learner: TrainState) -> None:
+def _require_fitting(checkpoint: Path, train_state: TrainState) -> None:
     require_whole(checkpoint)
-    spec, ours = read_spec(checkpoint), learner.model.spec
+    spec, ours = read_spec(checkpoint), train_state.model.spec
     attached = spec.model_copy(update={"structure": ours.structure})
     if attached == ours and spec.structure and not ours.structure:
         raise would_lose_structure(f"model {ours.name}", "without structure", str(checkpoint))
@@ -191,7 +191,9 @@ def _require_fitting(checkpoint: Path, learner: TrainState) -> None:
             cause=f"{checkpoint} holds a model {spec.name} whose {name} is {its}",
             cure="Keep model and tokenizer over all phases of a specialist",
         )
-    missing = {name for name, _ in learner.model.named_parameters()} - names_in(checkpoint).keys()
+    missing = {name for name, _ in train_state.model.named_parameters()} - names_in(
+        checkpoint
+    ).keys()
     if missing and attached == spec:
         raise JobError(
             f"model {ours.name}",

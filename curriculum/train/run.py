@@ -13,7 +13,7 @@ from schemas.json_text import now
 from schemas.manifest import MANIFEST_NAME
 
 AT_ONCE = Launch()
-"""Without waiting for a slot, and nobody hears of it."""
+"""Launch without a slot and without messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,10 +39,10 @@ def train(store: Store, job: Job, *, again: bool = False, launch: Launch = AT_ON
     """
     store.use([run_recipe(job)])
     folder = store.path_of(run_recipe(job))
-    if not again and (there := _closed(store, job)) is not None:
+    if not again and (there := _closed_attempt(store, job)) is not None:
         return there
     with launching(store, job, folder):
-        there = _closed(store, job)
+        there = _closed_attempt(store, job)
         if there is not None and not again:
             return there
         directory = _open_attempt(folder) or folder / f"attempt={last_number(store, folder) + 1}"
@@ -66,7 +66,7 @@ def _open_attempt(folder: Path) -> Path | None:
     return newest[0] if newest and not (newest[0] / MANIFEST_NAME).is_file() else None
 
 
-def _closed(store: Store, job: Job) -> Run | None:
+def _closed_attempt(store: Store, job: Job) -> Run | None:
     """The newest attempt, where it is finished."""
     there = finished(store, job)
     if there is None or attempts(store.path_of(run_recipe(job)))[-1] != there.path:

@@ -15,8 +15,8 @@ from schemas.errors import CurriculumError, JobError
 class Saver:
     """Writes the checkpoints of a run; every rank makes the same calls."""
 
-    def __init__(self, folder: Path, learner: TrainState, last: Path | None = None) -> None:
-        self.folder, self.learner = folder, learner
+    def __init__(self, folder: Path, train_state: TrainState, last: Path | None = None) -> None:
+        self.folder, self.train_state = folder, train_state
         self.last = last
         """The newest whole checkpoint."""
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -32,9 +32,9 @@ class Saver:
             JobError: on every rank, where the checkpoint before could not be written.
         """
         self.wait()
-        if portable or self.learner.ranks.size == 1:
-            taken = checkpoint.snapshot(self.learner, state)
-            if self.learner.ranks.leads:
+        if portable or self.train_state.ranks.size == 1:
+            taken = checkpoint.snapshot(self.train_state, state)
+            if self.train_state.ranks.leads:
                 self._pending = self._threads.submit(checkpoint.write, self.folder, taken)
         else:
             self._pending = self._shards(state)
@@ -45,7 +45,7 @@ class Saver:
         Raises:
             JobError: on every rank, where it could not be written; the one before stays.
         """
-        written = self.learner.ranks.together(self._written)[0]
+        written = self.train_state.ranks.together(self._written)[0]
         self.last = written or self.last
         return self.last
 
@@ -58,10 +58,10 @@ class Saver:
         self._threads.shutdown()
 
     def _shards(self, state: CheckpointState) -> "Future[Path | None]":
-        ranks = self.learner.ranks
+        ranks = self.train_state.ranks
         draft = ranks.from_first(lambda: checkpoint.new_draft(self.folder, state.step))
-        shards = sharded.start(draft / SHARDS, self.learner)
-        spec = self.learner.model.spec
+        shards = sharded.start(draft / SHARDS, self.train_state)
+        spec = self.train_state.model.spec
 
         def finish() -> Path | None:
             shards.result()

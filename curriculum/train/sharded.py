@@ -70,15 +70,17 @@ class ShardIndex(Strict):
     tensors: tuple[ShardedTensor, ...]
 
 
-def start(folder: Path, learner: TrainState) -> "Future[object]":
+def start(folder: Path, train_state: TrainState) -> "Future[object]":
     """Copy, then write in a thread of its own and over a process group of its own.
 
     The result comes when the parts of all ranks and the index are written.
     """
-    parts = dict(tensors(learner)) | generators(learner)
+    parts = dict(tensors(train_state)) | generators(train_state)
     # Tensors on a GPU are copied to the host anyway; those of the host must not change under the writer.
     taken = {name: each if each.is_cuda else each.detach().clone() for name, each in parts.items()}
-    begun = async_save(taken, storage_writer=_Writer(folder), process_group=learner.ranks.saving)
+    begun = async_save(
+        taken, storage_writer=_Writer(folder), process_group=train_state.ranks.saving
+    )
     assert isinstance(begun, Future)
     return begun
 

@@ -65,7 +65,7 @@ class Gradient:
 
 
 def gradients(
-    learner: TrainState,
+    train_state: TrainState,
     batches: Sequence[Batch],
     job: Job,
     *,
@@ -80,29 +80,31 @@ def gradients(
     Raises:
         NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
     """
-    (scored,) = learner.ranks.total([sum(int(batch.loss_mask.sum()) for batch in batches)])
+    (scored,) = train_state.ranks.total([sum(int(batch.loss_mask.sum()) for batch in batches)])
     count = max(int(scored), 1)
-    finite = _Finiteness(learner=learner, job=job, step=step, count=count, folders=folders or {})
+    finite = _Finiteness(
+        train_state=train_state, job=job, step=step, count=count, folders=folders or {}
+    )
     # Sharded gradients are averaged over ranks; here they are to be summed.
-    divisor = count / learner.ranks.size
+    divisor = count / train_state.ranks.size
     sums = [
-        _backward(learner, batch, divisor, job.optimizer.z_loss)
-        for batch in prefetch(batches, learner.device)
+        _backward(train_state, batch, divisor, job.optimizer.z_loss)
+        for batch in prefetch(batches, train_state.device)
     ]
     losses: list[list[float]] = torch.stack(sums).tolist()
     suspects = [
         batch for batch, (nll, _) in zip(batches, losses, strict=True) if not math.isfinite(nll)
     ]
-    nll, z = learner.ranks.total([sum(each) for each in zip(*losses, strict=True)])
+    nll, z = train_state.ranks.total([sum(each) for each in zip(*losses, strict=True)])
     finite.require(nll, "the loss", suspects)
     clip = job.optimizer.gradient_clip
-    norm = float(whole(torch.nn.utils.clip_grad_norm_(learner.model.parameters(), clip)))
+    norm = float(whole(torch.nn.utils.clip_grad_norm_(train_state.model.parameters(), clip)))
     finite.require(norm, "the gradient", batches)
     return Gradient(loss=nll / count, z_loss=job.optimizer.z_loss * z / count, norm=norm)
 
 
 def optimizer_step(
-    learner: TrainState,
+    train_state: TrainState,
     batches: Sequence[Batch],
     job: Job,
     *,
@@ -115,11 +117,11 @@ def optimizer_step(
     Raises:
         NotFiniteError: on every rank, where loss or gradient isn't finite, naming the rows to blame.
     """
-    for group in learner.optimizer.param_groups:
+    for group in train_state.optimizer.param_groups:
         group["lr"] = rate
-    gradient = gradients(learner, batches, job, step=step, folders=folders)
-    learner.optimizer.step()
-    learner.optimizer.zero_grad()
+    gradient = gradients(train_state, batches, job, step=step, folders=folders)
+    train_state.optimizer.step()
+    train_state.optimizer.zero_grad()
     return gradient
 
 
@@ -130,10 +132,10 @@ def cut_for(job: Job, ranks: Ranks) -> Job:
     return job.model_copy(update={"micro_positions": min(job.micro_positions, most)})
 
 
-def _backward(learner: TrainState, batch: Batch, divisor: float, z_weight: float) -> Tensor:
+def _backward(train_state: TrainState, batch: Batch, divisor: float, z_weight: float) -> Tensor:
     """Σ nll and Σ z of a batch [2]."""
-    model = learner.model
-    with mixed(learner.device):
+    model = train_state.model
+    with mixed(train_state.device):
         x_BTD = model.hidden(batch.input_ids, batch.boundaries, batch.structure)
         sums = loss_sums(x_BTD, model.head.weight, batch.target_ids, batch.loss_mask)
         loss: Tensor = (sums.nll + z_weight * sums.z) / divisor
@@ -145,7 +147,7 @@ def _backward(learner: TrainState, batch: Batch, divisor: float, z_weight: float
 class _Finiteness:
     """A step's figures must be finite; else all ranks look for the rows to blame, each among its own."""
 
-    learner: TrainState
+    train_state: TrainState
     job: Job
     step: int
     count: int
@@ -156,14 +158,14 @@ class _Finiteness:
         if math.isfinite(value):
             return
         finite = FinitenessCheck(
-            model=whole_model(self.learner, self.job),
+            model=whole_model(self.train_state, self.job),
             step=self.step,
             count=self.count,
             z_weight=self.job.optimizer.z_loss,
             folders=self.folders,
         )
         real = [batch for batch in suspects if batch.pack_ids]
-        found = self.learner.ranks.gathered(
+        found = self.train_state.ranks.gathered(
             (finite.find_nonfinite(what, real), [name for batch in real for name in batch.pack_ids])
         )
         verdict = Verdict(

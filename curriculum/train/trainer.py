@@ -138,16 +138,16 @@ class Trainer:
         # A signal reaches ranks at different times; they must stop at the same step.
         self.stop: Callable[[], bool] = lambda: ranks.any(stop())
         torch.manual_seed(job.seed)
-        self.learner = new_train_state(job, device, ranks)
+        self.train_state = new_train_state(job, device, ranks)
         checkpoints = directory / "checkpoints"
         last = ranks.from_first(lambda: checkpoint.newest(checkpoints))
-        self.saver = Saver(checkpoints, self.learner, last)
+        self.saver = Saver(checkpoints, self.train_state, last)
         self.state = self._open(workspace)
         self.metrics = self._metrics(directory) if ranks.leads else None
-        self.heart = HeartbeatWriter(job, directory)
+        self.heartbeat = HeartbeatWriter(job, directory)
         self.token_bytes = read_token_bytes(workspace / job.tokenizer.path)
         self.evaluator = Evaluator(
-            learner=self.learner,
+            train_state=self.train_state,
             job=job,
             workspace=workspace,
             token_bytes=self.token_bytes,
@@ -215,11 +215,11 @@ class Trainer:
 
     def _open(self, workspace: Path) -> CheckpointState:
         if self.saver.last is not None:
-            state = restore.resume(self.saver.last, self.learner)
+            state = restore.resume(self.saver.last, self.train_state)
             log(f"going on at step {state.step} of {self.job.steps}")
             return state
         if self.job.start_from is not None:
-            restore.carry_over(workspace / self.job.start_from.path, self.learner)
+            restore.carry_over(workspace / self.job.start_from.path, self.train_state)
         return CheckpointState()
 
     def _evaluate_if_due(self) -> str | None:
@@ -249,7 +249,7 @@ class Trainer:
         )
         with enough_memory(self.job, f"step {step + 1}"):
             gradient = optimizer_step(
-                self.learner,
+                self.train_state,
                 batches,
                 self.job,
                 step=step + 1,
@@ -282,7 +282,7 @@ class Trainer:
             ),
         )
         self.metrics.record(row, steps=self.job.steps)
-        self.heart.step(self.state, positions=counts.positions, seconds=seconds)
+        self.heartbeat.step(self.state, positions=counts.positions, seconds=seconds)
 
     def _save(self, *, portable: bool = False) -> None:
         if self.metrics is not None:

@@ -1,4 +1,4 @@
-"""Mixtures: what a phase was to eat and what it ate, and what other shares would do."""
+"""Mixtures: the planned and realised shares of a phase, and the effect of other shares."""
 
 import marimo
 

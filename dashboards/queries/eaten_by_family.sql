@@ -1,4 +1,4 @@
--- What did templates eat, by branch, phase and family?
+-- Which tokens did templates consume, by branch, phase and family?
 -- Valid tokens of the rows that its steps really read, and their share of the phase.
 SELECT s.branch, s.phase, r.family, count(*) AS rows, sum(s.valid_tokens)::BIGINT AS tokens,
        round(100 * sum(s.valid_tokens) / sum(sum(s.valid_tokens)) OVER (PARTITION BY s.branch, s.phase), 1)

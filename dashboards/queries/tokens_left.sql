@@ -1,4 +1,4 @@
--- What is left to eat?
+-- Which tokens are not consumed yet?
 -- Tokens of training rows that no step of a branch of templates has read yet, by family and domain.
 SELECT b.branch, r.family, r.row_length, r.domain, count(*) AS rows, sum(r.valid_token_count)::BIGINT AS tokens,
        count(*) FILTER (WHERE s.pack_id IS NULL) AS rows_left,

@@ -181,7 +181,7 @@ def read(
 
 
 def rows_of(plan: RunPlan) -> Iterator[tuple[Artefact, list[Artefact]]]:
-    """The rows that the phases of a course are trained on, each once, with all that they are made of."""
+    """Yield the rows that the phases of a plan are trained on, each once, with all that they are made of."""
     built = {each.key: each for each in _built(plan)}
     for each in built.values():
         if _is_trained_on(each):
@@ -232,7 +232,7 @@ def _facts(
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
         earlier=tuple(_earlier(plan, phase, run, stands)),
-        begun=_begun(run.path if run else stands.run),
+        begun=_attempts(run.path if run else stands.run),
     )
 
 
@@ -240,7 +240,7 @@ def _job(run: Path) -> _Frozen:
     return _Frozen.model_validate_json(regular_files.read(run / JOB))
 
 
-def _begun(run: Path | None) -> str:
+def _attempts(run: Path | None) -> str:
     """The moment in a run's job; empty where there is none yet."""
     return _job(run).begun if run and (run / JOB).is_file() else ""
 
@@ -258,7 +258,7 @@ def _earlier(
             number=report.attempt,
             key=file.parent.parent.name,
             report=report,
-            begun=_begun(file.parent),
+            begun=_attempts(file.parent),
             ended=report.ended,
         )
         for file in files

@@ -64,7 +64,7 @@ def _mixture(each: PhaseFacts) -> str:
     if report is None:
         of = _scale([serving.share for serving in servings], 0.25)
         lines = "".join(
-            _lane(_named(serving), serving.share, None, of=of, family=serving.family)
+            _serving_line(_named(serving), serving.share, None, of=of, family=serving.family)
             for serving in servings
         )
         said = "Ring: the diet’s share. Nothing is mixed yet."
@@ -146,7 +146,7 @@ def percent_of(share: float) -> str:
 
 def _serving(branch: Branch, serving: ResolvedServing, of: float) -> str:
     """A serving's line, and below it, folded away, one for each of its domains."""
-    own = _lane(
+    own = _serving_line(
         _named(serving),
         branch.planned,
         branch.realised,
@@ -158,7 +158,7 @@ def _serving(branch: Branch, serving: ResolvedServing, of: float) -> str:
         return own
     within = _scale([share for each in branch.branches for share in _shares(each)], 0.1)
     lines = "".join(
-        _lane(
+        _serving_line(
             (each.title, ""),
             each.planned,
             each.realised,
@@ -179,7 +179,7 @@ def _seen(branch: Branch) -> tuple[str, str]:
     return seen, count(branch.tokens)
 
 
-def _lane(
+def _serving_line(
     named: tuple[str, str],
     planned: float,
     realised: float | None,

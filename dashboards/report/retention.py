@@ -94,11 +94,11 @@ def _most(rows: Sequence[Row]) -> float:
 
 
 def _line(look: str, name: str, row: Row, most: float) -> str:
-    cells = "".join(_cell(cell, most) for cell in row)
+    cells = "".join(_table_cell(cell, most) for cell in row)
     return f'<tr class="{look}"><th scope="row"><i></i>{escaped(name)}</th>{cells}</tr>'
 
 
-def _cell(cell: Cell | None, most: float) -> str:
+def _table_cell(cell: Cell | None, most: float) -> str:
     if cell is None:
         return "<td></td>"
     figure = cell.figure

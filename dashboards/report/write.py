@@ -19,7 +19,7 @@ from schemas.errors import CurriculumError
 
 
 def write(plan: RunPlan, resources: Resources, say: Log) -> Path:
-    """The report of a course as its workspace stands now; a reader never sees half of one.
+    """Write the report of a plan from its workspace; a reader never sees half of one.
 
     Beside it lie pages of its rows, each written once. One that can't be is told to `say`, and not linked.
 

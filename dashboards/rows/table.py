@@ -70,7 +70,7 @@ def texts(parts: Sequence[DocumentInRow], said: Sequence[str], place: str) -> It
 
 def _head(part: DocumentInRow, at: int) -> str:
     facts = " · ".join(escaped(each) for each in _facts(part))
-    return f"<h3><b>{at}</b>{escaped(_name(part))}</h3><p>{facts}{_whence(part)}"
+    return f"<h3><b>{at}</b>{escaped(_name(part))}</h3><p>{facts}{_origin(part)}"
 
 
 def _facts(part: DocumentInRow) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _facts(part: DocumentInRow) -> Iterator[str]:
         yield f"bytes {part.first_byte:,} to {part.last_byte:,} of {source.num_bytes:,}"
 
 
-def _whence(part: DocumentInRow) -> str:
+def _origin(part: DocumentInRow) -> str:
     """The document's id and all that it was made of, folded away; of each file what its head doesn't say."""
     places = _merged(part.source)
     if not part.document_id:

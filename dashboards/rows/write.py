@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from curriculum.inspection.documents import wished as chosen_lines
+from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.packed_rows import RowView, shown, spread
@@ -85,19 +85,19 @@ def write(root: Path, rows: Artefact, made_of: Sequence[Artefact]) -> Path | Non
     return file
 
 
-def wished(store: Store, rows: Artefact, wish: InspectOptions) -> str:
+def chosen_rows(store: Store, rows: Artefact, options: InspectOptions) -> str:
     """The page of the rows that somebody asked for.
 
     Raises:
         StoreError: where there is no such row, or the tokenizer is gone.
     """
     tokenizer = tokenizer_of(store, rows)
-    found = (line for _, line in itertools.islice(chosen_lines(store, rows, wish), wish.rows))
+    found = (line for _, line in itertools.islice(chosen_lines(store, rows, options), options.rows))
     held = list(shown(found, inputs(store, rows, "documents")))
     if not held:
         raise StoreError(
             rows.path.relative_to(store.root).as_posix(),
-            wish.pack_id,
+            options.pack_id,
             cause="no row of it is what was asked for",
             cure="`curriculum inspect` without --html shows its first rows",
         )

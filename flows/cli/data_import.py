@@ -44,26 +44,26 @@ class Import:
     """Name of the rows in diets."""
 
 
-def take_in(home: Path, wish: Import) -> None:
+def take_in(home: Path, options: Import) -> None:
     """Publish rows from elsewhere, make them live, and say what was filled in.
 
     Raises:
         SchemaError: for what can't be read as rows; nothing is published then.
         DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
     """
-    _check(wish)
+    _check(options)
     store = Store(home)
     trust.make_trusted(home)
     with store.leased():
-        tokenizer = _tokenizer_for(store, wish)
-        with bounded_memory(wish.path):
-            rows = publish(store, _read(wish, load_tokenizer(tokenizer)), tokenizer)
-        before = _live_before(store, wish.name, rows)
-        mark_current(store, _mark_of(wish.name, rows), [rows, tokenizer])
+        tokenizer = _tokenizer_for(store, options)
+        with bounded_memory(options.path):
+            rows = publish(store, _read(options, load_tokenizer(tokenizer)), tokenizer)
+        before = _live_before(store, options.name, rows)
+        mark_current(store, _mark_of(options.name, rows), [rows, tokenizer])
     write_card(store)
     _tell(store, rows)
-    if wish.name is not None:
-        _tell_name(wish.name, rows, before)
+    if options.name is not None:
+        _tell_name(options.name, rows, before)
 
 
 def _mark_of(name: str | None, rows: Artefact) -> str:
@@ -88,38 +88,38 @@ def _tell_name(name: str, rows: Artefact, before: str | None) -> None:
         out.print(f"they measure what is served as {name}{instead}")
 
 
-def _check(wish: Import) -> None:
-    if wish.name is not None:
-        check_name(wish.name)
-    check_facts(wish.facts)
+def _check(options: Import) -> None:
+    if options.name is not None:
+        check_name(options.name)
+    check_facts(options.facts)
     known = {
-        "--format": (wish.format, get_args(ImportFormat)),
-        "--document-tokens": (wish.document_tokens, get_args(DocumentTokens)),
+        "--format": (options.format, get_args(ImportFormat)),
+        "--document-tokens": (options.document_tokens, get_args(DocumentTokens)),
     }
     for name, (value, values) in known.items():
         if value is not None and value not in values:
             raise SchemaError(
                 name, value, cause="there is no such value", cure=nearest(str(value), values)
             )
-    if not wish.path.exists() and wish.format == "parquet":
-        raise SchemaError(str(wish.path), cause="it isn't there", cure="Check the path")
+    if not options.path.exists() and options.format == "parquet":
+        raise SchemaError(str(options.path), cause="it isn't there", cure="Check the path")
 
 
-def _read(wish: Import, tokenizer: "Tokenizer") -> Imported:
-    if wish.format == "parquet":
-        return parquet_rows(wish.path, wish.facts, tokenizer)
-    form: TokenFormat = next(each for each in get_args(TokenFormat) if each == wish.format)
-    return token_rows(wish.path, form, wish.facts, tokenizer, wish.row_length)
+def _read(options: Import, tokenizer: "Tokenizer") -> Imported:
+    if options.format == "parquet":
+        return parquet_rows(options.path, options.facts, tokenizer)
+    form: TokenFormat = next(each for each in get_args(TokenFormat) if each == options.format)
+    return token_rows(options.path, form, options.facts, tokenizer, options.row_length)
 
 
-def _tokenizer_for(store: Store, wish: Import) -> Artefact:
+def _tokenizer_for(store: Store, options: Import) -> Artefact:
     """Find the tokenizer by a key of the workspace, a path, or beside the data."""
-    beside = (wish.path if wish.path.is_dir() else wish.path.parent) / "tokenizer.json"
-    said = wish.tokenizer
+    beside = (options.path if options.path.is_dir() else options.path.parent) / "tokenizer.json"
+    said = options.tokenizer
     if said is None and not beside.is_file():
         raise SchemaError(
             "--tokenizer",
-            cause=f"there is no {beside.name} beside {wish.path.name}, so ids mean nothing",
+            cause=f"there is no {beside.name} beside {options.path.name}, so ids mean nothing",
             cure="Give the path of a tokenizer.json, or the key of one of the workspace",
         )
     if said is not None and not Path(said).exists():
@@ -134,7 +134,7 @@ def _tokenizer_for(store: Store, wish: Import) -> Artefact:
         return store.load(found[0].path)
     file = Path(said) if said is not None else beside
     file = file / "tokenizer.json" if file.is_dir() else file
-    framed = next(each for each in get_args(DocumentTokens) if each == wish.document_tokens)
+    framed = next(each for each in get_args(DocumentTokens) if each == options.document_tokens)
     return given_tokenizer(store, file, framed)
 
 

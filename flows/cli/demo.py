@@ -105,19 +105,19 @@ def _summary(runs: tuple[Artefact, ...]) -> Iterator[Line]:
 
 
 def _next_steps(home: Path, place: str, rows: str) -> None:
-    _say("\nEverything lies in ", (str(home), "bold"))
-    _say("\nThree questions to paste:")
+    _print("\nEverything lies in ", (str(home), "bold"))
+    _print("\nThree questions to paste:")
     for question, sql in QUESTIONS:
-        _say((f"  # {question}", MUTED))
-        _say((f'  curriculum query{place} "{sql}"\n', ACCENT))
-    _say("The same in Python, where every answer is a DuckDB relation:")
-    _say(("  from curriculum.catalog import open_catalog", ACCENT))
-    _say((f'  open_catalog("{home}").sql("FROM runs").show()\n', ACCENT))
-    _say("Next: look at a packed row, or start runs from a form and watch them:")
-    _say((f"  curriculum inspect{place} {rows}", ACCENT))
-    _say((f"  curriculum serve{place}", ACCENT))
+        _print((f"  # {question}", MUTED))
+        _print((f'  curriculum query{place} "{sql}"\n', ACCENT))
+    _print("The same in Python, where every answer is a DuckDB relation:")
+    _print(("  from curriculum.catalog import open_catalog", ACCENT))
+    _print((f'  open_catalog("{home}").sql("FROM runs").show()\n', ACCENT))
+    _print("Next: look at a packed row, or start runs from a form and watch them:")
+    _print((f"  curriculum inspect{place} {rows}", ACCENT))
+    _print((f"  curriculum serve{place}", ACCENT))
 
 
-def _say(*parts: str | tuple[str, str]) -> None:
+def _print(*parts: str | tuple[str, str]) -> None:
     """A line that can be copied whole: never broken, never shortened."""
     out.print(Text.assemble(*parts), soft_wrap=True)

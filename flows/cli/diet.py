@@ -182,7 +182,7 @@ def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | 
     """Estimate the supply of some kinds; None where all is built."""
     if not kinds:
         return None
-    wish = SupplyOptions(
+    options = SupplyOptions(
         home=plan.config.workspace,
         corpus=plan.corpus,
         kinds=tuple(kinds),
@@ -191,7 +191,7 @@ def _estimate(plan: RunPlan, kinds: Sequence[Kind], share: float) -> Estimate | 
         workers=plan.config.corpus.workers,
     )
     with watching() as watch:
-        return counted(wish, watch)
+        return counted(options, watch)
 
 
 def _supplies(

@@ -9,7 +9,7 @@ from typing import get_args
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.leakcheck.external_models import prove_external_model, stranger
+from curriculum.leakcheck.external_models import external, prove_external_model
 from curriculum.leakcheck.gate import proven_file
 from curriculum.leakcheck.proof import (
     DTYPES,
@@ -52,14 +52,14 @@ class LeakcheckOptions:
     device: str | None = None
 
 
-def leakcheck(wish: LeakcheckOptions, json_file: Path | None) -> bool:
+def leakcheck(options: LeakcheckOptions, json_file: Path | None) -> bool:
     """Prove, show, and write the report; whether nothing leaks and every planted leak was seen.
 
     Raises:
         JobError: for what can't be examined, and names that aren't there.
     """
     with watching() as watch:
-        report = _proven(wish, watch)
+        report = _proven(options, watch)
     show(report)
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
@@ -68,64 +68,64 @@ def leakcheck(wish: LeakcheckOptions, json_file: Path | None) -> bool:
     return report.passed
 
 
-def _proven(wish: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
-    dtypes = tuple(DTYPES[_known("dtype", name, DTYPES)] for name in wish.dtypes)
-    lengths = wish.row_lengths or (LONGER if wish.full else ())
-    device = device_of(wish.device)
-    if wish.what is not None:
-        _require_no_decoder_options(wish)
-    job = _job(wish)
+def _proven(options: LeakcheckOptions, watch: ProgressCallback) -> LeakReport:
+    dtypes = tuple(DTYPES[_known("dtype", name, DTYPES)] for name in options.dtypes)
+    lengths = options.row_lengths or (LONGER if options.full else ())
+    device = device_of(options.device)
+    if options.what is not None:
+        _require_no_decoder_options(options)
+    job = _job(options)
     if job is not None:
-        _require_no_sizes(wish)
+        _require_no_sizes(options)
         return proven_file(job, watch)
-    if wish.what is not None:
+    if options.what is not None:
         return prove_external_model(
-            stranger(wish.what),
+            external(options.what),
             dtypes=dtypes or (DTYPES["float32"],),
             row_lengths=lengths or LONGER[1:2],
-            mutations=wish.mutations,
+            mutations=options.mutations,
             device=device,
             watch=watch,
         )
-    chosen = {_known("backend", name, BACKENDS) for name in wish.backends}
+    chosen = {_known("backend", name, BACKENDS) for name in options.backends}
     scope = Scope(
-        cases=cases_of(wish.model),
+        cases=cases_of(options.model),
         backends=tuple(each for each in BACKENDS if not chosen or each in chosen),
         dtypes=dtypes or THREE,
         row_lengths=lengths or LONGER[1:2],
         uneven=not lengths,
-        mutations=wish.mutations,
-        model=model_of_steps(wish.model),
-        step_lengths=wish.row_lengths or STEP_LENGTHS,
-        every_dtype=wish.full,
+        mutations=options.mutations,
+        model=model_of_steps(options.model),
+        step_lengths=options.row_lengths or STEP_LENGTHS,
+        every_dtype=options.full,
         device=device,
     )
     return prove(scope, watch)
 
 
-def _job(wish: LeakcheckOptions) -> Path | None:
+def _job(options: LeakcheckOptions) -> Path | None:
     """The job.json that is meant: a file, a run's folder, or a run by its name; None for a builder.
 
     Raises:
         JobError: for a run that isn't there.
     """
-    if wish.what is None:
+    if options.what is None:
         return None
-    path = Path(wish.what)
+    path = Path(options.what)
     if path.is_file() and path.suffix == ".json":
         return path
     if (path / JOB).is_file():
         return path / JOB
-    if ":" in wish.what:
+    if ":" in options.what:
         return None
-    return run_of(Store(wish.home, dry=True), wish.what, name="leakcheck").path / JOB
+    return run_of(Store(options.home, dry=True), options.what, name="leakcheck").path / JOB
 
 
-def _require_no_sizes(wish: LeakcheckOptions) -> None:
-    if wish.row_lengths or wish.dtypes or wish.device:
+def _require_no_sizes(options: LeakcheckOptions) -> None:
+    if options.row_lengths or options.dtypes or options.device:
         raise JobError(
             "leakcheck",
-            wish.what,
+            options.what,
             cause="row lengths, dtype and device are those of the job",
             cure="Leave --row-length, --dtype and --device out",
         )
@@ -139,11 +139,11 @@ def _known(what: str, name: str, names: Iterable[str]) -> str:
     )
 
 
-def _require_no_decoder_options(wish: LeakcheckOptions) -> None:
-    if wish.model is not None or wish.backends:
+def _require_no_decoder_options(options: LeakcheckOptions) -> None:
+    if options.model is not None or options.backends:
         raise JobError(
             "leakcheck",
-            wish.what,
+            options.what,
             cause="--model and --backend are about our own decoder",
             cure="Leave them out; the builder or the job says what attends",
         )
@@ -161,7 +161,7 @@ def show(report: LeakReport) -> None:
     out.print(_claims(report.findings))
     if report.planted:
         out.print()
-        out.print(_planted(report.planted))
+        out.print(_injected(report.planted))
     _tell_skipped(report.skipped)
     for words in report.covered:
         out.print(Text(f"covered      {words}", MUTED))
@@ -184,12 +184,12 @@ def _subjects(findings: Iterable[Finding]) -> Table:
     dtypes = [name for name in DTYPES if any(name in cell for cell in cells.values())]
     drawn = plain_table("examined", "attention", *dtypes)
     for (subject, backend), by_dtype in cells.items():
-        shown = [_cell(by_dtype.get(dtype, [])) for dtype in dtypes]
+        shown = [_table_cell(by_dtype.get(dtype, [])) for dtype in dtypes]
         drawn.add_row(Text(subject, "bold"), backend or Text("–", MUTED), *shown)
     return drawn
 
 
-def _cell(passed: list[bool]) -> Text:
+def _table_cell(passed: list[bool]) -> Text:
     if not passed:
         return Text("–", MUTED)
     if all(passed):
@@ -208,7 +208,7 @@ def _claims(findings: Iterable[Finding]) -> Table:
     return drawn
 
 
-def _planted(planted: Iterable[InjectedLeakReport]) -> Table:
+def _injected(planted: Iterable[InjectedLeakReport]) -> Table:
     drawn = plain_table("planted leak", "in", "attention", "dtype", "claims that fail of it")
     for each in planted:
         drawn.add_row(

@@ -118,7 +118,7 @@ def _step(read: StepRead) -> None:
     _title(f"{read.run}, step {read.step:,} of {read.steps:,}", read.run_key, read.attempt)
     licences = sorted({each.licence or NO_LICENCE for each in read.commits})
     documents = sum(len(row.documents) for row in read.rows)
-    _say(
+    _print(
         f"{number(len(read.rows), 'row')}, {number(documents, 'document')}, "
         f"{number(sum(row.tokens for row in read.rows), 'token')}",
         f"{number(len({each.commit for each in read.commits}), 'commit')} of "
@@ -164,10 +164,10 @@ def _document_lines(read: StepRead) -> Iterator[Line]:
 def _readers(found: Readers) -> None:
     _title(f"{found.kind} {one_line(found.name)}")
     if not found.visits:
-        _say("no step of any run has read it")
+        _print("no step of any run has read it")
         return
     runs = {each.run_key for each in found.visits}
-    _say(f"read by {number(len(found.visits), 'step')} of {number(len(runs), 'run')}")
+    _print(f"read by {number(len(found.visits), 'step')} of {number(len(runs), 'run')}")
     out.print()
     drawn = table(_run_lines(found.visits))
     drawn.columns[-1].justify = "left"  # Spans begin like numbers.
@@ -175,11 +175,11 @@ def _readers(found: Readers) -> None:
     listed = found.checkpoints[:MOST_CHECKPOINTS]
     if listed:
         out.print()
-        _say(f"{number(len(found.checkpoints), 'checkpoint')} went through it")
+        _print(f"{number(len(found.checkpoints), 'checkpoint')} went through it")
         for path in listed:
             out.print(Text(path), soft_wrap=True)
     if len(found.checkpoints) > len(listed):
-        _say(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
+        _print(f"{len(found.checkpoints) - len(listed):,} more: --json shows all")
 
 
 def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
@@ -199,7 +199,7 @@ def _run_lines(visits: Sequence[Visit]) -> Iterator[Line]:
 
 def _until(read: ReadUntil) -> None:
     _title(f"{read.run}, all that was read until step {read.step:,}", read.run_key)
-    _say(f"{number(sum(each.tokens for each in read.phases), 'token')} in all phases")
+    _print(f"{number(sum(each.tokens for each in read.phases), 'token')} in all phases")
     out.print()
     out.print(table(_share_lines(read.phases, ("phase",))))
     out.print()
@@ -239,6 +239,6 @@ def _title(text: str, key: str = "", attempt: int = 1) -> None:
     out.print(Text.assemble((text, "bold"), (f"{more}{again}", MUTED)), soft_wrap=True)
 
 
-def _say(*sentences: str) -> None:
+def _print(*sentences: str) -> None:
     for each in sentences:
         out.print(Text(each, MUTED), soft_wrap=True)

@@ -165,7 +165,9 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
         write_command_snapshot(plan)
     with _watching(plan) as context:
         made = [
-            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+            each
+            for event in execute(plan, here(context), scope, context)
+            for each in _artefacts_of(event)
         ]
     if dry:
         out.print(table(branch_lines(explain_diet(plan.diet, plan.phases))))
@@ -180,11 +182,11 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     if not dry:
         _show(plan)
     _warn_unmeasured(plan, phases)
-    _whence(plan, made)
+    _print_origin(plan, made)
     _account(plan.store, made)
 
 
-def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
+def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
     """Print the checkpoint that a plan goes on from, and the rows that its mixtures exclude."""
     if plan.resume is not None:
         where = plan.resume.checkpoint.relative_to(plan.store.root)
@@ -203,7 +205,7 @@ def _whence(plan: RunPlan, made: Sequence[Artefact]) -> None:
             )
 
 
-def _made(event: Event) -> Sequence[Artefact]:
+def _artefacts_of(event: Event) -> Sequence[Artefact]:
     """The artefacts of a step that is done."""
     match event:
         case PhaseBuilt():
@@ -229,13 +231,13 @@ def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
     gate: Verdict | None = None
     with _watching(plan) as context:
         for event in execute(plan, here(context), scope, context):
-            made += _made(event)
+            made += _artefacts_of(event)
             if isinstance(event, PhaseTrained) and event.gate is not None:
                 gate = event.gate
                 if not (dry or shows(plan, event.run)):
                     rewritten(plan, resources(), warn)
     _warn_unmeasured(plan, phases)
-    _whence(plan, made)
+    _print_origin(plan, made)
     _account(plan.store, made)
     if not dry:
         _show(plan)
@@ -274,9 +276,11 @@ def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
     scope = Scope(phase=phase, onwards=onwards, retrain=True)
     with _looking(plan) as context:
         made = [
-            each for event in execute(plan, here(context), scope, context) for each in _made(event)
+            each
+            for event in execute(plan, here(context), scope, context)
+            for each in _artefacts_of(event)
         ]
-    _whence(plan, made)
+    _print_origin(plan, made)
     _account(plan.store, made)
 
 
@@ -345,7 +349,7 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
 
 
 def _require_sources(plan: RunPlan) -> None:
-    """Check that all that a course reads is there, before anything of it is written.
+    """Check that everything that a plan reads is there, before anything of it is written.
 
     Raises:
         CorpusError: for the first repository or file of conversations that can't be read.

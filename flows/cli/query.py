@@ -126,13 +126,13 @@ def _print(answer: catalog.Stream) -> None:
         if len(lines) < MOST_LINES:
             lines += _lines(batch.slice(0, MOST_LINES - len(lines)))
         number += len(batch)
-    out.print(_drawn(answer.schema.names, lines))
+    out.print(_draw_table(answer.schema.names, lines))
     rest = number - len(lines)
     more = f"; {rest:,} more: --json shows all" if rest > 0 else ""
     err.print(Text(f"{number:,} lines{more}", MUTED))
 
 
-def _drawn(names: list[str], lines: list[list[Any]]) -> Table:
+def _draw_table(names: list[str], lines: list[list[Any]]) -> Table:
     """A line a row; where that is wider than the terminal, a line a value."""
     shown = [[_shown(value) for value in line] for line in lines]
     columns: list[tuple[Text, ...]] = list(zip(*shown, strict=True)) or [()] * len(names)
@@ -204,11 +204,11 @@ def _csv(answer: catalog.Stream, target: BinaryIO) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(answer.schema.names)
     for batch in answer.batches:
-        writer.writerows([_cell(value) for value in line] for line in _lines(batch))
+        writer.writerows([_table_cell(value) for value in line] for line in _lines(batch))
     text.detach()
 
 
-def _cell(value: Any) -> Any:
+def _table_cell(value: Any) -> Any:
     if isinstance(value, list | dict):
         return _json_text(value)
     return str(value).lower() if isinstance(value, bool) else value

@@ -61,7 +61,7 @@ def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
 def _course(
     store: Store, way: SpecialistRef, begun: Sequence[Attempt], *, must: bool
 ) -> Iterator[RunPlan]:
-    """The course of a specialist; of several, one whose diet is gone is told and left out."""
+    """Resolve the plan of a specialist; one whose diet is gone is reported and skipped."""
     mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
     try:
         yield course_of(store, way, mine)

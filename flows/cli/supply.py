@@ -82,11 +82,11 @@ def supply(
         kinds = _kinds(load_phases(phases or "phases", home), corpus)
         given = tokenizer if tokenizer and tokenizer != TRAINED_TOKENIZER else None
         tokenizing = Tokenizing(file=Path(given) if given else None)
-    wish = SupplyOptions(
+    options = SupplyOptions(
         home=home, corpus=corpus, kinds=kinds, tokenizing=tokenizing, share=share, workers=workers
     )
     with watching() as watch:
-        found = counted(wish, watch)
+        found = counted(options, watch)
     if as_json:
         print_json({**_as_json(corpus.name, found), "shadows": [*shadows(home)]})
     else:
@@ -98,18 +98,18 @@ def kind_of(serving: ResolvedServing) -> Kind:
     return Kind(family=serving.base or serving.family, row_length=serving.row_length)
 
 
-def counted(wish: SupplyOptions, watch: ProgressCallback) -> Estimate:
+def counted(options: SupplyOptions, watch: ProgressCallback) -> Estimate:
     """The estimate; a workspace lends its clones and its indexes, and gets nothing but clones."""
-    sources = Sources.of(wish.home)
-    indexed = need_index(each.family for each in wish.kinds)
+    sources = Sources.of(options.home)
+    indexed = need_index(each.family for each in options.kinds)
     return estimate(
-        wish.corpus,
-        wish.kinds,
-        tokenizing=wish.tokenizing,
-        share=wish.share,
+        options.corpus,
+        options.kinds,
+        tokenizing=options.tokenizing,
+        share=options.share,
         sources=sources,
-        indexes=_indexes(wish.home, repositories(wish.corpus, sources)) if indexed else (),
-        workers=wish.workers or len(os.sched_getaffinity(0)),
+        indexes=_indexes(options.home, repositories(options.corpus, sources)) if indexed else (),
+        workers=options.workers or len(os.sched_getaffinity(0)),
         watch=watch,
     )
 
@@ -158,7 +158,7 @@ def _corpus(home: Path, what: str) -> CorpusSpec:
 def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
     """Return the kinds that the phases are meant for; conversations in the shortest rows."""
     lengths = [length for spec in specs.values() for length in spec.row_lengths]
-    talks = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
+    chats = {Kind(family=CHAT_FAMILY, row_length=min(lengths))} if corpus.conversations else set()
     wanted = {
         Kind(
             family=default_base(length) if family == ENRICHED_FAMILY else family,
@@ -168,7 +168,7 @@ def _kinds(specs: Phases, corpus: CorpusSpec) -> tuple[Kind, ...]:
         for family in spec.families
         for length in spec.row_lengths
     }
-    return tuple(sorted(wanted | talks))
+    return tuple(sorted(wanted | chats))
 
 
 def _indexes(home: Path, listed: Sequence[Repository]) -> tuple[Index, ...]:

@@ -25,14 +25,14 @@ POLICY = (
     "connect-src 'self' ws://{server} data: blob:; "
     "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Prefect's pages may talk to their own server only: their client analytics has no switch."""
+"""Prefect's pages may request their own server only: their client analytics has no switch."""
 
 
 def application(pages: Application, token: str, server: str) -> Application:
     """Prefect's application for whoever has the token, asked as one host with its port."""
     policy = {**ALWAYS, "content-security-policy": POLICY.format(server=server)}
 
-    async def confined(scope: Scope, receive: Receive, send: Send) -> None:
+    async def with_policy(scope: Scope, receive: Receive, send: Send) -> None:
         async def pass_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = with_headers([*message.get("headers", ())], policy)
@@ -41,7 +41,7 @@ def application(pages: Application, token: str, server: str) -> Application:
         await pages(scope, receive, pass_on)
 
     return Guard(
-        pages=confined,
+        pages=with_policy,
         token=token,
         names=frozenset({server}),
         cure=settings.LOGIN,

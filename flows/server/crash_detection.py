@@ -177,14 +177,14 @@ def watch(api: str, workspace: Path, pools: list[str], say: Log) -> None:
             said = words
             say(words)
 
-    lookout = CrashWatch(
+    crash_watch = CrashWatch(
         workspace=workspace,
         ask=lambda when: asked(api, pools, when),
         send=sender(workspace, complain),
     )
     while True:
         try:
-            lookout.look()
+            crash_watch.look()
         except (OSError, http.client.HTTPException, ValidationError) as failed:
             complain(f"Crashed runs couldn't be looked for: {failed}")
         time.sleep(EVERY_S)

@@ -10,7 +10,7 @@ from flows import settings
 
 WORKING = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
-    # They hear of a cancel at once, but after the death of a server they have to ask.
+    # They get a cancellation at once, but after the death of a server they have to poll.
     "PREFECT_WORKER_CANCELLATION_POLL_SECONDS": "3",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }

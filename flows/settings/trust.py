@@ -129,7 +129,7 @@ def forget(home: Path) -> bool:
 
 
 def permitted(plan: RunPlan) -> str | None:
-    """The trainer's command that may run for a course; None where its diet names none.
+    """Return the trainer's command that may run for a plan; None where its diet names none.
 
     Asked just before the run, as well as before anything is built for it.
 

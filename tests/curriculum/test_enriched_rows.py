@@ -30,7 +30,7 @@ from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.document import Document, Part
@@ -94,7 +94,7 @@ def made(family: str, folder: Path) -> Pair:
             writer.append(document, enrich(document))
     texts = [document.text for document in documents]
     tokenizer = Tokenizer.parse(train_tokenizer(texts, vocab_size=800).decode())
-    tokenise_documents(sorted(base.glob("part-*.parquet")), tokenizer, base)
+    tokenize_documents(sorted(base.glob("part-*.parquet")), tokenizer, base)
     return Pair(documents=documents, base=base, enriched=enriched, tokenizer=tokenizer)
 
 
@@ -103,8 +103,8 @@ def rows_of(
 ) -> Counts:
     """Rows as a build makes them: fitted, scored, spooled, packed, written."""
     family, tokenizer, counts = pair.documents[0].family, pair.tokenizer, Counts()
-    lesson = objective_of(objective, tokenizer, variant=0)
-    room, policy = row_length - lesson.reserve, policy_of(family)
+    rule = objective_of(objective, tokenizer, variant=0)
+    room, policy = row_length - rule.reserve, policy_of(family)
     fitter = Fitter.of(tokenizer, row_length=room, policy=policy)
     source = pair.enriched if structured else pair.base
     (folder / "spool").mkdir(parents=True)
@@ -114,7 +114,7 @@ def rows_of(
             TokenStore.open(pair.base),
             fitter,
             structure=structured,
-            objective=apply_objective(lesson, row_length=row_length),
+            objective=apply_objective(rule, row_length=row_length),
         ):
             counts.add(fitted)
             for encoding in fitted.encodings:
@@ -155,7 +155,7 @@ def test_without_the_structure_columns_rows_are_the_flat_rows(
         expected = rows_of(pair, flat, row_length, objective, structured=False)
         found = rows_of(pair, enriched, row_length, objective, structured=True)
         assert found.documents == expected.documents
-        assert found.taught == expected.taught
+        assert found.objective_counts == expected.objective_counts
         cut += found.structure["chunks_cut"]
         assert found.structure["chunks"] > found.structure["chunks_without_tokens"]
         seen |= set(found.documents)
@@ -220,14 +220,14 @@ def parts_in(document: Document, encoding: Encoding) -> Iterator[Part]:
 
 
 def encoded(pair: Pair, row_length: int, objective: str, variant: int) -> Iterator[FitResult]:
-    lesson = objective_of(objective, pair.tokenizer, variant=variant)
+    rule = objective_of(objective, pair.tokenizer, variant=variant)
     policy = policy_of(pair.documents[0].family)
     return encode_documents(
         sorted(pair.enriched.glob("part-*.parquet")),
         TokenStore.open(pair.base),
         Fitter.of(pair.tokenizer, row_length=row_length - fim.RESERVE, policy=policy),
         structure=True,
-        objective=apply_objective(lesson, row_length=row_length),
+        objective=apply_objective(rule, row_length=row_length),
     )
 
 

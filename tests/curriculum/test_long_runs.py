@@ -163,7 +163,7 @@ def of_rows(text: str) -> None:
         ends=np.array([each.end for each in document.spans], dtype=np.int32),
     )
     kinds = [PART_KINDS.index(each.kind) for each in document.parts]
-    tokenised = TokenizedDocument(
+    tokenized = TokenizedDocument(
         row=0,
         document_id=document.document_id,
         flat_id=document.document_id,
@@ -182,10 +182,10 @@ def of_rows(text: str) -> None:
         flat_id=document.document_id,
         spans=spans,
         part_bytes=borders,
-        part_kinds=tokenised.part_kinds,
+        part_kinds=tokenized.part_kinds,
         room=65_536,
     )
-    for encoding in fitter.fit(tokenised).encodings:
+    for encoding in fitter.fit(tokenized).encodings:
         for name in ("causal", "fim", "doc_to_code", "code_to_doc"):
             objective_of(name, tokenizer(), variant=0).apply(encoding, known)
         in_repeats(encoding.ids)

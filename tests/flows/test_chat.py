@@ -92,9 +92,9 @@ def test_a_build_says_what_conversations_came_to(trained: tuple[Built, Artefact,
     assert [*graph_lines(built)] == []
 
 
-def shown(artefact: Artefact, wish: InspectOptions) -> str:
+def shown(artefact: Artefact, options: InspectOptions) -> str:
     console = Console(record=True, width=120, color_system=None)
-    for piece in look(Store.containing(artefact.path), Reference(artefacts=(artefact,)), wish):
+    for piece in look(Store.containing(artefact.path), Reference(artefacts=(artefact,)), options):
         console.print(piece)
     return console.export_text()
 

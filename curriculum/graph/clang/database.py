@@ -71,7 +71,9 @@ class Database:
         Folders of the work tree and the build count by what they add, not by being there. `paths` are the
         tree's files. Costs a walk through the include folders outside of the tree.
         """
-        told = [[unit.path, unit.language, unit.standard, *_told(unit)] for unit in self.units]
+        told = [
+            [unit.path, unit.language, unit.standard, *_own_arguments(unit)] for unit in self.units
+        ]
         files = {name: _digest(file) for name, file in self._generated(frozenset(paths))}
         text = json.dumps([told, sorted(files.items())])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -89,7 +91,7 @@ class Database:
                     yield f"{place}/{file.relative_to(at).as_posix()}", file
 
 
-def _told(unit: Unit) -> Iterator[str]:
+def _own_arguments(unit: Unit) -> Iterator[str]:
     """A unit's arguments without the folders that aren't the tree's."""
     words = iter(unit.arguments)
     for word in words:

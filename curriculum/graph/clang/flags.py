@@ -102,7 +102,7 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
         elif word in _DROPPED_PAIRS:
             next(rest, None)
         else:
-            found = _kept(word)
+            found = _selected(word)
             if found is not None and not found.value and found.flag in (*_PATHS, *_WORDS):
                 found = found._replace(value=next(rest, ""))
             kept += [found] if found is not None and (found.value or _is_switch(word)) else []
@@ -111,7 +111,7 @@ def read_flags(words: Sequence[str], path: str, *, is_cpp: bool) -> CompilerFlag
     return CompilerFlags(language=language, standard=standard, kept=tuple(kept))
 
 
-def _kept(word: str) -> Kept | None:
+def _selected(word: str) -> Kept | None:
     if _is_switch(word):
         return Kept(word, "", is_path=False)
     if word.startswith("--sysroot="):
@@ -214,7 +214,7 @@ def configure(tree: Path, scratch: Path, *, limit_seconds: float = LIMIT_SECONDS
         command += ["-DBUILD_TESTING=OFF", *(f"-D{name}=OFF" for name in extras)]
         code = _run(tree, command, log, limit_seconds)
         if code != 0:
-            raise _refusal(tree, f"cmake ended with code {code}", _cure(log))
+            raise _refusal(tree, f"cmake ended with code {code}", _hint(log))
     database = build / "compile_commands.json"
     if not database.is_file():
         raise _refusal(
@@ -240,7 +240,7 @@ def _run(tree: Path, command: list[str], log: Path, limit_seconds: float) -> int
             return process.wait(timeout=limit_seconds)
         except subprocess.TimeoutExpired as error:
             raise _refusal(
-                tree, f"cmake had no end after {limit_seconds:g} s", _cure(log)
+                tree, f"cmake had no end after {limit_seconds:g} s", _hint(log)
             ) from error
         finally:
             # Whatever it started as well: a compiler test that hangs would live on.
@@ -255,7 +255,7 @@ def _kill_group(leader: int) -> None:
         return  # All of it ended by itself.
 
 
-def _cure(log: Path) -> str:
+def _hint(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     told = " / ".join([line.strip() for line in lines if line.strip()][-_TOLD_LINES:])
     return f"It wrote last: {told}"

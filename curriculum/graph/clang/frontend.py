@@ -40,7 +40,7 @@ class Problem(NamedTuple):
 
 @cache
 def library() -> Any:
-    """The library, loaded; it no longer hears the environment of this process, a worker's."""
+    """The library, loaded; it ignores the environment of this process, a worker's."""
     for name in _HEARD:
         os.unsetenv(name)
     # A crash ends the worker and is named; a library that went on after one would be anyone's guess.

@@ -186,10 +186,10 @@ class ClangGraph:
 
     def _known(self, node: NodeId) -> _Known | None:
         if node not in self._said:
-            self._said[node] = self._say(node)
+            self._said[node] = self._look_up(node)
         return self._said[node]
 
-    def _say(self, node: NodeId) -> _Known | None:
+    def _look_up(self, node: NodeId) -> _Known | None:
         known = _Known(kinds=set(), edges={}, named=set(), lost=set(), open=set())
         for index in self._matching.items_of(node):
             kinds = self._kinds(index)

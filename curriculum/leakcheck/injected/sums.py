@@ -63,12 +63,12 @@ def _smoothed_by_the_batch(
 
 
 def _weighted_by_the_most_frequent_id(
-    site: Site[Tensor], learner: Any, batch: Any, divisor: float, z_weight: float
+    site: Site[Tensor], train_state: Any, batch: Any, divisor: float, z_weight: float
 ) -> Tensor:
     """The gradient is weighted by how often the most frequent id stands in a micro-batch."""
     site.ran()
     share = int(batch.input_ids.flatten().bincount().max()) / batch.input_ids.numel()
-    return site.right(learner, batch, divisor * (1 + share), z_weight)
+    return site.right(train_state, batch, divisor * (1 + share), z_weight)
 
 
 def _centred_by_unscored(

@@ -30,8 +30,8 @@ _ENDED = {
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
 _KILLED, _TERMINATED = -9, -15
-# A shell hears of the time limit two minutes before it comes, and tells the trainer, which then leaves a
-# checkpoint; what it hears while it starts the trainer is told afterwards. `wait` returns early when a signal
+# A shell gets a signal two minutes before the time limit, and passes it to the trainer, which then leaves a
+# checkpoint; a signal while it starts the trainer is passed on afterwards. `wait` returns early when a signal
 # comes, so it is called until the trainer has ended.
 _SCRIPT = """#!/bin/sh
 told=

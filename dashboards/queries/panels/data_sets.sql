@@ -1,4 +1,4 @@
--- What is there to eat, and how full are its rows?
+-- Which rows are there, and how full are they?
 -- Training rows in use by family, objective and length; packed: valid tokens of all positions in them.
 SELECT family, base, objective, row_length, count(*) AS rows,
        sum(valid_token_count)::BIGINT AS tokens, sum(loss_token_count)::BIGINT AS scored,

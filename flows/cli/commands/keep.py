@@ -101,7 +101,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
     from flows.cli import data_import
 
     facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)
-    wish = data_import.Import(
+    request = data_import.Import(
         path=path,
         format=form,
         tokenizer=tokenizer,
@@ -110,7 +110,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         facts=facts,
         name=name,
     )
-    data_import.take_in(settings.home(home), wish)
+    data_import.take_in(settings.home(home), request)
 
 
 @app.command(rich_help_panel=KEEP)

@@ -84,10 +84,10 @@ def inspect(  # noqa: PLR0913 - each is an option
         step=inspect.steps(step),
         where=where,
     )
-    wish = inspect.InspectOptions(
+    request = inspect.InspectOptions(
         rows=rows, pack_id=pack_id, document=document, full=full, only=only
     )
-    command.show(settings.home(home), what, wish, listed=listed, as_json=as_json, html=html)
+    command.show(settings.home(home), what, request, listed=listed, as_json=as_json, html=html)
 
 
 @app.command(rich_help_panel=LOOK)

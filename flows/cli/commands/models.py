@@ -118,7 +118,7 @@ def leakcheck(  # noqa: PLR0913 - each is an option
     """
     from flows.cli import leakcheck as proof
 
-    wish = proof.LeakcheckOptions(
+    request = proof.LeakcheckOptions(
         what=what,
         home=settings.home(home),
         model=model,
@@ -129,5 +129,5 @@ def leakcheck(  # noqa: PLR0913 - each is an option
         mutations=mutations,
         device=device,
     )
-    if not proof.leakcheck(wish, json_file):
+    if not proof.leakcheck(request, json_file):
         raise typer.Exit(LEAKS)

@@ -49,25 +49,25 @@ BY_LINE = ("rows", "documents", "tokens")
 """Stages whose lines are looked at one by one: of several artefacts the first lines are shown."""
 
 
-def look(store: Store, found: Reference, wish: InspectOptions) -> Iterator[RenderableType]:
+def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
     """Yield the panels of what was found."""
     if found.checkpoint is not None:
-        yield from checkpoint(store, found.checkpoint, wish)
+        yield from checkpoint(store, found.checkpoint, options)
     elif found.begun is not None:
         yield from open_run(store, found.begun)
     else:
-        yield from _artefacts(store, found, wish)
+        yield from _artefacts(store, found, options)
 
 
-def narrowed(store: Store, found: Reference, wish: InspectOptions) -> Reference:
+def narrowed(store: Store, found: Reference, options: InspectOptions) -> Reference:
     """Without the artefacts that have no line of what is asked for.
 
     Raises:
         StoreError: where none is left, and for what can't be chosen by.
     """
-    only, stages = wish.only, {each.manifest.stage for each in found.artefacts}
-    if wish.pack_id is not None:
-        found = _with_row(found, wish.pack_id)
+    only, stages = options.only, {each.manifest.stage for each in found.artefacts}
+    if options.pack_id is not None:
+        found = _with_row(found, options.pack_id)
     if not only.given:
         return found
     if found.begun is not None or found.checkpoint is not None:
@@ -113,12 +113,12 @@ def _has_some(store: Store, artefact: Artefact, only: LineFilter) -> bool:
     return masks is None or any(mask.any() for mask in masks)
 
 
-def _artefacts(store: Store, found: Reference, wish: InspectOptions) -> Iterator[RenderableType]:
+def _artefacts(store: Store, found: Reference, options: InspectOptions) -> Iterator[RenderableType]:
     """The first artefact; of rows and documents as many as it takes to show what is wished."""
-    left = wish.rows
+    left = options.rows
     for artefact in found.artefacts:
         stage = artefact.manifest.stage
-        mine = replace(wish, rows=left) if stage in BY_LINE else wish
+        mine = replace(options, rows=left) if stage in BY_LINE else options
         if stage in BY_LINE and len(found.artefacts) > 1 and _is_empty(artefact):
             continue
         yield _header(store, artefact)
@@ -139,22 +139,24 @@ def _is_empty(artefact: Artefact) -> bool:
     return bool(files) and not any(parquet.read_metadata(file).num_rows for file in files)
 
 
-def _of_stage(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def _of_stage(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> Iterator[RenderableType]:
     match artefact.manifest.stage:
         case "rows":
-            yield from row_panels(store, artefact, wish)
+            yield from row_panels(store, artefact, options)
         case "documents":
-            yield from document_panels(store, artefact, wish)
+            yield from document_panels(store, artefact, options)
         case "mixtures":
-            yield from plan(store, artefact, wish)
+            yield from plan(store, artefact, options)
         case "runs":
-            yield from run(store, artefact, wish)
+            yield from run(store, artefact, options)
         case "selections":
-            yield from selection(store, artefact, wish)
+            yield from selection(store, artefact, options)
         case "tokenizers":
-            yield from tokenizer(artefact, wish)
+            yield from tokenizer(artefact, options)
         case "tokens":
-            yield from token_panels(store, artefact, wish)
+            yield from token_panels(store, artefact, options)
         case _:
             yield counts(artefact)
 

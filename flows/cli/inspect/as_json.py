@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from curriculum.inspection.checkpoint_weights import tensors
-from curriculum.inspection.documents import Line, document_lines, wished
+from curriculum.inspection.documents import Line, chosen_lines, document_lines
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.rows import origins_of, row_of
 from curriculum.inspection.runs import report_of
@@ -23,7 +23,7 @@ LINED = ("rows", "mixtures", "selections", "runs")
 
 
 def content(
-    store: Store, found: Reference, wish: InspectOptions, *, listed: bool = False
+    store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
 ) -> dict[str, object]:
     """Return the found artefacts; of rows and documents the chosen lines, as they lie in the files."""
     if found.checkpoint is not None:
@@ -32,10 +32,10 @@ def content(
         return _open_run(store, found.begun)
     if listed:
         return {"artefacts": [_artefact(each) for each in found.artefacts]}
-    return _first(store, found.artefacts, wish)
+    return _first(store, found.artefacts, options)
 
 
-def _first(store: Store, found: Sequence[Artefact], wish: InspectOptions) -> dict[str, object]:
+def _first(store: Store, found: Sequence[Artefact], options: InspectOptions) -> dict[str, object]:
     """The first artefact, and its lines; lines that are still wished then come of the next ones."""
     first = found[0]
     content = _artefact(first)
@@ -43,29 +43,32 @@ def _first(store: Store, found: Sequence[Artefact], wish: InspectOptions) -> dic
         case "runs":
             report = report_of(first)
             content["job"] = Attempt.at(first.path).job.model_dump(mode="json")
-            content["figures"] = figures_of(report, wish)
+            content["figures"] = figures_of(report, options)
             content["checkpoints"] = _checkpoints(first.path)
         case "tokenizers":
             content["controls"] = controls(load_tokenizer(first))
-    lines = [line for each in found for line in _lines(store, each, wish)]
+    lines = [line for each in found for line in _lines(store, each, options)]
     if first.manifest.stage in (*LINED, "documents") or lines:
-        content["lines"] = lines[: wish.rows]
+        content["lines"] = lines[: options.rows]
     return content
 
 
-def _lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Line]:
+def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
     stage = artefact.manifest.stage
     if stage == "documents":
-        yield from document_lines(store, artefact, wish)
+        yield from document_lines(store, artefact, options)
     elif stage == "rows":
-        for _, line in itertools.islice(wished(store, artefact, wish), wish.rows):
+        for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
             yield {**line, "documents": _documents(store, artefact, line)}
-    elif stage in LINED and (stage != "runs" or wish.only.step or wish.only.where):
-        yield from (line for _, line in itertools.islice(wished(store, artefact, wish), wish.rows))
-    elif stage == "tokens" and wish.only.given:
+    elif stage in LINED and (stage != "runs" or options.only.step or options.only.where):
+        yield from (
+            line
+            for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows)
+        )
+    elif stage == "tokens" and options.only.given:
         made_of = documents_of(store, artefact)
         if made_of is not None:
-            yield from document_lines(store, made_of, wish)
+            yield from document_lines(store, made_of, options)
 
 
 def _documents(store: Store, artefact: Artefact, line: Line) -> list[dict[str, object]]:

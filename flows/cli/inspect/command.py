@@ -11,7 +11,7 @@ from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.store import Artefact, Store
 from dashboards.inspect.document_page import document_page
 from dashboards.inspect.page import page
-from dashboards.rows.write import wished as wished_rows
+from dashboards.rows.write import chosen_rows as wished_rows
 from flows.cli.console import out, print_json
 from flows.cli.inspect import InspectOptions, index, look, narrowed
 from flows.cli.inspect.as_json import content
@@ -21,7 +21,7 @@ from schemas.errors import StoreError
 def show(
     home: Path,
     what: str,
-    wish: InspectOptions,
+    options: InspectOptions,
     *,
     listed: bool = False,
     as_json: bool = False,
@@ -33,24 +33,24 @@ def show(
         StoreError: for what isn't there, and for a choice that nothing fits or that means nothing here.
     """
     store = store_of(home, what)
-    reference = find(store, what, document=wish.document)
-    wish = replace(
-        wish,
-        pack_id=reference.pack_id or wish.pack_id,
-        document=reference.document or wish.document,
+    reference = find(store, what, document=options.document)
+    options = replace(
+        options,
+        pack_id=reference.pack_id or options.pack_id,
+        document=reference.document or options.document,
     )
-    found = narrowed(store, reference, wish)
+    found = narrowed(store, reference, options)
     if html:
-        _write(as_page(store, _sole(found), wish), html)
+        _write(as_page(store, _sole(found), options), html)
     if as_json:
-        print_json(content(store, found, wish, listed=listed))
+        print_json(content(store, found, options, listed=listed))
     if html or as_json:
         return
-    for piece in index(store, found) if listed else look(store, found, wish):
+    for piece in index(store, found) if listed else look(store, found, options):
         out.print(piece, soft_wrap=isinstance(piece, Text) and "\n" not in piece.plain)
 
 
-def as_page(store: Store, artefact: Artefact, wish: InspectOptions) -> str:
+def as_page(store: Store, artefact: Artefact, options: InspectOptions) -> str:
     """Documents or rows as one self-contained page.
 
     Raises:
@@ -58,9 +58,9 @@ def as_page(store: Store, artefact: Artefact, wish: InspectOptions) -> str:
     """
     match artefact.manifest.stage:
         case "documents":
-            sheets = [document_page(each) for each in documents(store, artefact, wish)]
+            sheets = [document_page(each) for each in documents(store, artefact, options)]
         case "rows":
-            return wished_rows(store, artefact, wish)
+            return wished_rows(store, artefact, options)
         case stage:
             raise StoreError(
                 str(artefact.path),

@@ -41,12 +41,12 @@ Cells = dict[str, Text | str]
 
 
 def document_panels(
-    store: Store, artefact: Artefact, wish: InspectOptions
+    store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[RenderableType]:
     """A panel a document."""
-    for each in documents(store, artefact, wish):
+    for each in documents(store, artefact, options):
         yield Panel(
-            Group(*_body(each, full=wish.full)),
+            Group(*_body(each, full=options.full)),
             title=Text(one_line(each.document_id)),
             title_align="left",
             border_style=MUTED,
@@ -76,7 +76,7 @@ def _tree(seen: DocumentView, most: int | None) -> Iterator[RenderableType]:
     kept = nearest(tree, most)
     yield _table(_chunk_cells(seen, *each) for each in zip(guides(kept), kept, strict=True))
     if len(kept) < len(tree):
-        yield Text(_left_out(document, kept), MUTED)
+        yield Text(_hidden_chunks(document, kept), MUTED)
 
 
 def _chunk_cells(seen: DocumentView, guide: str, branch: Branch) -> Cells:
@@ -131,7 +131,7 @@ def _table(lines: Iterable[Cells]) -> Table:
     return table
 
 
-def _left_out(document: Document, kept: list[Branch]) -> str:
+def _hidden_chunks(document: Document, kept: list[Branch]) -> str:
     shown = {branch.chunk for branch in kept}
     hops = sorted(chunk.hop for index, chunk in enumerate(document.chunks) if index not in shown)
     counted = ", ".join(f"{len([*group]):,} at hop {hop}" for hop, group in itertools.groupby(hops))

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.documents import Line, wished
+from curriculum.inspection.documents import Line, chosen_lines
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import inputs
@@ -28,7 +28,7 @@ MOST_PLACES = 4
 """Documents of a row that are named, unless all are asked for."""
 
 
-def plan(store: Store, mixture: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def plan(store: Store, mixture: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
     """A mixture: its strata, and rows of its plan; chosen rows with the documents in them."""
     report = report_of(mixture)
     yield Text(_facts(report))
@@ -43,7 +43,7 @@ def plan(store: Store, mixture: Artefact, wish: InspectOptions) -> Iterator[Rend
     for warning in report.warnings:
         yield Text(one_line(warning), "yellow")
     yield ""
-    yield from _rows(store, mixture, report, wish)
+    yield from _rows(store, mixture, report, options)
 
 
 def _style(family: str, at: int) -> str:
@@ -88,15 +88,15 @@ def _strata(report: MixtureReport) -> Table:
 
 
 def _rows(
-    store: Store, mixture: Artefact, report: MixtureReport, wish: InspectOptions
+    store: Store, mixture: Artefact, report: MixtureReport, options: InspectOptions
 ) -> Iterator[RenderableType]:
-    most = None if wish.full and wish.only.given else max(wish.rows, PLAN_LINES)
-    found = wished(store, mixture, wish)
+    most = None if options.full and options.only.given else max(options.rows, PLAN_LINES)
+    found = chosen_lines(store, mixture, options)
     held = [line for _, line in itertools.islice(found, most)]
     _require_planned(mixture, report, held)
-    places = _places(store, mixture, held) if wish.only.given else {}
-    yield _plan_lines(held, report, places, full=wish.full)
-    if wish.only.given:
+    places = _places(store, mixture, held) if options.only.given else {}
+    yield _plan_lines(held, report, places, full=options.full)
+    if options.only.given:
         rest = sum(1 for _ in found)
         yield Text(
             f"{number(len(held) + rest, 'row')} of {report.rows:,} are so"

@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.documents import wished
+from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
@@ -22,12 +22,12 @@ STRIP_WIDTH = 96
 TEXT_LINES = 24
 
 
-def row_panels(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Panel]:
+def row_panels(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Panel]:
     """A panel a row."""
     tokenizer = tokenizer_of(store, artefact)
-    for _, line in itertools.islice(wished(store, artefact, wish), wish.rows):
+    for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
         row = row_of(line)
-        yield _panel(row, origins_of(store, artefact, row), tokenizer, full=wish.full)
+        yield _panel(row, origins_of(store, artefact, row), tokenizer, full=options.full)
 
 
 def row_facts(row: Row) -> str:

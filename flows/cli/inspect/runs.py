@@ -11,7 +11,7 @@ from rich.text import Text
 
 from curriculum import parquet
 from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
-from curriculum.inspection.documents import wished
+from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.runs import interval
@@ -45,7 +45,7 @@ class Saved(BaseModel):
     figures: tuple[Figure, ...] = ()
 
 
-def run(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
     """A closed run: what it consumed, its loss, its checkpoints, and every figure before and after."""
     report, job = run_report_of(artefact), Attempt.at(artefact.path).job
     yield _ordered(job)
@@ -53,9 +53,9 @@ def run(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[Rend
     yield table([run_line(report)])
     yield ""
     yield table([machine_line(report)])
-    yield from _course(store, artefact, wish)
-    yield from _figures(report, wish)
-    yield from _kept(store, artefact.path)
+    yield from _course(store, artefact, options)
+    yield from _figures(report, options)
+    yield from _kept_checkpoints(store, artefact.path)
 
 
 def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
@@ -89,11 +89,11 @@ def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
         yield Text.assemble(
             ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
         )
-    yield from _kept(store, begun.path)
+    yield from _kept_checkpoints(store, begun.path)
 
 
-def checkpoint(store: Store, path: Path, wish: InspectOptions) -> Iterator[RenderableType]:
-    """A checkpoint: how far it was, its weights, what it has eaten till there, and its figures."""
+def checkpoint(store: Store, path: Path, options: InspectOptions) -> Iterator[RenderableType]:
+    """A checkpoint: its progress, its weights, the rows consumed until then, and its figures."""
     require_listed(path)
     job, saved, files = Attempt.at(path.parents[1]).job, saved_at(path), manifest_of(path).files
     way = spelled((job.specialist, job.branch), job.phase)
@@ -109,13 +109,13 @@ def checkpoint(store: Store, path: Path, wish: InspectOptions) -> Iterator[Rende
         f"step {saved.step:,} of {job.steps:,} · {_from(job)}"
     )
     yield ""
-    yield _weights(path, full=wish.full)
-    eaten = _eaten(store, job, saved.slot)
-    if eaten is not None:
+    yield _weights(path, full=options.full)
+    consumed = _consumed(store, job, saved.slot)
+    if consumed is not None:
         yield ""
-        yield eaten
+        yield consumed
     yield ""
-    yield table(_checkpoint_figures(saved, wish))
+    yield table(_checkpoint_figures(saved, options))
 
 
 def saved_at(path: Path) -> Saved:
@@ -128,13 +128,13 @@ def spec_at(path: Path) -> ModelSpec | None:
     return read_part(ModelSpec, path, SPEC) if (path / SPEC).is_file() else None
 
 
-def figures_of(report: Report, wish: InspectOptions) -> list[Line]:
+def figures_of(report: Report, options: InspectOptions) -> list[Line]:
     """The figures that are wished; means belong to all families and domains."""
-    return [each for each in figure_lines(report) if _fits(each, wish)]
+    return [each for each in figure_lines(report) if _fits(each, options)]
 
 
-def _fits(figure: Line, wish: InspectOptions) -> bool:
-    only = wish.only
+def _fits(figure: Line, options: InspectOptions) -> bool:
+    only = options.only
     return only.family in (None, figure["family"]) and only.domain in (None, figure["domain"])
 
 
@@ -154,7 +154,7 @@ def _from(job: Job) -> str:
     return f"goes on from {start.run_key[:KEY_DIGITS]}" if start else "begins anew"
 
 
-def _course(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def _course(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
     """The loss as a line; of chosen steps a line each."""
     losses = _losses(artefact.path)
     if losses:
@@ -162,10 +162,10 @@ def _course(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[
         yield Text.assemble(
             ("loss  ", MUTED), line(losses), f"  {losses[0]:.3f} → {losses[-1]:.3f}"
         )
-    if wish.only.step is None and wish.only.where is None:
+    if options.only.step is None and options.only.where is None:
         return
-    found = wished(store, artefact, wish)
-    held = [each for _, each in itertools.islice(found, None if wish.full else STEP_LINES)]
+    found = chosen_lines(store, artefact, options)
+    held = [each for _, each in itertools.islice(found, None if options.full else STEP_LINES)]
     yield ""
     drawn = plain_table("step", "tokens", *METRICS)
     for column in drawn.columns:
@@ -194,13 +194,13 @@ def _losses(run: Path) -> list[float]:
     return [found[step] for step in sorted(found)]
 
 
-def _figures(report: Report, wish: InspectOptions) -> Iterator[RenderableType]:
-    lines = figures_of(report, wish)
+def _figures(report: Report, options: InspectOptions) -> Iterator[RenderableType]:
+    lines = figures_of(report, options)
     yield ""
     yield table(lines) if lines else Text("no figure is so", MUTED)
 
 
-def _kept(store: Store, run: Path) -> Iterator[RenderableType]:
+def _kept_checkpoints(store: Store, run: Path) -> Iterator[RenderableType]:
     """The checkpoints that a run keeps."""
     there = sorted(checkpoints(run))
     if not there:
@@ -238,7 +238,7 @@ def _weights(path: Path, *, full: bool) -> Table | Text:
     return drawn
 
 
-def _eaten(store: Store, job: Job, slot: int) -> Table | None:
+def _consumed(store: Store, job: Job, slot: int) -> Table | None:
     """Return the rows of the plan before a slot, by stratum; None where the plan is gone."""
     folder = (store.root / job.plan).parent
     if not (folder / PLAN_NAME).is_file():
@@ -252,7 +252,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
             counted[0] += 1
             counted[1] += each["valid_tokens"]
     whole = sum(tokens for _, tokens in sums.values())
-    drawn = plain_table("eaten in this phase", "domain", "rows", "tokens", "share")
+    drawn = plain_table("consumed in this phase", "domain", "rows", "tokens", "share")
     for at in (2, 3, 4):
         drawn.columns[at].justify = "right"
     for stratum in report_of(mixture).strata:
@@ -269,7 +269,7 @@ def _eaten(store: Store, job: Job, slot: int) -> Table | None:
     return drawn
 
 
-def _checkpoint_figures(saved: Saved, wish: InspectOptions) -> Iterator[Line]:
+def _checkpoint_figures(saved: Saved, options: InspectOptions) -> Iterator[Line]:
     """The figures that were taken last before the checkpoint."""
     last: dict[tuple[str, ...], Figure] = {}
     for each in saved.figures:
@@ -284,5 +284,5 @@ def _checkpoint_figures(saved: Saved, wish: InspectOptions) -> Iterator[Line]:
             "val_bpb": f"{each.val_bpb:.3f}",
             "interval": interval(each),
         }
-        if _fits(said, wish):
+        if _fits(said, options):
             yield said

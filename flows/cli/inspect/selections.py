@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.documents import wished
+from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, number, percent
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.store import Artefact, Store
@@ -18,7 +18,9 @@ from schemas.visible import one_line
 LINES = 12
 
 
-def selection(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def selection(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> Iterator[RenderableType]:
     """A selection: domains, losses by reason, and the documents that are asked for."""
     report = artefact.reported(SelectionReport)
     yield Text(
@@ -34,7 +36,7 @@ def selection(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterato
     for warning in report.warnings:
         yield Text(f"\n{one_line(warning)}", "yellow")
     yield ""
-    yield from _lines(store, artefact, wish)
+    yield from _lines(store, artefact, options)
 
 
 def _domains(report: SelectionReport) -> RenderableType:
@@ -59,9 +61,9 @@ def _rejected(report: SelectionReport) -> Iterator[Line]:
         yield {"not kept": reason.replace("_", " "), "documents": some}
 
 
-def _lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
-    found = wished(store, artefact, wish)
-    most = None if wish.full and wish.only.given else max(wish.rows, LINES)
+def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
+    found = chosen_lines(store, artefact, options)
+    most = None if options.full and options.only.given else max(options.rows, LINES)
     held = [line for _, line in itertools.islice(found, most)]
     names = ("family", "repository", "lineage", "split", "domain", "domain_rule")
     drawn = plain_table("document", *names[:2], "file", "split", "domain", "by the rule", "")
@@ -71,5 +73,5 @@ def _lines(store: Store, artefact: Artefact, wish: InspectOptions) -> Iterator[R
         drawn.add_row(line["document_id"][:12], *cells, Text(one_line(fate), "yellow"))
     yield drawn
     rest = sum(1 for _ in found)
-    if wish.only.given:
+    if options.only.given:
         yield Text(f"{number(len(held) + rest, 'document')} are so", MUTED)

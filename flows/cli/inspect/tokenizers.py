@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.documents import seen, wished
+from curriculum.inspection.documents import chosen_lines, seen
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_filter import InspectOptions
 from curriculum.inspection.origins import document_files, inputs
@@ -33,7 +33,7 @@ TONES = ("", "on grey23")
 """Neighbouring tokens differ in their ground."""
 
 
-def tokenizer(artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableType]:
+def tokenizer(artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
     """A tokenizer: its control tokens, how long its tokens are, the longest of them."""
     read = load_tokenizer(artefact)
     yield Text(
@@ -45,7 +45,7 @@ def tokenizer(artefact: Artefact, wish: InspectOptions) -> Iterator[RenderableTy
     yield ""
     yield _sizes(read)
     yield ""
-    yield _longest(read, None if wish.full else LONGEST)
+    yield _longest(read, None if options.full else LONGEST)
 
 
 def controls(read: Tokenizer) -> list[dict[str, object]]:
@@ -94,7 +94,7 @@ def _visible(text: str) -> str:
 
 
 def token_panels(
-    store: Store, artefact: Artefact, wish: InspectOptions
+    store: Store, artefact: Artefact, options: InspectOptions
 ) -> Iterator[RenderableType]:
     """Yield the lengths of documents in tokens, and the chosen ones cut into theirs."""
     opened, read = TokenStore.open(artefact.path), _tokenizer_of(store, artefact)
@@ -105,7 +105,7 @@ def token_panels(
     if documents is None:
         yield Text("The documents that they were made of are gone.", MUTED)
         return
-    for at, line in itertools.islice(wished(store, documents, wish), wish.rows):
+    for at, line in itertools.islice(chosen_lines(store, documents, options), options.rows):
         document = seen(line, at, opened)
         ids = opened.ids[opened.offsets[at] : opened.offsets[at + 1]].tolist()
         origin = document.document.provenance[-1]
@@ -115,7 +115,7 @@ def token_panels(
                 Text(one_line(f"{origin.repository} {origin.commit[:10]} {origin.path}")),
                 Text(facts),
                 "",
-                *_cut(read, ids, full=wish.full),
+                *_cut(read, ids, full=options.full),
             ),
             title=Text(one_line(document.document_id)),
             title_align="left",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from curriculum.encode import Counts, FitResult, Fitter, cross_split, encode_documents
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Chunk, Document, Part, Provenance
 from schemas.packed_row import TEXT_PIECE
@@ -104,7 +104,7 @@ def fitted(
 ) -> list[FitResult]:
     write_documents(documents, folder)
     files = sorted(folder.glob("part-*.parquet"))
-    tokenise_documents(files, tokenizer, folder)
+    tokenize_documents(files, tokenizer, folder)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="route")
     sides = None if val is None else np.array(val)
     return list(

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.encode import FitResult, Fitter, TokenizedDocument, encode_documents
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import DOCUMENT_SCHEMA, PART_KINDS, Document, Part, Span
 from schemas.errors import SchemaError
@@ -92,21 +92,21 @@ def test_documents_come_in_order_with_their_bytes_and_what_is_taught_knows_their
         write(tmp_path / "part-00000.parquet", documents[:150]),
         write(tmp_path / "part-00001.parquet", documents[150:]),
     ]
-    tokenise_documents(files, tokenizer, tmp_path)
+    tokenize_documents(files, tokenizer, tmp_path)
     store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
     kept = np.arange(200) % 3 != 1
     seen: list[TokenizedDocument] = []
 
     def apply(document: TokenizedDocument, fitted: FitResult) -> FitResult:
         seen.append(document)
-        return replace(fitted, taught=(("seen", 1),))
+        return replace(fitted, objective_counts=(("seen", 1),))
 
     done = list(encode_documents(files, store, fitter, kept=kept, objective=apply))
     assert [fitted.row for fitted in done] == np.flatnonzero(kept).tolist()
     assert {fitted.outcome for fitted in done} == {"whole", "elided"}
     for fitted, known in zip(done, seen, strict=True):
         document, data = documents[fitted.row], documents[fitted.row].text.encode()
-        assert fitted.taught == (("seen", 1),)
+        assert fitted.objective_counts == (("seen", 1),)
         assert fitted.document_id == document.document_id == known.document_id == known.flat_id
         assert [PART_KINDS[kind] for kind in known.part_kinds] == [
             part.kind for part in document.parts
@@ -129,10 +129,10 @@ def test_tokens_of_other_documents_are_refused(
 ) -> None:
     some = write(tmp_path / "some.parquet", documents[:3])
     more = write(tmp_path / "more.parquet", documents[:4])
-    tokenise_documents([some], tokenizer, tmp_path)
+    tokenize_documents([some], tokenizer, tmp_path)
     store, fitter = TokenStore.open(tmp_path), Fitter.of(tokenizer, row_length=64, policy="divide")
     with pytest.raises(SchemaError, match="not the tokens of these documents"):
         list(encode_documents([more], store, fitter))
-    tokenise_documents([more], tokenizer, tmp_path)
+    tokenize_documents([more], tokenizer, tmp_path)
     with pytest.raises(SchemaError, match="not the tokens of these documents"):
         list(encode_documents([some], TokenStore.open(tmp_path), fitter))

@@ -25,7 +25,7 @@ from curriculum.families.write import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
 from curriculum.tokens import EncodedStructure, Encoding
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
 from schemas.document import Document, Part
 from schemas.packed_row import TEXT_PIECE
@@ -109,7 +109,7 @@ def both(
     with EnrichedWriter(enriched) as writer:
         for document, found in rows:
             writer.append(document, found)
-    tokenise_documents(sorted(base.glob("part-*")), tokenizer, base)
+    tokenize_documents(sorted(base.glob("part-*")), tokenizer, base)
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
     store = TokenStore.open(base)
     flat = encode_documents(sorted(base.glob("part-*.parquet")), store, fitter, objective=apply)

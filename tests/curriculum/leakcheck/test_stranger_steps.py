@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.external_models import UNCOVERED, prove_external_model, stranger
+from curriculum.leakcheck.external_models import UNCOVERED, external, prove_external_model
 from schemas.leak import LeakReport
 
 MODELS = '''
@@ -49,7 +49,7 @@ def _models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def examined(name: str, row_length: int) -> LeakReport:
     return prove_external_model(
-        stranger(f"their_steps:{name}"), row_lengths=(row_length,), mutations=False
+        external(f"their_steps:{name}"), row_lengths=(row_length,), mutations=False
     )
 
 

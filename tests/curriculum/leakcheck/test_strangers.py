@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.external_models import WITHHELD, prove_external_model, stranger
+from curriculum.leakcheck.external_models import WITHHELD, external, prove_external_model
 from schemas.errors import JobError
 from schemas.leak import LeakReport
 
@@ -112,7 +112,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def examined(models: str, name: str, row_length: int = 96) -> LeakReport:
-    return prove_external_model(stranger(f"{models}:{name}"), row_lengths=(row_length,))
+    return prove_external_model(external(f"{models}:{name}"), row_lengths=(row_length,))
 
 
 @pytest.mark.parametrize("name", ["ByBoundaries", "ByDocIds", "ByPositions", "ByEdges"])
@@ -168,7 +168,7 @@ def test_what_can_not_be_built_or_fed_is_refused_with_a_cure(
     models: str, where: str, words: str
 ) -> None:
     with pytest.raises(JobError, match=words):
-        stranger(where)
+        external(where)
 
 
 def test_a_model_that_fails_in_its_forward_is_told_so(models: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.external_models import prove_external_model, stranger
+from curriculum.leakcheck.external_models import external, prove_external_model
 from curriculum.model.masks import Boundaries
 
 transformers = pytest.importorskip("transformers", reason="transformers isn't installed")
@@ -90,14 +90,14 @@ def test_a_state_goes_on_over_documents_that_only_positions_keep_apart(
     models: str, name: str
 ) -> None:
     needed(name)
-    report = prove_external_model(stranger(f"{models}:{name}"), row_lengths=(LENGTH,))
+    report = prove_external_model(external(f"{models}:{name}"), row_lengths=(LENGTH,))
     assert {each.claim for each in report.failures} == claims.PERTURBED | {claims.ALONE}
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen3_next_of_attention"])
 def test_attention_keeps_apart_documents_whose_positions_restart(models: str, name: str) -> None:
     needed(name)
-    model = stranger(f"{models}:{name}")
+    model = external(f"{models}:{name}")
     assert model.way.startswith("hf")
     report = prove_external_model(model, row_lengths=(LENGTH,))
     assert report.passed, report.table()
@@ -128,7 +128,7 @@ def test_documents_of_states_are_refused_where_their_kernels_are_missing(
     boundaries, inputs = packed()
     values = {"seq_idx": boundaries.doc_ids, "cu_seq_lens_q": boundaries.cu_seqlens}
     with pytest.raises(ValueError, match="can't keep packed sequences apart"):
-        stranger(f"{models}:{name}").model(**inputs, **{given: values[given]})
+        external(f"{models}:{name}").model(**inputs, **{given: values[given]})
 
 
 def test_documents_that_mamba2_is_given_are_ignored(models: str) -> None:
@@ -136,7 +136,7 @@ def test_documents_that_mamba2_is_given_are_ignored(models: str) -> None:
     needed("mamba2")
     without_kernels()
     boundaries, inputs = packed()
-    model = stranger(f"{models}:mamba2").model.eval()
+    model = external(f"{models}:mamba2").model.eval()
     with torch.no_grad():
         plain = model(**inputs).logits
         told = model(**inputs, seq_idx=boundaries.doc_ids).logits

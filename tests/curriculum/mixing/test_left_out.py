@@ -32,13 +32,13 @@ def asked(serving: Make, phase: Make, make_rows: Make) -> Asked:
     rng = np.random.default_rng(0)
     short = {name: rng.integers(300, 513, size).tolist() for name, size in (("a", 60), ("b", 20))}
     long = {"a": rng.integers(700, 1025, 50).tolist()}
-    wish = phase(
+    options = phase(
         serving(share=0.6),
         serving(1, share=0.4, family="v2_simple", row_length=1024),
         tokens=120_000,
         max_repetition=9,
     )
-    return wish, [[make_rows(short)], [make_rows(long, name="v2_simple", shards=3)]]
+    return options, [[make_rows(short)], [make_rows(long, name="v2_simple", shards=3)]]
 
 
 def packs_of(mixture: Artefact) -> pl.DataFrame:

@@ -67,7 +67,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in document.parts]
     frame = [np.array([token]) for token in (tokenizer.bos_id, tokenizer.eos_id)]
     own = known(document)
-    tokenised = TokenizedDocument(
+    tokenized = TokenizedDocument(
         row=0,
         document_id=document.document_id,
         flat_id=own.flat_id,
@@ -82,7 +82,7 @@ def encoded(document: flat.Document, tokenizer: Tokenizer, row_length: int) -> l
         other_side=np.zeros(count, dtype=np.bool_),
     )
     fitter = Fitter.of(tokenizer, row_length=row_length, policy="divide")
-    return list(fitter.fit(tokenised).encodings)
+    return list(fitter.fit(tokenized).encodings)
 
 
 def read(encoding: Encoding, tokenizer: Tokenizer) -> str:

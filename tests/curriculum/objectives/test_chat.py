@@ -58,7 +58,9 @@ def without(tokenizer: Tokenizer, *names: str, roles: Roles | None = None) -> To
     return Tokenizer.parse(json.dumps({**content, "added_tokens": kept}), roles or Roles())
 
 
-def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int) -> FitResult:
+def objective_counts(
+    talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int
+) -> FitResult:
     """Fitted and taught as rows are."""
     own, data = kit.known(talk), talk.text.encode()
     found = [tokenizer.encode(data[part.start : part.end].decode()) for part in talk.parts]
@@ -66,7 +68,7 @@ def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int)
         [] if token is None else [np.array([token])]
         for token in (tokenizer.bos_id, tokenizer.eos_id)
     )
-    tokenised = TokenizedDocument(
+    tokenized = TokenizedDocument(
         row=0,
         document_id=talk.document_id,
         flat_id=talk.document_id,
@@ -81,9 +83,9 @@ def taught(talk: flat.Document, tokenizer: Tokenizer, kit: Any, row_length: int)
         other_side=np.zeros(len(found), dtype=np.bool_),
     )
     fitter = fitter_of(tokenizer, row_length=row_length, family="chat")
-    lesson = objective_of("chat", tokenizer, variant=0)
-    assert lesson.reserve == 0
-    return apply_objective(lesson, row_length=row_length)(tokenised, fitter.fit(tokenised))
+    objective = objective_of("chat", tokenizer, variant=0)
+    assert objective.reserve == 0
+    return apply_objective(objective, row_length=row_length)(tokenized, fitter.fit(tokenized))
 
 
 def scored_ids(encoding: Encoding) -> list[int]:
@@ -110,9 +112,9 @@ def test_a_conversation_reads_as_it_did(
     )
     shown = []
     for tokenizer, row_length in ((byte_level, 4096), (byte_level, 40), (plain, 4096)):
-        done = taught(document(*TALK), tokenizer, kit, row_length)
+        done = objective_counts(document(*TALK), tokenizer, kit, row_length)
         counts: dict[str, int] = {}
-        for name, number in done.taught:
+        for name, number in done.objective_counts:
             counts[name] = counts.get(name, 0) + number
         shown.append(f"{done.outcome} at {row_length}: {counts}\n")
         shown += [kit.read(encoding, tokenizer) for encoding in done.encodings]
@@ -125,7 +127,7 @@ def test_a_conversation_reads_as_it_did(
 def test_the_last_turn_s_end_is_scored_and_the_document_s_is_not(
     byte_level: Tokenizer, kit: Any
 ) -> None:
-    (encoding,) = taught(document(*TALK), byte_level, kit, 4096).encodings
+    (encoding,) = objective_counts(document(*TALK), byte_level, kit, 4096).encodings
     end, eos = byte_level.ids_of["end_of_turn"], byte_level.eos_id
     assert encoding.ids[-2:].tolist() == [end, eos]
     assert encoding.loss_mask[-3:].tolist() == [1, 0, 0]
@@ -134,7 +136,7 @@ def test_the_last_turn_s_end_is_scored_and_the_document_s_is_not(
 
 
 def test_text_that_spells_a_role_is_no_role(byte_level: Tokenizer, kit: Any) -> None:
-    (encoding,) = taught(document(*TALK), byte_level, kit, 4096).encodings
+    (encoding,) = objective_counts(document(*TALK), byte_level, kit, 4096).encodings
     said = {
         role: encoding.ids.tolist().count(byte_level.ids_of[role]) for role in ("user", "assistant")
     }
@@ -145,9 +147,9 @@ def test_without_a_token_for_the_end_of_a_turn_eos_ends_it_and_is_learnt(
     byte_level: Tokenizer, kit: Any
 ) -> None:
     other = without(byte_level, "<|end_of_turn|>")
-    done = taught(document(*TALK), other, kit, 4096)
+    done = objective_counts(document(*TALK), other, kit, 4096)
     (encoding,) = done.encodings
-    assert dict(done.taught)["turns_ended_by_eos"] == 5
+    assert dict(done.objective_counts)["turns_ended_by_eos"] == 5
     assert encoding.ids[-2:].tolist() == [other.eos_id] * 2
     assert encoding.loss_mask[-3:].tolist() == [1, 0, 0]
 
@@ -161,7 +163,7 @@ def test_a_tokenizer_with_some_of_the_roles_gets_lines_for_all(byte_level: Token
 
 def test_a_question_stays_with_its_answer_where_both_fit(byte_level: Tokenizer, kit: Any) -> None:
     talk = document(*(("user", "q" * 20), ("assistant", "a" * 20)) * 6)
-    done = taught(talk, byte_level, kit, 128)
+    done = objective_counts(talk, byte_level, kit, 128)
     assert (done.outcome, len(done.encodings)) == ("divided", 3)
     user = byte_level.ids_of["user"]
     assert [encoding.ids[1] for encoding in done.encodings] == [user] * 3
@@ -172,7 +174,7 @@ def test_a_turn_that_goes_on_says_again_who_speaks_and_ends_once(
     byte_level: Tokenizer, kit: Any
 ) -> None:
     answer = "\n".join(f"line {number}" for number in range(40))
-    done = taught(document(("user", "?"), ("assistant", answer)), byte_level, kit, 64)
+    done = objective_counts(document(("user", "?"), ("assistant", answer)), byte_level, kit, 64)
     assert len(done.encodings) > 4
     own, end = byte_level.ids_of["assistant"], byte_level.ids_of["end_of_turn"]
     for encoding in done.encodings[1:]:
@@ -218,7 +220,7 @@ def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
     for question, answer in exchanges:
         said += [("user", question), ("assistant", answer)]
     talk = document(*said)
-    done = taught(talk, tokenizer, kit, row_length)
+    done = objective_counts(talk, tokenizer, kit, row_length)
     assert (done.outcome == "divided") == (len(done.encodings) > 1)
     covered = []
     for encoding in done.encodings:
@@ -236,7 +238,7 @@ def test_every_byte_stands_once_and_the_assistant_s_bytes_are_the_scored_ones(
 
 def dict_of(done: FitResult) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for name, number in done.taught:
+    for name, number in done.objective_counts:
         counts[name] = counts.get(name, 0) + number
     return counts
 

@@ -55,13 +55,13 @@ AFTER = BEFORE.replace("add(a, b)", "a + b").replace("Counts.", "Counts one more
 DIRECTIONS = ("doc_to_code", "code_to_doc")
 
 
-def taught(
+def objective_counts(
     document: flat.Document, direction: str, tokenizer: Tokenizer, kit: Any, row_length: int = 4096
 ) -> list[Result]:
-    lesson = objective_of(direction, tokenizer, variant=0)
+    objective = objective_of(direction, tokenizer, variant=0)
     known = kit.known(document, room=row_length)
-    fitted = kit.encoded(document, tokenizer, row_length - lesson.reserve)
-    return [lesson.apply(each, known) for each in fitted]
+    fitted = kit.encoded(document, tokenizer, row_length - objective.reserve)
+    return [objective.apply(each, known) for each in fitted]
 
 
 def texts(one: Result, tokenizer: Tokenizer) -> tuple[str, str]:
@@ -86,7 +86,7 @@ def test_both_directions_look_as_reviewed(
     shown = []
     for family in ("v2_doxygen", "v3_simple"):
         document = kit.document_of(AFTER, family, before=BEFORE)
-        (done,) = taught(document, direction, byte_level, kit)
+        (done,) = objective_counts(document, direction, byte_level, kit)
         counts = " ".join(f"{name} {number}" for name, number in done.counts)
         shown.append(f"== {family}: {counts}\n{kit.read(done.encoding, byte_level)}")
     file, found = GOLDEN / f"{direction}.txt", "\n".join(shown)
@@ -97,7 +97,7 @@ def test_both_directions_look_as_reviewed(
 
 def test_a_body_is_learnt_from_its_documentation(byte_level: Tokenizer, kit: Any) -> None:
     code = "int a;\n\n/// Twice.\nint twice(int x) { return 2 * x; }\n\nint b() { return 1; }\n"
-    (done,) = taught(kit.document_of(code), "doc_to_code", byte_level, kit)
+    (done,) = objective_counts(kit.document_of(code), "doc_to_code", byte_level, kit)
     read, learnt = texts(done, byte_level)
     assert read.endswith(code)
     assert learnt.strip() == "{ return 2 * x; }"
@@ -105,7 +105,7 @@ def test_a_body_is_learnt_from_its_documentation(byte_level: Tokenizer, kit: Any
 
 def test_documentation_is_learnt_behind_its_code(byte_level: Tokenizer, kit: Any) -> None:
     code = "int a;\n\n/// Twice.\nint twice(int x) {\n  return 2 * x;\n}\n\n// One.\nint b();\n"
-    (done,) = taught(kit.document_of(code), "code_to_doc", byte_level, kit)
+    (done,) = objective_counts(kit.document_of(code), "code_to_doc", byte_level, kit)
     read, learnt = texts(done, byte_level)
     assert read.endswith(
         "int a;\n\nint twice(int x) {\n  return 2 * x;\n}\n/// Twice.\n\nint b();\n// One.\n"
@@ -131,7 +131,7 @@ def test_lines_of_documentation_that_give_the_body_away_are_masked(
 ) -> None:
     code = "int add(Side left, Side right) {\n  return left.sum + right.sum;\n}\n"
     document = kit.document_of(f"\n{comment}{code}")
-    (done,) = taught(document, "doc_to_code", byte_level, kit)
+    (done,) = objective_counts(document, "doc_to_code", byte_level, kit)
     read, learnt = texts(done, byte_level)
     assert read.endswith(f"\n\n{left}{code}")
     assert learnt.strip() == "{\n  return left.sum + right.sum;\n}"
@@ -144,7 +144,7 @@ def test_a_body_whose_documentation_is_all_masked_is_not_learnt(
     byte_level: Tokenizer, kit: Any
 ) -> None:
     body = "{ return left.sum + right.sum; }"
-    (done,) = taught(
+    (done,) = objective_counts(
         kit.document_of(f"/// {body}\nint f() {body}\n"), "doc_to_code", byte_level, kit
     )
     read, learnt = texts(done, byte_level)
@@ -161,7 +161,7 @@ def test_what_stands_earlier_in_the_document_is_not_learnt(
         "/// Sums up whatever there is.\nint {}() {{\n  return sum_of_everything_there_is(7);\n}}\n"
     )
     document = kit.document_of(one.format("f") + "\n" + one.format("g"))
-    (done,) = taught(document, direction, byte_level, kit)
+    (done,) = objective_counts(document, direction, byte_level, kit)
     _, learnt = texts(done, byte_level)
     assert learnt.count("sum_of_everything") + learnt.count("whatever there") == 1
     assert dict(done.counts)["repeated_tokens"] > RUN
@@ -173,7 +173,9 @@ def test_what_the_changes_showed_is_not_learnt(
 ) -> None:
     old = "/// Old.\nint f() {\n  return 1;\n}\n"
     new = "/// New.\nint f() {\n  return 2;\n}\n"
-    (done,) = taught(kit.document_of(new, "v3_simple", before=old), direction, byte_level, kit)
+    (done,) = objective_counts(
+        kit.document_of(new, "v3_simple", before=old), direction, byte_level, kit
+    )
     expected = {"doc_to_code": "{\n}", "code_to_doc": ""}
     assert texts(done, byte_level)[1].replace(" ", "") == expected[direction]
 
@@ -183,7 +185,7 @@ def test_nothing_is_learnt_where_nothing_is_documented(
     direction: str, byte_level: Tokenizer, kit: Any
 ) -> None:
     code = "// About the file.\n\nint f() { return 1; }\n"
-    (done,) = taught(kit.document_of(code, "v2_doxygen"), direction, byte_level, kit)
+    (done,) = objective_counts(kit.document_of(code, "v2_doxygen"), direction, byte_level, kit)
     assert not done.encoding.loss_mask.any()
     assert texts(done, byte_level)[0].endswith(code)
 
@@ -219,7 +221,7 @@ def test_only_the_target_of_a_context_document_is_learnt(
         provenance=(),
         lineage="r:x",
     )
-    (done,) = taught(document, direction, byte_level, kit)
+    (done,) = objective_counts(document, direction, byte_level, kit)
     learnt = {"doc_to_code": "{ return 2; }", "code_to_doc": "/// Dog.\n"}
     assert texts(done, byte_level)[1].strip() == learnt[direction].strip()
     moved = "int f() { return 2; }\n/// Dog.\n"
@@ -230,12 +232,12 @@ def test_only_the_target_of_a_context_document_is_learnt(
 def test_as_many_comments_move_as_there_is_room_for(byte_level: Tokenizer, kit: Any) -> None:
     code = "".join(f"\n/// Doc {at}.\nint f{at}();\n" for at in range(8))
     document = kit.document_of(code)
-    lesson = objective_of("code_to_doc", byte_level, variant=0)
+    objective = objective_of("code_to_doc", byte_level, variant=0)
     (encoding,) = kit.encoded(document, byte_level, 4096)
     size = len(encoding.ids)
     moved = []
     for room in (size, size + 2, size + 1000):
-        done = lesson.apply(encoding, kit.known(document, room=room))
+        done = objective.apply(encoding, kit.known(document, room=room))
         assert len(done.encoding.ids) <= room
         moved.append(dict(done.counts)["comments"])
         assert moved[-1] + dict(done.counts)["comments_left"] == 8
@@ -272,8 +274,8 @@ def test_nothing_is_learnt_where_what_is_left_would_not_fit(
 ) -> None:
     document = kit.document_of("/// Doc.\nint f() { return 1; }\n")
     (encoding,) = kit.encoded(document, byte_level, 4096)
-    lesson = objective_of("doc_to_code", byte_level, variant=0)
-    done = lesson.apply(encoding, kit.known(document, room=len(encoding.ids) - 1))
+    objective = objective_of("doc_to_code", byte_level, variant=0)
+    done = objective.apply(encoding, kit.known(document, room=len(encoding.ids) - 1))
     assert done.counts == (("no_room", 1),)
     assert not done.encoding.loss_mask.any()
 
@@ -313,7 +315,9 @@ def test_bodies_alone_are_learnt_and_documentation_alone_is_masked(
         comments, bodies = marked(document, "documentation"), marked(document, "body")
         fitted = kit.encoded(document, byte_level, row_length)
         for plain, done in zip(
-            fitted, taught(document, "doc_to_code", byte_level, kit, row_length), strict=True
+            fitted,
+            objective_counts(document, "doc_to_code", byte_level, kit, row_length),
+            strict=True,
         ):
             seen.update(dict(done.counts))
             read = check_text(done, document, byte_level)
@@ -346,10 +350,12 @@ def test_comments_alone_move_and_are_learnt_behind_all_of_their_code(
         document = kit.document_of(code, family)
         comments = marked(document, "documentation")
         declarations = marked(document, "declaration")
-        lesson = objective_of("code_to_doc", byte_level, variant=0)
-        fitted = kit.encoded(document, byte_level, row_length - lesson.reserve)
+        objective = objective_of("code_to_doc", byte_level, variant=0)
+        fitted = kit.encoded(document, byte_level, row_length - objective.reserve)
         for plain, done in zip(
-            fitted, taught(document, "code_to_doc", byte_level, kit, row_length), strict=True
+            fitted,
+            objective_counts(document, "code_to_doc", byte_level, kit, row_length),
+            strict=True,
         ):
             seen.update(dict(done.counts))
             assert len(done.encoding.ids) <= row_length

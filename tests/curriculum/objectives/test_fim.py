@@ -59,11 +59,13 @@ def expected(byte_level: Tokenizer, kit: Any) -> str:
     (encoding,) = kit.encoded(document, byte_level, 4096)
     shown = [kit.read(encoding, byte_level)]
     for variant in range(8):
-        taught = objective_of("fim", byte_level, variant=variant).apply(
+        objective_counts = objective_of("fim", byte_level, variant=variant).apply(
             encoding, kit.known(document)
         )
-        counts = " ".join(name for name, _ in taught.counts)
-        shown.append(f"== variant {variant}: {counts}\n{kit.read(taught.encoding, byte_level)}")
+        counts = " ".join(name for name, _ in objective_counts.counts)
+        shown.append(
+            f"== variant {variant}: {counts}\n{kit.read(objective_counts.encoding, byte_level)}"
+        )
     return "\n".join(shown)
 
 
@@ -131,22 +133,26 @@ def test_what_stands_around_the_middle_and_the_middle_are_the_text_again(
     @settings(max_examples=400)
     @given(documents(), st.integers(8, 120), st.integers(0, 63))
     def holds(document: flat.Document, row_length: int, variant: int) -> None:
-        lesson = objective_of("fim", byte_level, variant=variant)
+        objective = objective_of("fim", byte_level, variant=variant)
         own = kit.known(document)
         for encoding in kit.encoded(document, byte_level, row_length):
             plain = causal.apply(encoding, own.spans.of("repeated"), byte_level.token_bytes)
-            taught = lesson.apply(encoding, own)
-            assert len(taught.encoding.ids) <= len(encoding.ids) + lesson.reserve
-            counts = dict(taught.counts)
+            objective_counts = objective.apply(encoding, own)
+            assert len(objective_counts.encoding.ids) <= len(encoding.ids) + objective.reserve
+            counts = dict(objective_counts.counts)
             seen.update(counts)
             if "psm" in counts or "spm" in counts:
-                check_split(plain, taught.encoding, byte_level, document, is_psm="psm" in counts)
+                check_split(
+                    plain, objective_counts.encoding, byte_level, document, is_psm="psm" in counts
+                )
             else:
                 assert list(counts) == ["unsplit_too_small", "repeated_tokens"]
                 unsplit, _ = causal.unrepeated(plain)
                 for name in ("ids", "loss_mask", "pieces"):
-                    assert np.array_equal(getattr(taught.encoding, name), getattr(unsplit, name))
-            check_targets(taught.encoding, byte_level, own)
+                    assert np.array_equal(
+                        getattr(objective_counts.encoding, name), getattr(unsplit, name)
+                    )
+            check_targets(objective_counts.encoding, byte_level, own)
 
     holds()
     assert seen.keys() >= {"psm", "spm", "random", "unsplit_too_small", *fim.SYNTACTIC}
@@ -219,8 +225,8 @@ def test_forms_kinds_and_variants_are_drawn_evenly(byte_level: Tokenizer, kit: A
     seen: Counter[str] = Counter()
     orders = set()
     for variant in range(400):
-        lesson = objective_of("fim", byte_level, variant=variant)
-        first, again = (lesson.apply(encoding, kit.known(document)) for _ in range(2))
+        objective = objective_of("fim", byte_level, variant=variant)
+        first, again = (objective.apply(encoding, kit.known(document)) for _ in range(2))
         assert np.array_equal(first.encoding.ids, again.encoding.ids)
         seen.update(dict(first.counts))
         orders.add(first.encoding.ids.tobytes())
@@ -252,8 +258,8 @@ def test_only_the_target_of_a_context_document_is_split(byte_level: Tokenizer, k
     (encoding,) = kit.encoded(document, byte_level, 4096)
     region = min(part.start for part in parts if part.kind == "target")
     for variant in range(20):
-        lesson = objective_of("fim", byte_level, variant=variant)
-        done = lesson.apply(encoding, kit.known(document)).encoding
+        objective = objective_of("fim", byte_level, variant=variant)
+        done = objective.apply(encoding, kit.known(document)).encoding
         at = done.ids.tolist().index(byte_level.ids_of["fim_prefix"])
         assert np.array_equal(done.ids[:at], encoding.ids[:at])
         text = [piece for piece in done.pieces.tolist() if piece[0] == TEXT_PIECE]
@@ -263,11 +269,11 @@ def test_only_the_target_of_a_context_document_is_split(byte_level: Tokenizer, k
 def test_what_grows_past_its_reserve_stays_as_it_is(byte_level: Tokenizer, kit: Any) -> None:
     document = v3(kit)
     (encoding,) = kit.encoded(document, byte_level, 4096)
-    lesson: Any = objective_of("fim", byte_level, variant=0)
-    tight: Objective = dataclasses.replace(lesson, reserve=2)
-    taught = tight.apply(encoding, kit.known(document))
-    assert dict(taught.counts).keys() == {"unsplit_no_room", "repeated_tokens"}
-    assert np.array_equal(taught.encoding.ids, encoding.ids)
+    objective: Any = objective_of("fim", byte_level, variant=0)
+    tight: Objective = dataclasses.replace(objective, reserve=2)
+    objective_counts = tight.apply(encoding, kit.known(document))
+    assert dict(objective_counts.counts).keys() == {"unsplit_no_room", "repeated_tokens"}
+    assert np.array_equal(objective_counts.encoding.ids, encoding.ids)
 
 
 def test_a_tokenizer_without_sentinels_is_refused_with_a_cure(kit: Any) -> None:
@@ -284,10 +290,10 @@ def test_characters_of_several_tokens_are_never_cut(byte_level: Tokenizer, kit: 
     assert len(encodings) > 9
     for encoding in encodings:
         for variant in range(30):
-            taught = objective_of("fim", byte_level, variant=variant).apply(
+            objective_counts = objective_of("fim", byte_level, variant=variant).apply(
                 encoding, kit.known(document)
             )
-            for kind, start, end, _, _ in taught.encoding.pieces.tolist():
+            for kind, start, end, _, _ in objective_counts.encoding.pieces.tolist():
                 if kind == TEXT_PIECE:
-                    ids = taught.encoding.ids[start:end].tolist()
+                    ids = objective_counts.encoding.ids[start:end].tolist()
                     assert set(byte_level.decode_bytes(ids).decode()) <= set(text)

@@ -50,8 +50,8 @@ def split(variant: int, tokenizer: Tokenizer, kit: Any) -> tuple[Result, str, st
     """One variant, what is read before its middle, and the middle of a psm split (else nothing)."""
     document = kit.document_of(CODE)
     (encoding,) = kit.encoded(document, tokenizer, 4096)
-    lesson = objective_of("fim", tokenizer, variant=variant)
-    done = lesson.apply(encoding, kit.known(document))
+    rule = objective_of("fim", tokenizer, variant=variant)
+    done = rule.apply(encoding, kit.known(document))
     ids, sentinel = done.encoding.ids.tolist(), tokenizer.ids_of["fim_middle"]
     if "psm" not in dict(done.counts):
         return done, "", ""
@@ -90,8 +90,8 @@ def test_documentation_that_a_commit_adds_is_not_read_among_its_changes_either(
     (encoding,) = kit.encoded(document, byte_level, 4096)
     bodies = 0
     for variant in range(VARIANTS):
-        lesson = objective_of(objective, byte_level, variant=variant)
-        done = lesson.apply(encoding, kit.known(document))
+        rule = objective_of(objective, byte_level, variant=variant)
+        done = rule.apply(encoding, kit.known(document))
         read = byte_level.decode(done.encoding.ids.tolist())
         if objective == "doc_to_code" or "body" in dict(done.counts):
             bodies += 1
@@ -109,8 +109,8 @@ def test_a_comment_in_a_middle_is_not_learnt_where_its_code_behind_says_it(
     (encoding,) = kit.encoded(document, byte_level, 4096)
     copied = 0
     for variant in range(8 * VARIANTS):
-        lesson = objective_of("fim", byte_level, variant=variant)
-        done = lesson.apply(encoding, kit.known(document))
+        rule = objective_of("fim", byte_level, variant=variant)
+        done = rule.apply(encoding, kit.known(document))
         ids, mask = done.encoding.ids, done.encoding.loss_mask
         at = ids.tolist().index(byte_level.ids_of["fim_middle"])
         middle = byte_level.decode(ids[at + 1 :].tolist())
@@ -142,9 +142,9 @@ def test_no_comment_is_learnt_that_the_code_above_it_says_verbatim(
 ) -> None:
     body = "{ return a+b*c-d/e; }"
     document = kit.document_of(f"\n/// Mixes:\n/// a+b*c-d/e\nint mix() {body}\n")
-    lesson = objective_of("code_to_doc", byte_level, variant=0)
-    (encoding,) = kit.encoded(document, byte_level, 4096 - lesson.reserve)
-    done = lesson.apply(encoding, kit.known(document)).encoding
+    rule = objective_of("code_to_doc", byte_level, variant=0)
+    (encoding,) = kit.encoded(document, byte_level, 4096 - rule.reserve)
+    done = rule.apply(encoding, kit.known(document)).encoding
     learnt = byte_level.decode(done.ids[1:][done.loss_mask[:-1] == 1].tolist())
     assert "/// Mixes:" in learnt
     assert [line for line in learnt.splitlines() if shares_a_run(line, body)] == []

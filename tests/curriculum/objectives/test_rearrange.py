@@ -38,7 +38,7 @@ def test_examples_in_docstrings_hold() -> None:
     assert not done.failed
 
 
-def tokenised(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedDocument:
+def tokenized(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedDocument:
     """A part a line; those marked may be elided."""
     found = [tokenizer.encode(line) for line, _ in lines]
     frame = [np.array([token]) for token in (tokenizer.bos_id, tokenizer.eos_id)]
@@ -113,7 +113,7 @@ def test_text_goes_where_its_segment_goes_and_nothing_else_happens(tokenizer: To
     def holds(lines: list[tuple[str, bool]], row_length: int, data: st.DataObject) -> None:
         text = "".join(line for line, _ in lines)
         raw, borders = text.encode(), characters(text)
-        document = tokenised(lines, tokenizer)
+        document = tokenized(lines, tokenizer)
         fitted = Fitter.of(tokenizer, row_length=row_length, policy="divide").fit(document)
         seen.add(fitted.outcome)
         cuts, order, stays, counts = data.draw(orders(len(text)))
@@ -199,7 +199,7 @@ def test_what_is_encoded_anew_is_what_the_tokenizer_makes_of_it_up_to_the_border
     tokenizer: Tokenizer,
 ) -> None:
     lines = [(" compute(b) x;\n", False), (" compute(b) x;\n", False)]
-    document = tokenised(lines, tokenizer)
+    document = tokenized(lines, tokenizer)
     (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
     order = [Segment(start=0, end=19), Segment(start=19, end=30)]
     done = rearranged(encoding, order, document.part_bytes, tokenizer).encoding
@@ -216,7 +216,7 @@ def test_what_is_encoded_anew_is_what_the_tokenizer_makes_of_it_up_to_the_border
 def test_segments_that_are_the_whole_change_nothing(
     tokenizer: Tokenizer, lines: list[tuple[str, bool]], row_length: int, cuts: list[int]
 ) -> None:
-    document = tokenised(lines, tokenizer)
+    document = tokenized(lines, tokenizer)
     last = int(document.part_bytes[-1])
     for encoding in (
         Fitter.of(tokenizer, row_length=row_length, policy="divide").fit(document).encodings
@@ -231,7 +231,7 @@ def test_segments_that_are_the_whole_change_nothing(
 
 
 def test_a_byte_that_would_stand_twice_is_refused(tokenizer: Tokenizer) -> None:
-    document = tokenised([(" int x;\n", False)], tokenizer)
+    document = tokenized([(" int x;\n", False)], tokenizer)
     (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
     order = [Segment(start=0, end=4), Segment(start=3, end=8)]
     with pytest.raises(AssertionError, match="twice"):
@@ -239,7 +239,7 @@ def test_a_byte_that_would_stand_twice_is_refused(tokenizer: Tokenizer) -> None:
 
 
 def test_what_is_inserted_stands_where_the_text_before_it_ended(tokenizer: Tokenizer) -> None:
-    document = tokenised([(" int x;\n", False)], tokenizer)
+    document = tokenized([(" int x;\n", False)], tokenizer)
     (encoding,) = Fitter.of(tokenizer, row_length=64, policy="divide").fit(document).encodings
     role = Inserted(ids=(tokenizer.ids_of["user"],))
     end = Inserted(ids=(tokenizer.ids_of["end_of_turn"],), scored=True)

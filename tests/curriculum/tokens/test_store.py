@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import TokenStore, tokenise_documents
+from curriculum.tokens.store import TokenStore, tokenize_documents
 from schemas.document import DOCUMENT_SCHEMA, TOKEN_PARTS_SCHEMA, document_id
 from schemas.errors import SchemaError, TokenizerError
 
@@ -55,7 +55,7 @@ def test_each_part_is_encoded_on_its_own_and_framed(
 ) -> None:
     tokenizer: Tokenizer = request.getfixturevalue(name)
     folder = tmp_path_factory.mktemp("tokens")
-    report = tokenise_documents(
+    report = tokenize_documents(
         [write(folder / "part-00000.parquet", documents)], tokenizer, folder
     )
     store = TokenStore.open(folder)
@@ -81,7 +81,7 @@ def test_documents_keep_their_row_numbers_over_files_and_batches(
         write(tmp_path / "part-00000.parquet", documents[:170]),
         write(tmp_path / "part-00001.parquet", documents[170:]),
     ]
-    tokenise_documents(files, trained, tmp_path)
+    tokenize_documents(files, trained, tmp_path)
     store = TokenStore.open(tmp_path)
     assert [trained.decode_bytes(store.tokens(row).tolist()).decode() for row in range(300)] == [
         "".join(parts) for parts in documents
@@ -98,7 +98,7 @@ def test_ids_take_four_bytes_from_65536_ids_on(foreign: object, tmp_path: Path) 
         tokenizer = Tokenizer.parse(foreign(("<|eos|>", last, True)))
         folder = tmp_path / name
         folder.mkdir()
-        tokenise_documents([write(folder / "d.parquet", [["ab"], ["c"]])], tokenizer, folder)
+        tokenize_documents([write(folder / "d.parquet", [["ab"], ["c"]])], tokenizer, folder)
         store = TokenStore.open(folder)
         assert store.ids.dtype.name == name
         assert store.ids.tolist() == [97, 98, last, 99, last]
@@ -109,7 +109,7 @@ def test_the_same_documents_give_the_same_bytes(trained: Tokenizer, tmp_path: Pa
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
-        tokenise_documents([write(folder / "d.parquet", [["int\n", "x"]])], trained, folder)
+        tokenize_documents([write(folder / "d.parquet", [["int\n", "x"]])], trained, folder)
         found.append(
             [
                 (folder / file).read_bytes()
@@ -122,7 +122,7 @@ def test_the_same_documents_give_the_same_bytes(trained: Tokenizer, tmp_path: Pa
 def test_parts_that_do_not_tile_the_text_are_refused(trained: Tokenizer, tmp_path: Path) -> None:
     path = write(tmp_path / "d.parquet", [["int x;\n"]], num_bytes=9)
     with pytest.raises(SchemaError, match="don't tile"):
-        tokenise_documents([path], trained, tmp_path)
+        tokenize_documents([path], trained, tmp_path)
 
 
 def test_ids_that_lose_bytes_are_refused(trained: Tokenizer, tmp_path: Path) -> None:
@@ -134,4 +134,4 @@ def test_ids_that_lose_bytes_are_refused(trained: Tokenizer, tmp_path: Path) -> 
 
     path = write(tmp_path / "d.parquet", [["int x;\n"]])
     with pytest.raises(TokenizerError, match="don't add up"):
-        tokenise_documents([path], Forgetful(), tmp_path)  # type: ignore[arg-type]
+        tokenize_documents([path], Forgetful(), tmp_path)  # type: ignore[arg-type]

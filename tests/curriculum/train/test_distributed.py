@@ -67,16 +67,16 @@ def step_of(world: Any, job: Any) -> list[Batch]:
 def stepped(world: Any, ranks: Ranks = ALONE, **changes: Any) -> TrainState:
     """A learner after one step."""
     job = world.job(**changes)
-    learner = new_train_state(job, CPU, ranks)
-    gradients(learner, step_of(world, job), job, step=1)
-    learner.optimizer.step()
-    learner.optimizer.zero_grad()
-    return learner
+    train_state = new_train_state(job, CPU, ranks)
+    gradients(train_state, step_of(world, job), job, step=1)
+    train_state.optimizer.step()
+    train_state.optimizer.zero_grad()
+    return train_state
 
 
-def weights(learner: TrainState) -> dict[str, torch.Tensor]:
-    learner.rest()
-    named = learner.model.named_parameters()
+def weights(train_state: TrainState) -> dict[str, torch.Tensor]:
+    train_state.rest()
+    named = train_state.model.named_parameters()
     return {name: whole(weight.detach()).clone() for name, weight in named}
 
 
@@ -91,9 +91,9 @@ def test_a_blank_batch_adds_exactly_nothing(world: Any) -> None:
     sizes = torch.ones(64, dtype=torch.int64)
     for given in (batches, [*batches, blank(batches[0])]):
         assert counts_of_step(given, sizes) == counts_of_step(batches, sizes)
-        learner = new_train_state(job, CPU)
-        gradient = gradients(learner, given, job, step=1)
-        found.append((gradient, [each.grad for each in learner.model.parameters()]))
+        train_state = new_train_state(job, CPU)
+        gradient = gradients(train_state, given, job, step=1)
+        found.append((gradient, [each.grad for each in train_state.model.parameters()]))
     (one, ones), (other, others) = found
     assert one == other
     for a, b in zip(ones, others, strict=True):
@@ -134,13 +134,13 @@ def test_losses_are_the_same_when_blocks_are_computed_again(
 
 def test_blocks_are_computed_again_when_asked(world: Any) -> None:
     calls = []
-    learner = new_train_state(world.job(recompute=True), CPU)
-    learner.model.blocks[0].get_submodule("layer").register_forward_pre_hook(
+    train_state = new_train_state(world.job(recompute=True), CPU)
+    train_state.model.blocks[0].get_submodule("layer").register_forward_pre_hook(
         lambda *_: calls.append(1)
     )
     job = world.job()
     batches = step_of(world, job)
-    gradients(learner, batches, job, step=1)
+    gradients(train_state, batches, job, step=1)
     assert len(calls) == 2 * len(batches)
 
 
@@ -173,10 +173,10 @@ def test_either_form_is_read_by_any_number_of_ranks(
     assert all(torch.equal(found[name], one[name]) for name in one)
 
 
-def save_shards(folder: Path, learner: TrainState, state: CheckpointState) -> Path:
+def save_shards(folder: Path, train_state: TrainState, state: CheckpointState) -> Path:
     draft = checkpoint.new_draft(folder, state.step)
-    sharded.start(draft / SHARDS, learner).result()
-    return checkpoint.publish(folder, learner.model.spec, state)
+    sharded.start(draft / SHARDS, train_state).result()
+    return checkpoint.publish(folder, train_state.model.spec, state)
 
 
 def test_a_damaged_shard_is_found(world: Any, one_of_one: Ranks, tmp_path: Path) -> None:
@@ -190,30 +190,30 @@ def test_a_damaged_shard_is_found(world: Any, one_of_one: Ranks, tmp_path: Path)
 def test_shards_are_what_they_were_when_the_save_began(
     world: Any, one_of_one: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = stepped(world, one_of_one)
-    before = weights(learner)
+    train_state = stepped(world, one_of_one)
+    before = weights(train_state)
     draft = checkpoint.new_draft(tmp_path, 1)
     held = hold(monkeypatch, checkpoint, "save_file")
-    begun = sharded.start(draft / SHARDS, learner)
-    ruin(learner)
+    begun = sharded.start(draft / SHARDS, train_state)
+    ruin(train_state)
     assert not begun.done()
     held.set()
     begun.result(120)
-    path = checkpoint.publish(tmp_path, learner.model.spec, at(1))
+    path = checkpoint.publish(tmp_path, train_state.model.spec, at(1))
     found = restore.read_weights(path)
     assert all(torch.equal(found[name], before[name]) for name in before)
-    assert not torch.equal(weights(learner)["head.weight"], before["head.weight"])
+    assert not torch.equal(weights(train_state)["head.weight"], before["head.weight"])
 
 
 def test_a_checkpoint_is_what_it_was_when_the_save_began(
     world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = stepped(world)
-    before = weights(learner)
+    train_state = stepped(world)
+    before = weights(train_state)
     held = hold(monkeypatch, checkpoint, "save_file")
-    saver = Saver(tmp_path, learner)
+    saver = Saver(tmp_path, train_state)
     saver.save(at(1))
-    ruin(learner)
+    ruin(train_state)
     assert checkpoint.newest(tmp_path) is None
     held.set()
     path = saver.wait()
@@ -235,8 +235,8 @@ def hold(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> threading.E
 
 
 @torch.no_grad()
-def ruin(learner: TrainState) -> None:
-    for weight in learner.model.parameters():
+def ruin(train_state: TrainState) -> None:
+    for weight in train_state.model.parameters():
         weight.mul_(0).add_(7)
 
 
@@ -412,9 +412,9 @@ def test_who_listens_hears_what_was_held_back() -> None:
 
 def test_matrices_decay_and_nothing_else(world: Any) -> None:
     every = HYBRID.model_copy(update={"structure": True})
-    learner = new_train_state(world.job(model=every, backend="math"), CPU)
-    decayed, spared = learner.optimizer.param_groups
-    names = {id(weight): name for name, weight in learner.model.named_parameters()}
+    train_state = new_train_state(world.job(model=every, backend="math"), CPU)
+    decayed, spared = train_state.optimizer.param_groups
+    names = {id(weight): name for name, weight in train_state.model.named_parameters()}
     assert decayed["weight_decay"] > 0 == spared["weight_decay"]
     kinds = [
         {re.sub(r"^blocks.\d+.(layer.)?", "", names[id(each)]) for each in group["params"]}

@@ -22,7 +22,7 @@ from curriculum.train.optimizer import new_train_state
 def evaluator(world: Any, **changes: Any) -> Evaluator:
     job = world.job(**changes)
     return Evaluator(
-        learner=new_train_state(job, torch.device("cpu")),
+        train_state=new_train_state(job, torch.device("cpu")),
         job=job,
         workspace=world.store.root,
         token_bytes=read_token_bytes(world.tokenizer.path),
@@ -38,7 +38,7 @@ def plainly(subject: Evaluator, domain: str) -> float:
     nats, num_bytes = 0.0, 0
     for row in rows_of(stratum, subject.workspace, limit=evaluation.max_positions // 128):
         batch = collate([row])
-        logits = subject.learner.model(batch.input_ids, batch.boundaries)[0]
+        logits = subject.train_state.model(batch.input_ids, batch.boundaries)[0]
         scored = batch.loss_mask[0].bool()
         targets = batch.target_ids[0][scored].long()
         nats += float(F.cross_entropy(logits[scored], targets, reduction="sum"))
@@ -90,12 +90,12 @@ def counting(computed: list[int]) -> Any:
 
 def test_an_evaluation_changes_neither_model_nor_base(world: Any) -> None:
     subject = evaluator(world, rope_base=77.0)
-    before = {name: value.clone() for name, value in subject.learner.model.state_dict().items()}
+    before = {name: value.clone() for name, value in subject.train_state.model.state_dict().items()}
     first = subject.figures(0)
-    assert subject.learner.model.rope_base == 77.0
+    assert subject.train_state.model.rope_base == 77.0
     assert all(
         torch.equal(before[name], value)
-        for name, value in subject.learner.model.state_dict().items()
+        for name, value in subject.train_state.model.state_dict().items()
     )
     assert subject.figures(0) == first
 
@@ -148,7 +148,7 @@ def test_the_interval_is_seeded_and_narrows_with_documents() -> None:
 def test_a_stop_is_heeded_between_batches(world: Any) -> None:
     subject = evaluator(world)
     stopping = Evaluator(
-        learner=subject.learner,
+        train_state=subject.train_state,
         job=subject.job,
         workspace=subject.workspace,
         token_bytes=subject.token_bytes,

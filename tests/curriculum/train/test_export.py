@@ -44,17 +44,17 @@ def saved(world: Any, tmp_path: Path) -> Any:
         model = world.job().model.model_copy(update=changes)
         plain = model.softcap is None and not model.structure
         job = world.job(model=model, backend="documents" if plain else "math")
-        learner = new_train_state(job, CPU)
+        train_state = new_train_state(job, CPU)
         with torch.no_grad():
-            for weight in learner.model.parameters():
+            for weight in train_state.model.parameters():
                 weight.add_(torch.randn_like(weight) * 0.05)
-        for weight in learner.model.parameters():
+        for weight in train_state.model.parameters():
             weight.grad = torch.zeros_like(weight)
-        learner.optimizer.step()
+        train_state.optimizer.step()
         attempt = world.store.root / "runs" / "attempt=1"
         attempt.mkdir(parents=True, exist_ok=True)
         (attempt / "job.json").write_text(job.model_dump_json())
-        return checkpoint.save(attempt / "checkpoints", learner, CheckpointState(step=4))
+        return checkpoint.save(attempt / "checkpoints", train_state, CheckpointState(step=4))
 
     return make
 

@@ -165,9 +165,9 @@ def test_one_rank_goes_on_where_two_were_stopped(
     assert job.run_key == world.job(**CHANGES).run_key
     seen: list[str] = []
 
-    def noting(learner: Any, batches: Any, *rest: Any, **named: Any) -> Any:
+    def noting(train_state: Any, batches: Any, *rest: Any, **named: Any) -> Any:
         seen.extend(name for batch in batches for name in batch.pack_ids)
-        return optimizer_step(learner, batches, *rest, **named)
+        return optimizer_step(train_state, batches, *rest, **named)
 
     monkeypatch.setattr(trainer, "optimizer_step", noting)
     cpu = torch.device("cpu")

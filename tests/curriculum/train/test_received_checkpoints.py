@@ -44,12 +44,12 @@ def written(world: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Itera
         saving=dist.new_group(backend="gloo"),
     )
     folder = tmp_path / "checkpoints"
-    learner = new_train_state(world.job(), CPU, ranks)
+    train_state = new_train_state(world.job(), CPU, ranks)
     if request.param == "portable":
-        yield checkpoint.save(folder, learner, CheckpointState(step=3))
+        yield checkpoint.save(folder, train_state, CheckpointState(step=3))
     else:
-        sharded.start(checkpoint.new_draft(folder, 3) / SHARDS, learner).result()
-        yield checkpoint.publish(folder, learner.model.spec, CheckpointState(step=3))
+        sharded.start(checkpoint.new_draft(folder, 3) / SHARDS, train_state).result()
+        yield checkpoint.publish(folder, train_state.model.spec, CheckpointState(step=3))
     dist.destroy_process_group()
 
 
@@ -60,11 +60,11 @@ def list_all(folder: Path) -> None:
     edit(folder / "manifest.json", files=[each.model_dump() for each in records])
 
 
-def readers(folder: Path, learner: TrainState) -> dict[str, Callable[[], object]]:
+def readers(folder: Path, train_state: TrainState) -> dict[str, Callable[[], object]]:
     return {
         "sample and export": lambda: model_in(folder),
-        "resume": lambda: restore.resume(folder, learner),
-        "next phase": lambda: restore.carry_over(folder, learner),
+        "resume": lambda: restore.resume(folder, train_state),
+        "next phase": lambda: restore.carry_over(folder, train_state),
         "look for the newest": lambda: newest(folder.parent),
         "inspect": lambda: require_listed(folder),
     }
@@ -72,8 +72,8 @@ def readers(folder: Path, learner: TrainState) -> dict[str, Callable[[], object]
 
 def refused(folder: Path, world: Any, words: str, *, all_of_them: bool = True) -> None:
     """No reader takes it, and each says why."""
-    learner = new_train_state(world.job(), CPU, ALONE)
-    for name, read in readers(folder, learner).items():
+    train_state = new_train_state(world.job(), CPU, ALONE)
+    for name, read in readers(folder, train_state).items():
         if all_of_them or name in ("sample and export", "resume"):
             with pytest.raises(JobError, match=words):
                 read()
@@ -218,13 +218,13 @@ def test_moments_and_generators_of_other_shapes_are_an_error(world: Any, written
     held = load_file(file)
     save_file(held | {"generator": torch.zeros(9, dtype=torch.uint8)}, file)
     list_all(written)
-    learner = new_train_state(world.job(), CPU, ALONE)
+    train_state = new_train_state(world.job(), CPU, ALONE)
     with pytest.raises(JobError, match="tensor 'generator' is"):
-        restore.resume(written, learner)
+        restore.resume(written, train_state)
     save_file({"generator": torch.zeros_like(held["generator"])}, file)
     list_all(written)
     with pytest.raises(JobError, match="the state of a generator"):
-        restore.resume(written, learner)
+        restore.resume(written, train_state)
 
 
 INDEXES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -259,6 +259,6 @@ def test_an_index_that_says_otherwise_than_the_files_is_an_error(
 
 
 def test_an_honest_checkpoint_is_read_by_all(world: Any, written: Path) -> None:
-    learner = new_train_state(world.job(), CPU, ALONE)
-    for read in readers(written, learner).values():
+    train_state = new_train_state(world.job(), CPU, ALONE)
+    for read in readers(written, train_state).values():
         read()

@@ -188,12 +188,12 @@ def test_a_model_that_reads_structure_is_not_carried_on_without(mixed: Any, tmp_
 def test_all_ranks_have_a_gradient_of_every_weight_of_structure(mixed: Any) -> None:
     """A step of flat rows alone gives zeros, where a missing gradient would leave ranks waiting."""
     job = job_of(mixed, structure=True)
-    learner = new_train_state(job, CPU)
+    train_state = new_train_state(job, CPU)
     rows = PlannedRows.of(job, mixed.store.root)
     batch = collate([rows[0]])
     assert batch.structure is None
-    gradients(learner, [batch], job, step=1)
-    assert all(weight.grad is not None for weight in learner.model.parameters())
+    gradients(train_state, [batch], job, step=1)
+    assert all(weight.grad is not None for weight in train_state.model.parameters())
 
 
 @pytest.mark.slow

@@ -56,16 +56,18 @@ def test_accumulation_gives_the_gradient_of_the_whole_step(world: Any) -> None:
     found = []
     for micro_positions in (256, 1024):
         job = world.job(micro_positions=micro_positions, seed=1)
-        learner = new_train_state(job, CPU)
+        train_state = new_train_state(job, CPU)
         batches = step_of(world, job)
-        gradient = gradients(learner, batches, job, step=1)
-        weights = [weight.grad for weight in learner.model.parameters() if weight.grad is not None]
+        gradient = gradients(train_state, batches, job, step=1)
+        weights = [
+            weight.grad for weight in train_state.model.parameters() if weight.grad is not None
+        ]
         found.append((len(batches), gradient, weights))
     (cuts, one, ones), (fewer, other, others) = found
     assert cuts > fewer
     assert one.loss == pytest.approx(other.loss, rel=1e-5)
     assert one.norm == pytest.approx(other.norm, rel=1e-4)
-    assert len(ones) == len(list(learner.model.parameters()))
+    assert len(ones) == len(list(train_state.model.parameters()))
     for a, b in zip(ones, others, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
 
@@ -115,25 +117,25 @@ def test_a_stop_before_the_first_step_leaves_nothing(world: Any, tmp_path: Path)
 
 def test_a_loss_that_is_no_number_names_step_and_rows(world: Any) -> None:
     job = world.job()
-    learner = new_train_state(job, CPU)
+    train_state = new_train_state(job, CPU)
     batches = step_of(world, job)
     with torch.no_grad():
-        learner.model.head.weight[5] = math.inf
+        train_state.model.head.weight[5] = math.inf
     with pytest.raises(
         JobError, match=rf"step 3: the loss is \w+ on the rows {batches[0].pack_ids[0]}"
     ):
-        gradients(learner, batches, job, step=3)
+        gradients(train_state, batches, job, step=3)
 
 
 def test_a_gradient_that_is_no_number_names_the_step(world: Any) -> None:
     job = world.job()
-    learner = new_train_state(job, CPU)
-    weight: Any = learner.model.embedding.weight
+    train_state = new_train_state(job, CPU)
+    weight: Any = train_state.model.embedding.weight
     weight.register_hook(lambda gradient: gradient * math.nan)
     batches = step_of(world, job)
     last = batches[-1].pack_ids[-1]
     with pytest.raises(JobError, match=f"step 8: the gradient is nan on the rows .*, {last}; "):
-        gradients(learner, batches, job, step=8)
+        gradients(train_state, batches, job, step=8)
 
 
 def test_density_counts_pairs_within_documents(world: Any) -> None:

@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from curriculum.families.write import EnrichedWriter, as_table
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.store import tokenise_documents
+from curriculum.tokens.store import tokenize_documents
 from schemas.document import Chunk, ChunkForm, Document, Edge, Part, Provenance
 from schemas.structure import (
     LABEL_CODES,
@@ -283,7 +283,7 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     published(
         home,
         "v4_context_graph",
-        lambda folder: tokenise_documents(v4.files(), byte_tokenizer(), folder),
+        lambda folder: tokenize_documents(v4.files(), byte_tokenizer(), folder),
         (v4.as_input("documents"),),
         stage="tokens",
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from curriculum.catalog import CatalogError
 from curriculum.catalog.condition import matching
-from curriculum.inspection.documents import wished
+from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_filter import FILTERS, steps
 from curriculum.inspection.line_selection import regex, select_lines, slots_of
 from curriculum.store import Artefact, Store
@@ -28,11 +28,11 @@ def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
 
 
 def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
-    store, wish = (
+    store, options = (
         Store(larder.home, dry=True),
         inspect.InspectOptions(only=inspect.LineFilter(**only)),
     )
-    return [line for _, line in wished(store, artefact, wish)]
+    return [line for _, line in chosen_lines(store, artefact, options)]
 
 
 def _rows(larder: Larder, **only: Any) -> list[str]:
@@ -65,11 +65,11 @@ def test_rows_are_chosen_by_what_stands_in_them(
 
 
 def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
-    store, wish = (
+    store, options = (
         Store(larder.home, dry=True),
         inspect.InspectOptions(only=inspect.LineFilter(domain="templates")),
     )
-    assert [number for number, _ in wished(store, larder.one, wish)] == [1, 2]
+    assert [number for number, _ in chosen_lines(store, larder.one, options)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> Non
 def test_a_choice_of_one_line_looks_through_all_artefacts(
     larder: Larder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wish = inspect.InspectOptions(rows=5, only=inspect.LineFilter(repository="beta"))
-    command.show(larder.home, "rows", wish, as_json=True)
+    options = inspect.InspectOptions(rows=5, only=inspect.LineFilter(repository="beta"))
+    command.show(larder.home, "rows", options, as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
     (both,) = [each["documents"] for each in lines if each["pack_id"] == "one-0"]

@@ -29,7 +29,12 @@ def _artefact(home: Path, family: str) -> Artefact:
 
 
 def _said(
-    home: Path, family: str, wish: inspect.InspectOptions, *, styles: bool = False, width: int = 170
+    home: Path,
+    family: str,
+    options: inspect.InspectOptions,
+    *,
+    styles: bool = False,
+    width: int = 170,
 ) -> str:
     console = Console(
         record=True,
@@ -39,7 +44,7 @@ def _said(
     )
     with console.capture() as captured:
         found = Reference(artefacts=(_artefact(home, family),))
-        for piece in inspect.look(Store(home, dry=True), found, wish):
+        for piece in inspect.look(Store(home, dry=True), found, options):
             console.print(piece)
     return captured.get()
 
@@ -80,8 +85,8 @@ def test_the_targets_text_is_shown_and_with_full_all_of_it(looked: Path) -> None
 
 
 def test_a_long_tree_is_cut_at_the_far_end_and_says_so(looked: Path, wide: Document) -> None:
-    wish = inspect.InspectOptions(document=wide.document_id)
-    said = _said(looked, "v4_context_graph", wish)
+    options = inspect.InspectOptions(document=wide.document_id)
+    said = _said(looked, "v4_context_graph", options)
     assert f"… {121 - TREE_LINES} more chunks: 67 at hop 1, 30 at hop 2 (--full)" in said
     full = _said(
         looked, "v4_context_graph", inspect.InspectOptions(document=wide.document_id, full=True)

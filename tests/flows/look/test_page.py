@@ -65,8 +65,8 @@ def _artefact(home: Path, family: str) -> Artefact:
     )
 
 
-def _written(home: Path, family: str, wish: inspect.InspectOptions = OPTIONS) -> str:
-    return command.as_page(Store(home, dry=True), _artefact(home, family), wish)
+def _written(home: Path, family: str, options: inspect.InspectOptions = OPTIONS) -> str:
+    return command.as_page(Store(home, dry=True), _artefact(home, family), options)
 
 
 @pytest.mark.parametrize("family", ["v4_context_graph", "v5_clang_graph", "v6_enriched"])

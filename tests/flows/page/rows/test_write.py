@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dashboards.rows import write as writing
-from dashboards.rows.write import example, page_path, wished, write
+from dashboards.rows.write import chosen_rows, example, page_path, write
 from flows import cli
 from flows.cli.inspect import InspectOptions
 from schemas.errors import StoreError
@@ -59,11 +59,11 @@ def test_the_example_is_the_row_of_most_documents_and_leads_to_it(made: Any, roo
 
 def test_whoever_asks_for_a_row_gets_that_one(made: Any) -> None:
     named = f"{'a' * 12}-0000000002"
-    text = wished(made.store, made.rows, InspectOptions(pack_id=named))
+    text = chosen_rows(made.store, made.rows, InspectOptions(pack_id=named))
     assert re.findall(r'data-pack="([^"]*)"', text) == [named]
-    assert wished(made.store, made.rows, InspectOptions(rows=2)).count("<article") == 2
+    assert chosen_rows(made.store, made.rows, InspectOptions(rows=2)).count("<article") == 2
     with pytest.raises(StoreError, match="what was asked for"):
-        wished(made.store, made.rows, InspectOptions(pack_id="none"))
+        chosen_rows(made.store, made.rows, InspectOptions(pack_id="none"))
 
 
 def test_the_command_writes_the_page(made: Any, tmp_path: Path) -> None:
