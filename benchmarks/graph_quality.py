@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.corpus.languages import language_of
+from curriculum.corpus.paths import language_of
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
 from curriculum.graph.call_graph import CallGraph

@@ -22,10 +22,8 @@ import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
 from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.folder import whole_folder
-from curriculum.interop.huggingface import export_parquet
-from curriculum.interop.parquet_in import parquet_rows
-from curriculum.interop.publish import publish
+from curriculum.interop.huggingface import export_parquet, whole_folder
+from curriculum.interop.publish import parquet_rows, publish
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows
 from curriculum.packing import best_fit

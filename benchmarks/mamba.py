@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model.chunks import Chunks
+from curriculum.model.inputs import Chunks
 from curriculum.model.mamba import decays_between, entering_states, scanned
 from curriculum.model.masks import Boundaries
 

@@ -18,9 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curriculum.packing import best_fit
-from curriculum.packing.row_builder import RowBuilder, RowLabels
 from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.write import BLOCK_TOKENS
+from curriculum.packing.write import BLOCK_TOKENS, RowBuilder, RowLabels
 from schemas.packed_row import RowFormat
 
 Int64s = npt.NDArray[np.int64]

@@ -21,8 +21,8 @@ from unittest import mock
 
 import tree_sitter
 
-from curriculum.corpus.languages import header_language, language_of
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
+from curriculum.corpus.paths import header_language, language_of
 from curriculum.graph import syntax_tree
 from curriculum.graph.index import facts_of
 from curriculum.graph.syntax_tree import grammar, has_grammar, parse, tree_of

@@ -70,7 +70,7 @@ def walk(diet: Path, home: Path) -> int:
 
 def bundle() -> Path:
     """The repository: a bundle that is shipped."""
-    from curriculum.corpus.sample import SAMPLES
+    from curriculum.corpus.load import SAMPLES
 
     return SAMPLES / "ringlog.bundle"
 

@@ -16,8 +16,7 @@ import numpy as np
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.read import RowReader, read_rows
-from curriculum.packing.spool import Encodings, Spool, SpooledDocuments
-from curriculum.packing.structure_columns import Structures
+from curriculum.packing.spool import Encodings, Spool, SpooledDocuments, Structures
 from curriculum.packing.write import RowLabels, RowWriter
 from schemas.packed_row import RowFormat
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from curriculum.corpus.sample import SAMPLES, sample_names
+from curriculum.corpus.load import SAMPLES, sample_names
 from curriculum.corpus.sources import Sources
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context

@@ -18,7 +18,7 @@ import tree_sitter
 import tree_sitter_c
 import tree_sitter_cpp
 
-from curriculum.corpus.languages import header_language, language_of
+from curriculum.corpus.paths import header_language, language_of
 from curriculum.families.v6_enriched import enrich
 from curriculum.graph import index, syntax_tree
 from curriculum.graph.structure import code_structure

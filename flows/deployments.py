@@ -24,7 +24,7 @@ from prefect.workers.process import ProcessWorker
 
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
-from flows import automations, recovery, settings
+from flows import automations, settings
 
 DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
@@ -57,7 +57,7 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
         for kind in idle:
             client.update_work_pool(f"{kind}{suffix}", WorkPoolUpdate(is_paused=False))
         if not shared:
-            recovery.end(client, [f"{kind}{suffix}" for kind in idle])
+            automations.end(client, [f"{kind}{suffix}" for kind in idle])
     return suffix
 
 

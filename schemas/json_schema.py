@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CorpusSpec, DomainsSpec
 from schemas.diet import Diet
-from schemas.domains import DomainsSpec
 from schemas.phase import PhasesSpec
 
 MODELS: tuple[tuple[str, type[BaseModel]], ...] = (

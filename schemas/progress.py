@@ -1,7 +1,35 @@
-"""Progress of a stage, as steps report it and the command line and the flows show it."""
+"""Progress of a stage, and events to notify a person of who is away from the screen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
+
+from schemas.text import Strict
+
+EventKind = Literal[
+    "gate_waiting", "gate_not_met", "not_finite", "out_of_memory", "stalled", "crashed", "done"
+]
+
+
+class Event(Strict):
+    """One thing that happened to a specialist, as it is sent: JSON with these fields."""
+
+    event: EventKind
+    text: str
+    """Text in a sentence, with the cure; chats that take webhooks show a field of this name."""
+    workspace: str
+    specialist: str
+    branch: str | None = None
+    phase: str | None = None
+    run: str | None = None
+    """Its directory, relative to the workspace."""
+    when: str
+    """ISO 8601, UTC."""
+
+
+def is_url(target: str) -> bool:
+    """Return True for a target that events are posted to; any other is a command."""
+    return target.lower().startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

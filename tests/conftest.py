@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 
 settings.register_profile(
     "repeatable",

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.identity import Workspace, commit
-from curriculum.corpus.sample import SAMPLES
+from curriculum.corpus.load import SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden" / "identity.txt"
 PINNED = "pinned"

@@ -16,9 +16,8 @@ from typer.core import TyperGroup
 
 from dashboards.questions import cookbook
 from flows.cli import app
-from schemas.corpus import ConversationsSpec
+from schemas.corpus import ConversationsSpec, DomainsSpec
 from schemas.diet import Diet, Trainer
-from schemas.domains import DomainsSpec
 from schemas.errors import DietError
 from schemas.packed_row import COLUMNS, PACKED_ROW_SCHEMA, Column
 from schemas.structure import STRUCTURE_COLUMNS, STRUCTURE_MEANINGS

@@ -14,7 +14,7 @@ import torch
 from curriculum.leakcheck.proof import environment
 from curriculum.model.presets import model_spec
 from curriculum.train.flops import peak_of
-from curriculum.train.launch.machine import WORKERS_FOR_A_GPU, Machine
+from curriculum.train.launch.gpu_slots import WORKERS_FOR_A_GPU, Machine
 from schemas.job import Backend, ModelSpec
 
 WORK = (

@@ -19,12 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum.catalog.cache import Cache, Identity
-from curriculum.catalog.file_findings import FileFindings
-from curriculum.catalog.open_tables import closed_gates, diets, written_status
-from curriculum.catalog.running import open_tables
+from curriculum.catalog.open_tables import closed_gates, diets, open_tables, written_status
 from curriculum.catalog.table_faults import fault_of
 from curriculum.catalog.tables import TABLES, Line, Lines, lines_of
-from curriculum.catalog.walk import ManifestStat, walk
+from curriculum.catalog.walk import FileFindings, ManifestStat, walk
 from curriculum.store import published as artefact_at
 from curriculum.store import read_mark
 from curriculum.store.inside import PlainFolders

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal
 from pydantic import JsonValue
 
 from curriculum.corpus.paths import CONTROL, is_plain
-from schemas.conversation import Conversation, Role, Turn, digest_of
+from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CorpusError
 from schemas.reports import SkipsReport

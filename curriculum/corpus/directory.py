@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from curriculum.corpus.languages import language_of
+from curriculum.corpus.paths import language_of
 from schemas import regular_files
 
 UNREADABLE = "0" * 40

@@ -15,10 +15,9 @@ import polars as pl
 from pydantic import JsonValue
 
 from schemas import regular_files
-from schemas.domains import CHAT_DOMAIN, COLUMNS, DomainRule, DomainsSpec
+from schemas.corpus import CHAT_DOMAIN, COLUMNS, DomainRule, DomainsSpec
 from schemas.errors import CorpusError
-from schemas.text import Location, line_of, nearest, parse
-from schemas.yaml_text import LARGEST_TEXT
+from schemas.text import LARGEST_TEXT, Location, line_of, nearest, parse
 
 PACKAGE = Path(__file__).parents[1]
 CODE = "code"

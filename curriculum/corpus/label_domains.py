@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from curriculum import frames
 from curriculum.corpus.domains import CODE, condition, feature_columns
 from curriculum.corpus.select import KEPT_NAME, KEY, SELECTION_NAME, SIDES_NAME, DocumentsOf
+from schemas.corpus import GENERAL, DomainsSpec
 from schemas.document import SELECTION_SCHEMA
-from schemas.domains import GENERAL, DomainsSpec
 from schemas.reports import DomainSize, RuleCount, SelectionReport
 
 REVISION = 2

@@ -1,16 +1,68 @@
-"""Paths of a repository that are wanted, with their language: all that a path alone can say."""
+"""Paths of a repository that are wanted, and the language of each: all that a path alone can say."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
-from curriculum.corpus.languages import language_of
-from curriculum.corpus.quality import is_vendored
+from curriculum.corpus.blobs import is_vendored
 from curriculum.corpus.skips import Reason
 from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError
+
+_CPP_ONLY = ".cc .cpp .cxx .c++ .hh .hpp .hxx .h++ .ipp .inl .tpp .txx .tcc .ixx .cppm .cu .cuh"
+CPP_ONLY = frozenset(_CPP_ONLY.split())
+SUFFIXES: dict[str, Language] = {
+    **dict.fromkeys(CPP_ONLY, "cpp"),
+    ".c": "c",
+    ".cmake": "cmake",
+    ".mk": "make",
+    ".mak": "make",
+    ".bzl": "bazel",
+    ".bazel": "bazel",
+}
+NAMES: dict[str, Language] = {
+    "CMakeLists.txt": "cmake",
+    "Makefile": "make",
+    "makefile": "make",
+    "GNUmakefile": "make",
+    "BUILD": "bazel",
+    "WORKSPACE": "bazel",
+    "meson.build": "meson",
+    "meson_options.txt": "meson",
+    "meson.options": "meson",
+}
+
+
+def is_cpp_only(path: str) -> bool:
+    """Return True if the suffix is one that C never has; `.C` and `.H` count, `.h` doesn't."""
+    suffix = PurePosixPath(path).suffix
+    return suffix in (".C", ".H") or suffix.lower() in CPP_ONLY
+
+
+def header_language(paths: Iterable[str]) -> Language:
+    """Return the language of `.h` among these paths: C++ as soon as one file can't be C."""
+    return "cpp" if any(map(is_cpp_only, paths)) else "c"
+
+
+def language_of(path: str, *, headers: Language) -> Language | None:
+    """The language of a path, None for what we don't read; `headers` is the language of `.h`.
+
+    >>> language_of("src/db.cc", headers="cpp"), language_of("README.md", headers="cpp")
+    ('cpp', None)
+    """
+    pure = PurePosixPath(path)
+    if pure.name in NAMES:
+        return NAMES[pure.name]
+    if is_cpp_only(path):
+        return "cpp"
+    if pure.suffix == ".h":
+        return headers
+    return SUFFIXES.get(pure.suffix.lower())
+
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 LONGEST_NAME = 255

@@ -14,9 +14,8 @@ from pydantic import JsonValue
 from curriculum import frames
 from curriculum.corpus.select import SELECTION_NAME, SIDES_NAME, DocumentsOf, Summary
 from curriculum.corpus.split import Lineage, clusters, held_out
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.document import SELECTION_SCHEMA, SIDES_SCHEMA
-from schemas.domains import CHAT_DOMAIN
 from schemas.families import CHAT_FAMILY
 
 REVISION = 1

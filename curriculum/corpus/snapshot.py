@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from curriculum.corpus import directory, hunks
 from curriculum.corpus.blobs import Unread, decode
 from curriculum.corpus.change_filter import is_needed, nothing_to_read, suffix_of
-from curriculum.corpus.languages import header_language, language_of
-from curriculum.corpus.paths import PathRules, WantedPath, path_rules
+from curriculum.corpus.paths import PathRules, WantedPath, header_language, language_of, path_rules
 from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.change import Blob, FileChange

@@ -11,18 +11,16 @@ Context from the other side of the split goes first, however much room there is.
 Each division leads with BOS; only the last ends with EOS. Every byte of a document is in exactly one text
 piece of its encodings or is counted as elided, so a header is not repeated in divisions.
 
-    documents.py     values that go in and come out
+    documents.py     values that go in and come out, and counts by outcome
     fit.py           one document; turns.py one conversation
-    cross_split.py   context from the other side of the split
     structure.py     structure, from bytes to tokens
-    batch.py         documents as an artefact's columns hold them
+    batch.py         documents as an artefact's columns hold them, with the side of their context
     stream.py        all documents of an artefact
-    counts.py        counts by outcome
 """
 
-from curriculum.encode.counts import Counts
 from curriculum.encode.documents import (
     ChunkCounts,
+    Counts,
     FitResult,
     Outcome,
     StructureCounts,

@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.batch import Batch, columns_of
-from curriculum.encode.cross_split import Split
+from curriculum.encode.batch import Batch, Split, columns_of
 from curriculum.encode.documents import FitResult, Int32s, TokenizedDocument
 from curriculum.encode.fit import Fitter, policy_of
 from curriculum.encode.structure import with_structure

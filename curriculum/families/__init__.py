@@ -12,8 +12,8 @@ header.py  changes.py   facts of a change in comments; hunks as removed and adde
 context_graph.py  context_targets.py  context.py
                         context documents: their targets, their neighbourhood, their text
 cmake_targets.py        context documents of build targets
-pieces.py  chunk_edges.py  doc_comments.py
-                        pieces of code in a document, edges between chunks, leading comments
+chunk_edges.py  doc_comments.py
+                        pieces of code in a document and edges between chunks; leading comments
 check.py                invariants of documents
 write.py                documents on disk
 """

@@ -5,7 +5,7 @@ Control tokens for the roles come with the tokenizer, when rows are made.
 
 from itertools import accumulate, pairwise
 
-from schemas.conversation import Conversation
+from schemas.change import Conversation
 from schemas.document import Document, Part, Provenance
 from schemas.families import CHAT_FAMILY
 

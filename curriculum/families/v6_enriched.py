@@ -18,11 +18,14 @@ from curriculum.families.chunk_edges import (
     CALL_KINDS,
     TYPE_KINDS,
     Link,
+    Piece,
     edges_of,
     links_in_file,
+    main_chunk,
+    pieces,
+    renamed,
     with_levels,
 )
-from curriculum.families.pieces import Piece, main_chunk, pieces, renamed
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import CodeChunk, CodeStructure, code_structure

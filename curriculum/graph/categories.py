@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curriculum.graph.nodes import Bytes, Flags, Ints, Nodes, follow
-from schemas.node_types import BUCKETS, NODE_TYPES, TOKEN_TYPES
-from schemas.structure import STRUCTURE_CODES
+from schemas.structure import BUCKETS, NODE_TYPES, STRUCTURE_CODES, TOKEN_TYPES
 
 OTHER = STRUCTURE_CODES["other"]
 PREAMBLE = STRUCTURE_CODES["preamble"]

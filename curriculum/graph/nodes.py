@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tree_sitter
 
-from schemas.node_types import NO_NODE, node_type
+from schemas.structure import NO_NODE, node_type
 
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
@@ -23,7 +23,7 @@ class Nodes:
     """[n] each, int32; the root is 0 and its own parent."""
 
     kind: Bytes
-    """Buckets of schemas.node_types; an ERROR is NO_NODE."""
+    """Buckets of schemas.structure; an ERROR is NO_NODE."""
     start: Ints
     end: Ints
     depth: Ints

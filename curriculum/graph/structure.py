@@ -30,8 +30,7 @@ from curriculum.graph.facts import FileFacts, Range, Symbol, SymbolKind
 from curriculum.graph.nodes import Bytes, Flags, Ints, Nodes, deepest, follow, nodes_of
 from curriculum.graph.syntax_tree import Parsed, grammar, parse
 from schemas.corpus import Language
-from schemas.node_types import NO_NODE, NODE_TYPES
-from schemas.structure import LARGEST_LEVEL
+from schemas.structure import LARGEST_LEVEL, NO_NODE, NODE_TYPES
 
 _UNOWNED = -1
 _COMMENTS = -2

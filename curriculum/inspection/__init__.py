@@ -1,9 +1,12 @@
 """Published artefacts as typed views, for the command line, reports and pages.
 
-rows.py        a packed row; documents.py a document with its tokens; line_selection.py which, by line_filter.py
-origins.py     repository, commit, path and licence of documents, and the artefacts that one was made from
-lineage.py     rows of a step down to commits, and the steps that read something, by the SQL macros
-runs.py        reports of runs; losses.py documents lost at each stage; checkpoint_weights.py names and shapes
-pieces.py      text cut by structure; context_tree.py a context document as a tree
-formats.py     numbers as text
+rows.py packed_rows.py   packed rows with their documents
+documents.py             documents with their tokens and facts; origins.py where they came from
+line_selection.py        the chosen lines of an artefact
+lineage.py               rows of a step down to commits, and the steps that read something, by the SQL macros
+runs.py comparison.py    reports of runs, side by side; losses.py excluded documents by stage
+token_counts.py          tokens by document and origin, and differences
+checkpoint_weights.py    names and shapes of a checkpoint
+context_tree.py          a context document as a tree, and text cut by structure
+stage_tables.py document_tables.py   results of stages as tables; formats.py numbers and times as text
 """

@@ -1,6 +1,7 @@
-"""Content of an artefact's Parquet files: lines as they are, and documents as values."""
+"""Documents of an artefact as values, with their facts in words."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curriculum import parquet
-from curriculum.inspection.line_filter import InspectOptions
-from curriculum.inspection.line_selection import Mask, line_files, select_lines
+from curriculum.inspection.context_tree import edge_words
+from curriculum.inspection.formats import number
+from curriculum.inspection.line_selection import InspectOptions, Mask, line_files, select_lines
 from curriculum.store import Artefact, Store
 from curriculum.tokens.store import TokenStore
 from schemas.document import Chunk, Document, Edge, Part, Provenance, Span
@@ -125,15 +127,15 @@ def documents(store: Store, artefact: Artefact, options: InspectOptions) -> Iter
             cause="it holds no documents",
             cure="Its manifest's report says what was left out: --json prints it",
         )
-    for number, line in itertools.chain([first], found):
-        yield seen(line, number, tokens)
+    for at, line in itertools.chain([first], found):
+        yield seen(line, at, tokens)
 
 
 def document_lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
     """The documents that are wished as they lie; `part_tokens` is added, None where nothing is known."""
     tokens = tokens_of(store, artefact)
-    for number, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
-        yield {**line, "part_tokens": _part_tokens(tokens, number)}
+    for at, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
+        yield {**line, "part_tokens": _part_tokens(tokens, at)}
 
 
 def tokens_of(store: Store, artefact: Artefact) -> TokenStore | None:
@@ -192,3 +194,57 @@ def _structure(line: Line) -> Structure | None:
         call_edges=tuple(StructureEdge(**each) for each in line["call_edges"]),
         type_edges=tuple(StructureEdge(**each) for each in line["type_edges"]),
     )
+
+
+_SUBJECT = re.compile(r"(?:Subject:|@brief) +(.+)|^\S* ?=== TARGET: (.+) ===$", re.MULTILINE)
+
+
+def subject_of(document: Document) -> str:
+    """The subject of the commit, where a generated header tells it."""
+    content = document.text.encode()
+    headers = (part for part in document.parts if part.kind == "header")
+    for part in headers:
+        found = _SUBJECT.search(content[part.start : part.end].decode(errors="replace"))
+        if found:
+            return found[1] or found[2]
+    return ""
+
+
+def facts(seen: DocumentView) -> Iterator[str]:
+    """Yield the facts of a document, in a few lines of words."""
+    document = seen.document
+    origin = document.provenance[-1] if document.provenance else None
+    if origin:
+        path = "" if document.chunks else origin.path
+        yield " ".join(filter(None, (origin.repository, origin.commit[:10], path)))
+    if subject := subject_of(document):
+        yield subject
+    known = seen.tokens(0, len(document.parts))
+    yield " · ".join(_sizes(seen, known))
+    if document.edges:
+        yield edge_words(document.edges)
+    if seen.base_document_id:
+        yield f"made of {seen.base_document_id}"
+
+
+def _sizes(seen: DocumentView, tokens: int | None) -> Iterator[str]:
+    document = seen.document
+    yield f"{len(seen.content):,} bytes"
+    if tokens is not None:
+        yield number(tokens, "token")
+    yield number(len(document.parts), "part")
+    if document.chunks:
+        yield number(len(document.chunks), "chunk")
+        yield number(len(document.edges), "edge")
+    if seen.structure:
+        edges = len(seen.structure.call_edges), len(seen.structure.type_edges)
+        yield number(len(seen.structure.chunks), "structure chunk")
+        yield f"{number(edges[0], 'call edge')}, {number(edges[1], 'type edge')}"
+    if document.language:
+        yield document.language
+    yield document.licence or "no licence"
+
+
+def what(chunk: Chunk) -> str:
+    """Return the kind of a chunk: `function`, or where it isn't whole, `function, signature`."""
+    return chunk.symbol if chunk.form == "whole" else f"{chunk.symbol}, {chunk.form}"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from curriculum import parquet
+from curriculum.inspection.context_tree import Piece
 from curriculum.inspection.documents import Line
 from curriculum.inspection.origins import inputs, origins
-from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import StoreError

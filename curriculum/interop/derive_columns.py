@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from curriculum.packing import rules
-from curriculum.packing.columns import REQUIRED, Columns
 from curriculum.packing.document_rules import NAMES
 from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
-from curriculum.packing.row_builder import histogram_lists
-from curriculum.packing.violations import BatchPosition, Violations
+from curriculum.packing.violations import REQUIRED, BatchPosition, Columns, Violations
+from curriculum.packing.write import histogram_lists
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError

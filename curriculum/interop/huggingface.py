@@ -1,19 +1,58 @@
-"""Rows as a folder that Hugging Face's `datasets` loads: Parquet, a card, the tokenizer.
+"""Rows as a folder for Hugging Face's `datasets`, and folders that appear whole or not at all."""
 
-Rows of one artefact are its very files; those of a mixture are written anew, in training order.
-"""
-
+import contextlib
+import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from curriculum import parquet
 from curriculum.interop.card import CARD_NAME, Config, card, licences
 from curriculum.interop.row_order import TABLE_TOKENS, Ordered
 from curriculum.packing.write import SHARD_TOKENS, ShardWriter
-from curriculum.store import Artefact
+from curriculum.store import Artefact, refusal
 from curriculum.tokens.codec import Tokenizer
+from schemas.errors import StoreError
+
+
+@contextlib.contextmanager
+def whole_folder(to: Path) -> Iterator[Path]:
+    """A folder to write into, that becomes `to` where all went well.
+
+    Raises:
+        StoreError: where something is there already, or the disk is full.
+    """
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise StoreError(
+            "--to",
+            to,
+            cause="something is there already",
+            cure="Name a folder that isn't there yet",
+        )
+    draft = to.absolute().with_name(f".{to.absolute().name}.draft")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        yield draft
+        for file in sorted(draft.rglob("*")):
+            _flush(file)
+        draft.replace(to.absolute())
+    except OSError as failed:
+        if (named := refusal(failed, to)) is None:
+            raise
+        raise named from failed
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _flush(file: Path) -> None:
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
 
 DATA = "data"
 CONFIG = "default"

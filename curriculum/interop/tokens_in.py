@@ -20,14 +20,14 @@ from curriculum.interop.foreign_parquet import (
     check_facts,
     labels_of,
     opened,
+    require_room,
     require_types,
     schema_of,
 )
-from curriculum.interop.limits import require_room
 from curriculum.interop.publish import Imported, Shard, stored_names
 from curriculum.interop.token_files import COPY, TokenFiles, open_tokens
-from curriculum.packing.columns import KNOWN
 from curriculum.packing.layout import lists
+from curriculum.packing.violations import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.exchange import BESIDE_SCHEMA, TokenFormat

@@ -9,10 +9,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.leakcheck.job_sizes import Sizes, muted_layouts, step_layouts
-from curriculum.leakcheck.observe import FEW_SCORED, SCORED, Observer, thinned
 from curriculum.leakcheck.rows import random_rows
 from curriculum.leakcheck.rows_file import RowsFile
-from curriculum.leakcheck.step import ROWS, STEPS, Setting, StepSeen, seen
+from curriculum.leakcheck.step import (
+    FEW_SCORED,
+    ROWS,
+    SCORED,
+    STEPS,
+    Observer,
+    Setting,
+    StepSeen,
+    seen,
+    thinned,
+)
 from curriculum.leakcheck.step_claims import StepSubject
 from curriculum.leakcheck.subject import Subject, awake
 from curriculum.model.presets import model_spec

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from curriculum.model.chunks import SPAN
+from curriculum.model.inputs import SPAN
 from curriculum.model.masks import BLOCK
 from schemas.job import ModelSpec
 

@@ -27,7 +27,7 @@ from curriculum.model import (
     structure,
 )
 from curriculum.model.attention import rotation_of
-from curriculum.model.chunks import Chunks
+from curriculum.model.inputs import Chunks
 from curriculum.model.masks import Boundaries
 from schemas.job import Backend
 

@@ -13,9 +13,8 @@ from curriculum.leakcheck.job_sizes import doc_ids_of
 from curriculum.leakcheck.subject import Subject, numbers
 from curriculum.model import conv, engram, hyper_connections, mamba
 from curriculum.model.backends import attention
-from curriculum.model.chunks import Chunks
 from curriculum.model.hyper_connections import HyperConnection
-from curriculum.model.inputs import Attend
+from curriculum.model.inputs import Attend, Chunks
 from curriculum.model.masks import Boundaries
 from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding

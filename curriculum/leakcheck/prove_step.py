@@ -8,9 +8,16 @@ from torch import Tensor
 
 from curriculum.leakcheck.decoders import small_model
 from curriculum.leakcheck.job_sizes import Layout, Sizes, muted_layouts, step_layouts
-from curriculum.leakcheck.observe import FEW_SCORED, SCORED, thinned
 from curriculum.leakcheck.rows import Rows, random_rows
-from curriculum.leakcheck.step import STEPS, Setting, StepSeen, run_steps
+from curriculum.leakcheck.step import (
+    FEW_SCORED,
+    SCORED,
+    STEPS,
+    Setting,
+    StepSeen,
+    run_steps,
+    thinned,
+)
 from curriculum.leakcheck.step_claims import StepSubject, step_findings
 from curriculum.leakcheck.subject import one_thread
 from schemas.job import Backend, ModelSpec

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from curriculum.leakcheck import claims
 from curriculum.leakcheck.job_sizes import LONG_ROW
-from curriculum.leakcheck.observe import Traces
 from curriculum.leakcheck.rows import Chosen, Rows
 from curriculum.leakcheck.rows_file import RowsFile
-from curriculum.leakcheck.step import ROWS, STEPS, StepSeen
+from curriculum.leakcheck.step import ROWS, STEPS, StepSeen, Traces
 from curriculum.leakcheck.subject import dtype_name, same_bits
 from schemas.errors import NotFiniteError
 from schemas.leak import Finding

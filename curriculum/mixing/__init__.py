@@ -2,15 +2,13 @@
 
 load.py        YAML by name or path, what it extends, what the command line changed
 resolve.py     diet + phases: each serving with its row length, repositories and tokens
-supply.py      what there is: the small columns of the rows
+supply.py      the small columns of the rows, and repetition of source files over all servings
 imported.py    imported rows that a diet serves by name
 demand.py      what is asked of each stratum, held against what there is
 check.py       a diet against supply, before anything is mixed
-schedule.py    slots and rows in training order, from quotas and a seed
-exclusions.py  rows that a plan must not hold
+schedule.py    slots and rows in training order, from quotas and a seed; excluded rows
 plan.py        the plan, streamed until the budget is covered
 mix.py         a phase and its rows become a mixture artefact
-sources.py     how often the same source file is seen, over all servings
 differences.py what differs between two diets, in tokens
 tree.py        the mixture as a tree to look at
 """

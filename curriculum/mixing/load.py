@@ -17,8 +17,7 @@ from schemas import regular_files
 from schemas.diet import Diet, token_count
 from schemas.errors import DietError
 from schemas.phase import PhaseSpec, PhasesSpec
-from schemas.text import line_of, nearest, parse, validated
-from schemas.yaml_text import LARGEST_TEXT, named, read_yaml
+from schemas.text import LARGEST_TEXT, line_of, named, nearest, parse, read_yaml, validated
 
 EXTENDS = "extends"
 

@@ -11,8 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.mixing.demand import Stratum
-from curriculum.mixing.exclusions import ExcludedRows, passed_over, write_left_out
-from curriculum.mixing.schedule import DrawnRows, RowOrder, blocks, rates
+from curriculum.mixing.schedule import (
+    DrawnRows,
+    ExcludedRows,
+    RowOrder,
+    blocks,
+    passed_over,
+    rates,
+    write_left_out,
+)
 from curriculum.mixing.supply import Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from curriculum.model.attention import Attention, rotation_of
 from curriculum.model.backends import attention
-from curriculum.model.chunks import Chunks
 from curriculum.model.conv import ConvMixer
 from curriculum.model.engram import Engram
 from curriculum.model.hyper_connections import HyperConnection, gathered, spread
-from curriculum.model.inputs import LayerInputs
+from curriculum.model.inputs import Chunks, LayerInputs
 from curriculum.model.mamba import Mamba
 from curriculum.model.masks import Boundaries
 from curriculum.model.mlp import MLP

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from curriculum.model.chunks import Chunks
 from curriculum.model.conv import masked_conv
-from curriculum.model.inputs import LayerInputs
+from curriculum.model.inputs import Chunks, LayerInputs
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

@@ -1,6 +1,6 @@
 """Check of a data set against the contract of the packed row, in one streaming pass over all columns.
 
-    columns.py    what a file must store          structure.py   rule 5
+    violations.py    what a file must store          structure.py   rule 5
     rules.py      rules 1 to 4, and 6             document_rules.py    rule 7
     repeats.py    rule 8
 
@@ -20,12 +20,20 @@ import pyarrow.parquet as pq
 
 from curriculum import parquet
 from curriculum.packing import rules
-from curriculum.packing.columns import KNOWN, REQUIRED, Columns, same_type
 from curriculum.packing.document_rules import NAMES, Coverage, structure
 from curriculum.packing.layout import Layout
 from curriculum.packing.read import format_of
 from curriculum.packing.rules import repeats
-from curriculum.packing.violations import BatchPosition, Rule, Violation, Violations
+from curriculum.packing.violations import (
+    KNOWN,
+    REQUIRED,
+    BatchPosition,
+    Columns,
+    Rule,
+    Violation,
+    Violations,
+    same_type,
+)
 from schemas.errors import SchemaError, StoreError
 from schemas.packed_row import COLUMNS, ROW_MULTIPLE, RowFormat
 

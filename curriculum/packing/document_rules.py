@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.columns import Columns
 from curriculum.packing.layout import Int64s, Layout, Values
-from curriculum.packing.violations import BatchPosition, Rule, Violation, Violations
+from curriculum.packing.violations import BatchPosition, Columns, Rule, Violation, Violations
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 from schemas.structure import (
     LABEL_CODES,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.packing.columns import Columns
 from curriculum.packing.layout import (
     Int64s,
     Layout,
@@ -19,7 +18,7 @@ from curriculum.packing.layout import (
     target_ids,
 )
 from curriculum.packing.repeats import REPEAT_FREE, RUN, in_repeats
-from curriculum.packing.violations import BatchPosition, Rule
+from curriculum.packing.violations import BatchPosition, Columns, Rule
 from schemas.packed_row import GENERATED_PIECE, HISTOGRAM_EDGES, TEXT_PIECE, TOKEN_COLUMNS
 from schemas.structure import STRUCTURE_TOKENS
 

@@ -30,8 +30,8 @@ from schemas.errors import (
     JobMemoryError,
     NotFiniteError,
 )
-from schemas.event import EventKind
 from schemas.job import Report
+from schemas.progress import EventKind
 
 TOLD = "told"
 """Marks of what was told, so that it isn't told again."""

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
-from schemas.event import Event, EventKind, is_url
+from schemas.progress import Event, EventKind, is_url
 
 POST_S = 10.0
 """Limit of one try at a URL, from the name's look-up to the answer."""

@@ -15,15 +15,20 @@ from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import run_of
-from curriculum.pipeline.resume import ResumePoint, back_to, last_begun, middle_of
-from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
+from curriculum.pipeline.resume import (
+    ResumePoint,
+    RowExclusions,
+    back_to,
+    last_begun,
+    middle_of,
+    parse_exclusions,
+)
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
 from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
-from schemas.corpus import CorpusSpec
+from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.diet import Diet
-from schemas.domains import CHAT_DOMAIN
 from schemas.errors import DietError
 from schemas.families import CHAT_FAMILY
 from schemas.packed_row import ROW_MULTIPLE

@@ -21,8 +21,7 @@ from curriculum.pipeline.attempts import (
 )
 from curriculum.pipeline.config import ResumeConfig, RunConfig
 from curriculum.pipeline.plan import RunPlan, plan_of, resolve_plan
-from curriculum.pipeline.resume import ResumePoint
-from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
+from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusions
 from curriculum.store import Store
 from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec

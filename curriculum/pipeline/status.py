@@ -37,7 +37,7 @@ from curriculum.pipeline.recorded_config import course_of
 from curriculum.pipeline.steps import build_phases, job_of
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
-from curriculum.train.launch.machine import Machine
+from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.recipe import finished, run_recipe
 from schemas import regular_files
 from schemas.errors import CurriculumError

@@ -22,8 +22,7 @@ from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.command_text import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.resume import continued, left_out_before
-from curriculum.pipeline.row_exclusions import OPTION
+from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
 from curriculum.store.recipe import KEY_DIGITS
@@ -36,7 +35,7 @@ from schemas.job import Evaluation, Job
 from schemas.progress import Progress
 
 if TYPE_CHECKING:
-    from curriculum.train.launch.machine import Machine
+    from curriculum.train.launch.gpu_slots import Machine
 
 TRAINED_TOKENIZER = "corpus"
 UNKNOWN = 0
@@ -191,7 +190,7 @@ def _train(
     context: Context,
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
-    from curriculum.train.launch.machine import Machine
+    from curriculum.train.launch.gpu_slots import Machine
     from curriculum.train.recipe import finished, goes_on, run_recipe
     from curriculum.train.run import train
 

@@ -8,14 +8,12 @@
     indexes.py         facts of a compiler frontend about each repository at its pinned commit
     graphs.py          documents of graphs: a commit within its whole tree
     conversations.py   documents of conversations, and which of them are kept
-    family_writers.py  writers of the documents of several families in one pass
     structure.py       documents of another family with their structure
     selection.py       what is kept, on which side of the split, in which domain
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
     rows.py            documents fitted, scored, packed, checked and published as rows
     cross_split.py     proof that no row holds context from the other side of the split
-    imported.py        rows that others made, in place of built ones
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
 is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of
@@ -35,10 +33,9 @@ from curriculum.stages.conversations import (
 from curriculum.stages.coordinator import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.documents import Documents
 from curriculum.stages.graphs import GraphInputs, Graphs
-from curriculum.stages.imported import imported_of
 from curriculum.stages.indexes import make_indexes
 from curriculum.stages.repositories import Repository, repositories, require_sources
-from curriculum.stages.row_sources import RowSources, RowsSpec, check_objectives
+from curriculum.stages.row_sources import RowSources, RowsSpec, check_objectives, imported_of
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
 from curriculum.stages.structure import Structure

@@ -22,7 +22,7 @@ from curriculum.corpus.select_conversations import (
 )
 from curriculum.families import chat
 from curriculum.families.render import RenderResult
-from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.documents import FamilyWriters
 from curriculum.stages.selection import folders, title
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory

@@ -11,7 +11,7 @@ from curriculum.families.render import RenderResult, tools
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
-from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.documents import FamilyWriters
 from curriculum.stages.indexes import Index, snapshot_of
 from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage

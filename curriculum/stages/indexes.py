@@ -7,9 +7,8 @@ from pathlib import Path
 
 from curriculum.corpus import directory, git
 from curriculum.corpus.change_filter import FILE_MODES
-from curriculum.corpus.git_tree import listed
 from curriculum.corpus.sources import Source
-from curriculum.corpus.trees import export_tree
+from curriculum.corpus.trees import export_tree, listed
 from curriculum.graph import clang
 from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.repositories import Repository

@@ -28,8 +28,7 @@ from curriculum.corpus.select import (
 )
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from schemas.corpus import CorpusSpec
-from schemas.domains import DomainsSpec
+from schemas.corpus import CorpusSpec, DomainsSpec
 from schemas.errors import StoreError
 from schemas.reports import SelectionReport
 

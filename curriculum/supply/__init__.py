@@ -4,8 +4,7 @@ A sample of each repository's commits goes the way that a build would take, in a
 are scaled by what the log says of all commits.
 
     sample.py           documents of some commits; conversations.py of some conversations
-    touched.py          functions that they touched
-    sampled_corpus.py   the sample of all repositories, selected and tokenised
+    sampled_corpus.py   the sample of all repositories, selected and tokenized, and what its commits touched
     measure.py          tokens of each commit's documents, and the ratio estimates of totals
     estimate.py         the estimate of a whole corpus
 """

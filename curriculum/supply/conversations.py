@@ -14,11 +14,11 @@ from curriculum.corpus.conversations import (
 from curriculum.corpus.survey import SURVEY_SCHEMA, in_sample
 from curriculum.families import chat
 from curriculum.families.render import RenderResult
-from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.documents import FamilyWriters
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
 from curriculum.supply.sample import SURVEY_NAME, write_frame, write_touched
-from schemas.conversation import Conversation
+from schemas.change import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY
 

@@ -21,7 +21,7 @@ from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
 from curriculum.families.context_targets import CODE, is_blank, touched_functions
 from curriculum.families.render import render
 from curriculum.graph.index import facts_of
-from curriculum.stages.family_writers import FamilyWriters
+from curriculum.stages.documents import FamilyWriters
 from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
 from curriculum.stages.repositories import Repository

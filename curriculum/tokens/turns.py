@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.tokens.codec import Tokenizer
-from schemas.conversation import ROLES, Role
+from schemas.change import ROLES, Role
 
 Ids = npt.NDArray[np.int32]
 LINES: Mapping[Role, str] = {

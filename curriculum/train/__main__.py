@@ -73,7 +73,7 @@ def _train(arguments: argparse.Namespace, asked_to_stop: Callable[[], bool]) -> 
 
 def _trained(job: Path, asked_to_stop: Callable[[], bool], place: "ProcessRank") -> int:
     from curriculum.store import no_room
-    from curriculum.train.exit_codes import CANCELLED
+    from curriculum.train.processes import CANCELLED
     from curriculum.train.trainer import run_job
     from schemas.errors import CurriculumError
 
@@ -106,7 +106,7 @@ def _train_by_command(arguments: argparse.Namespace, asked_to_stop: Callable[[],
 
 def _exit_code(failed: "CurriculumError") -> int:
     """The exit code of an error, which is the last line written; as far as the log's disk takes it."""
-    from curriculum.train.exit_codes import code_of
+    from curriculum.train.processes import code_of
 
     with contextlib.suppress(OSError):
         sys.stdout.flush()

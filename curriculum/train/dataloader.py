@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from curriculum.packing.read import GroupCache
 from curriculum.train.batch import Batch, PlanReader, Row, Shards, blank, collate
-from curriculum.workers.spawn import interrupts_held
+from curriculum.workers.pool import interrupts_held
 from schemas.errors import CurriculumError, JobError, MixtureError
 from schemas.job import Job
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from curriculum.store import Store
-from curriculum.train.exit_codes import CANCELLED, failure_of, kind_of
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.processes import CANCELLED, dying_with_parent, failure_of, kind_of
 from curriculum.train.run_directory import claimed, read_job
 from curriculum.train.validate import require_fitting
 from schemas.diet import JOB_FIELD

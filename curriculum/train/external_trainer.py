@@ -39,11 +39,11 @@ from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.checkpoint_files import damage, require_whole
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.evaluation import HeldOut, read_token_bytes
-from curriculum.train.exit_codes import CANCELLED, FAILED
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import LEAST
 from curriculum.train.metric_writers import open_writers
 from curriculum.train.metrics import Metrics, StepCounts, StepMetrics, StepOutcome, counts_of_step
+from curriculum.train.processes import CANCELLED, FAILED
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of
 from curriculum.train.run_directory import (
     CHECKPOINTS,

@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from curriculum.train.exit_codes import words_of
 from curriculum.train.metrics import log
-from curriculum.train.processes import dying_with_parent
+from curriculum.train.processes import dying_with_parent, words_of
 from curriculum.train.run_directory import LEAKCHECK
 from schemas.errors import JobError
 from schemas.json_text import read_json

@@ -18,7 +18,6 @@ from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
-from curriculum.train.exit_codes import failure_of
 from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import measured_once
@@ -32,6 +31,7 @@ from curriculum.train.metrics import (
     log,
 )
 from curriculum.train.optimizer import learning_rate, new_train_state
+from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text

@@ -3,7 +3,6 @@
 pool.py      processes of this machine
 ray.py       workers of a Ray cluster
 map.py       outcomes of tasks and the rule after a failure, shared by both
-spawn.py     start of a process while interrupts are held
 """
 
 from curriculum.workers.map import TRIES, Failure

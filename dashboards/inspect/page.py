@@ -8,11 +8,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from curriculum.inspection.context_tree import WORDS
-from curriculum.inspection.pieces import Piece
+from curriculum.inspection.context_tree import WORDS, Piece
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, template
-from dashboards.inspect.page_content import PageContent, Section, Stretch
+from dashboards.inspect.document_page import PageContent, Section, Stretch
 from dashboards.palette import DOCUMENT_COLOURS, NAMES, SHADES
 from schemas.document import EDGE_KINDS, EDGE_LABELS
 

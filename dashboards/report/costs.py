@@ -6,8 +6,8 @@ from curriculum.inspection.formats import duration, gpu_hours
 from curriculum.inspection.runs import change
 from curriculum.inspection.stage_tables import machine_line
 from dashboards.html import escaped
-from dashboards.report.colours import phase as phase_colour
 from dashboards.report.facts import Attempt, Facts, PhaseFacts
+from dashboards.report.marks import phase as phase_colour
 from schemas.job import Report
 
 COUNTED_HERE = ("GPU hours", "cost")

@@ -13,14 +13,12 @@ from curriculum.inspection.formats import (
 from curriculum.pipeline.attempts import spelled
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, template
-from dashboards.report.colours import properties
 from dashboards.report.costs import spent, total
-from dashboards.report.curves import chart, data, plot_of
+from dashboards.report.curves import chart, data, matrix, plot_of
 from dashboards.report.facts import Facts, mean_of
-from dashboards.report.phase_sheets import sheet
+from dashboards.report.marks import properties
+from dashboards.report.phase_sheets import build, sheet
 from dashboards.report.phases import bands, table
-from dashboards.report.retention import matrix
-from dashboards.report.sources import build
 from dashboards.report.timeline import when
 from schemas.job import Figure
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from curriculum.inspection.formats import bits, count, difference, duration, gpu_hours, moment, rule
 from dashboards.html import escaped, quoted
-from dashboards.report.colours import phase as phase_colour
 from dashboards.report.facts import Facts, PhaseFacts, mean_of
+from dashboards.report.marks import phase as phase_colour
 from schemas.job import Report
 
 APPROVAL = "approval"

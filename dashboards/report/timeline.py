@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from curriculum.inspection.formats import duration, moment, number
 from dashboards.html import escaped, quoted
-from dashboards.report.colours import phase as phase_colour
 from dashboards.report.facts import Facts, PhaseFacts
+from dashboards.report.marks import phase as phase_colour
 
 LEAST = 0.004
 """Least share of the width, for the shortest attempt."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from curriculum.inspection.formats import number
 from curriculum.inspection.packed_rows import RowView
-from dashboards.rows.tokens import scored
+from dashboards.rows.table import scored
 from schemas.structure import StructureChunk, StructureEdge
 
 Spans = Sequence[tuple[int, int]]

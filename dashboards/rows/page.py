@@ -14,8 +14,17 @@ from dashboards import palette
 from dashboards.html import escaped, fill, policy, quoted, template
 from dashboards.palette import NAMES, SHADES, document_style
 from dashboards.rows import draw
-from dashboards.rows.table import rest, table, texts
-from dashboards.rows.tokens import DIGITS, codes, generated, runs, scored, texts_of
+from dashboards.rows.table import (
+    DIGITS,
+    codes,
+    generated,
+    rest,
+    runs,
+    scored,
+    table,
+    texts,
+    texts_of,
+)
 from schemas.packed_row import HISTOGRAM_EDGES
 from schemas.structure import StructureEdge
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.packed_rows import RowView, shown, spread
 from curriculum.inspection.rows import tokenizer_of

@@ -1,6 +1,7 @@
-"""`curriculum check` and `gc`: whether what the workspace holds is sound, and in use."""
+"""`curriculum check`, `gc` and `merge`: sound artefacts, unused ones, artefacts of other workspaces."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import typer
@@ -12,13 +13,14 @@ from curriculum.inspection.formats import count
 from curriculum.inspection.origins import inputs
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
+from curriculum.pipeline.config import RunConfig
 from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
-from curriculum.store import Artefact, Store, collect_garbage, garbage, strange
+from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
-from flows.cli.console import MUTED, err, out, warn
+from flows.cli.console import ACCENT, MUTED, err, out, warn
 from schemas.errors import StoreError
 from schemas.manifest import MANIFEST_NAME
 
@@ -123,3 +125,44 @@ def gc(home: Path, *, sure: bool) -> None:
         out.print(Text(each.path.relative_to(store.root).as_posix(), MUTED))
     if sure or typer.confirm(f"Remove {len(dead)} artefacts, {count(size)}B?"):
         out.print(f"{count(collect_garbage(store, dead))}B freed")
+
+
+def shard_lines(config: RunConfig, missing: Iterable[Artefact]) -> Iterator[Text]:
+    """Yield what a shard leaves to others, and the next command."""
+    distinct = {each.path: each for each in missing}.values()
+    others = Counter(each.manifest.stage for each in distinct if not each.waits)
+    later = Counter(each.manifest.stage for each in distinct if each.waits)
+    for stage in dict.fromkeys([*others, *later]):
+        told = [(others[stage], "for other shards"), (later[stage], "made of what is missing")]
+        words = ", ".join(f"{count} {what}" for count, what in told if count)
+        yield Text.assemble((f"{stage:<12}", "bold"), (f" {words}", MUTED))
+    yield Text(
+        f"Shard {config.shard} has made what it can. Once the others have too, run all of them again, "
+        "or finish with the same command without --shard.",
+        ACCENT,
+    )
+
+
+def merge_into(home: Path, sources: Sequence[Path]) -> None:
+    """Publish in a workspace what others made, and say how much of it was new.
+
+    Raises:
+        StoreError: for the first artefact that isn't what its manifest says; what came before it stays.
+    """
+    store = Store(home)
+    for source in sources:
+        if source.absolute() == store.root:
+            raise StoreError(str(source), cause="it is this workspace", cure="Name other ones")
+    with store.leased():
+        taken = [each for source in sources for each in merge(store, source)]
+    for stage in dict.fromkeys(each.manifest.stage for each in taken):
+        ours = [each for each in taken if each.manifest.stage == stage]
+        fresh = {each.path for each in ours if each.made}
+        there = {each.path for each in ours} - fresh
+        out.print(
+            Text(f"{stage:<12}", "bold"),
+            Text(f"{len(fresh):>4} merged", ACCENT),
+            Text(f"{len(there):>4} there", MUTED),
+        )
+    if not taken:
+        out.print("Nothing to merge: nothing is published there.")

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
-from curriculum.interop.folder import whole_folder
-from curriculum.interop.huggingface import export_parquet
+from curriculum.interop.huggingface import export_parquet, whole_folder
 from curriculum.interop.row_order import Ordered
 from curriculum.pipeline.references import artefacts_of, store_of
 from curriculum.stages.tokens import load_tokenizer

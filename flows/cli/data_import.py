@@ -8,10 +8,8 @@ from rich.text import Text
 
 from curriculum.interop.card import write_card
 from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.foreign_parquet import check_facts
-from curriculum.interop.limits import bounded_memory
-from curriculum.interop.parquet_in import parquet_rows
-from curriculum.interop.publish import Imported, ImportFormat, publish
+from curriculum.interop.foreign_parquet import bounded_memory, check_facts
+from curriculum.interop.publish import Imported, ImportFormat, parquet_rows, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
 from curriculum.pipeline.attempts import mark_current

@@ -7,9 +7,16 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.difference import Change, Difference, difference
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.token_counts import KINDS, ROWS, TokenCounts, counted
+from curriculum.inspection.token_counts import (
+    KINDS,
+    ROWS,
+    Change,
+    Difference,
+    TokenCounts,
+    counted,
+    difference,
+)
 from curriculum.pipeline.references import MIXTURES, artefacts_of, store_of
 from flows.cli.console import ACCENT, MUTED, out, print_json, table
 from schemas.errors import StoreError

@@ -61,8 +61,8 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.sbatch import asked
 from dashboards.report.write import rewritten, shows
 from flows import settings
+from flows.cli.check import shard_lines
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
-from flows.cli.merge import shard_lines
 from flows.server.supervisor import api_for
 from flows.settings import prefect_variables, trust
 from flows.settings.contexts import context_of, resources

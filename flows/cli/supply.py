@@ -28,7 +28,7 @@ from schemas.corpus import CorpusSpec
 from schemas.errors import CorpusError, DietError
 from schemas.families import CHAT_FAMILY, ENRICHED_FAMILY, need_index
 from schemas.progress import ProgressCallback
-from schemas.yaml_text import read_yaml
+from schemas.text import read_yaml
 
 CONFIGURATION = (".yaml", ".yml")
 DOUBT = 2.0

@@ -20,9 +20,8 @@ from curriculum.store import Store
 from dashboards.guard import login
 from flows import settings
 from flows.server import dashboard
-from flows.server.children import ChildProcess, ServeError, end_all
+from flows.server.children import ChildProcess, ServeError, await_health, end_all, listening
 from flows.server.deploying import Choices, deploy
-from flows.server.listening import await_health, listening
 from flows.settings import prefect_variables
 
 PARENTS = 10

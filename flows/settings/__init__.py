@@ -14,7 +14,7 @@ import filelock
 from dashboards.guard import authorization, secret_of, split_login
 from dashboards.workspace import Server
 from schemas.errors import CurriculumError
-from schemas.event import is_url
+from schemas.progress import is_url
 
 Number = TypeVar("Number", int, float)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus.sample import SAMPLES
+from curriculum.corpus.load import SAMPLES
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from dashboards import peer
-from dashboards.peer import is_same_user, owner_of
+from dashboards import guard
+from dashboards.guard import is_same_user, owner_of
 
 Ends = tuple[socket.socket, socket.socket, tuple[str, int]]
 """The client's, the server's, and the address of the server."""
@@ -24,12 +24,12 @@ def ends() -> Iterator[Ends]:
             yield client, server, ear.getsockname()
 
 
-pytestmark = pytest.mark.skipif(not peer.TABLE.exists(), reason="needs Linux's table of sockets")
+pytestmark = pytest.mark.skipif(not guard.TABLE.exists(), reason="needs Linux's table of sockets")
 
 
 def test_a_connection_of_this_user_is_known(ends: Ends) -> None:
     client, _, address = ends
-    assert owner_of(peer.TABLE.read_text(), client.getsockname(), address) == os.getuid()
+    assert owner_of(guard.TABLE.read_text(), client.getsockname(), address) == os.getuid()
     assert is_same_user(client.getsockname(), address)
 
 
@@ -38,13 +38,13 @@ def test_a_connection_that_its_user_closed_is_nobodys(ends: Ends) -> None:
     client, _, address = ends
     mine = client.getsockname()
     client.close()
-    assert owner_of(peer.TABLE.read_text(), mine, address) == -1
+    assert owner_of(guard.TABLE.read_text(), mine, address) == -1
     assert not is_same_user(mine, address)
 
 
 def test_a_connection_of_another_user_isnt_ours(ends: Ends) -> None:
     client, _, address = ends
-    lines = peer.TABLE.read_text().splitlines()
+    lines = guard.TABLE.read_text().splitlines()
     word = f":{client.getsockname()[1]:04X}"
     changed = [
         " ".join([*row[:7], "4242", *row[8:]]) if row[1].endswith(word) else " ".join(row)

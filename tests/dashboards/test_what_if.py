@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from curriculum.mixing.demand import demand
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.supply import Supply
-from dashboards import what_if
+from dashboards import other_shares
 from schemas.errors import MixtureError
 
 DOMAINS = ("general", "templates", "testing")
@@ -83,13 +83,13 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
         _phase([each / sum(planned[:many]) for each in planned[:many]], tokens=1), supplies
     )
     known = [
-        what_if.Supply(
+        other_shares.Supply(
             serving=each.serving.index, domain=each.domain, tokens=each.tokens, share=each.share
         )
         for each in plan
     ]
-    limits = what_if.Limits(budget=budget, max_repetition=4.0, renormalises=renormalises)
-    found = what_if.outcome(what_if.at_shares(known, dict(enumerate(asked))), limits)
+    limits = other_shares.Limits(budget=budget, max_repetition=4.0, renormalises=renormalises)
+    found = other_shares.outcome(other_shares.at_shares(known, dict(enumerate(asked))), limits)
 
     # A serving that nothing is asked of is one that the diet doesn't have.
     kept = [at for at, each in enumerate(wanted[:many]) if each]
@@ -111,11 +111,11 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
 
 def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     supplies = [
-        what_if.Supply(serving=0, domain="general", tokens=1000, share=0.9),
-        what_if.Supply(serving=1, domain="testing", tokens=90_000, share=0.1),
+        other_shares.Supply(serving=0, domain="general", tokens=1000, share=0.9),
+        other_shares.Supply(serving=1, domain="testing", tokens=90_000, share=0.1),
     ]
-    limits = what_if.Limits(budget=10_000, max_repetition=4, renormalises=False)
-    found = what_if.outcome(supplies, limits)
+    limits = other_shares.Limits(budget=10_000, max_repetition=4, renormalises=False)
+    found = other_shares.outcome(supplies, limits)
     assert found.short == (0,)
     assert found.refusal == (
         "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
@@ -124,6 +124,6 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
 
 
 def test_nothing_asked_is_said_to_be_nothing() -> None:
-    supplies = [what_if.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
-    limits = what_if.Limits(budget=10_000, max_repetition=4, renormalises=True)
-    assert what_if.outcome(supplies, limits).refusal == "Nothing is asked."
+    supplies = [other_shares.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
+    limits = other_shares.Limits(budget=10_000, max_repetition=4, renormalises=True)
+    assert other_shares.outcome(supplies, limits).refusal == "Nothing is asked."

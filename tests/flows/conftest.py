@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.event import Event
+from schemas.progress import Event
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

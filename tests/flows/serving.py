@@ -20,7 +20,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.types.entrypoint import EntrypointType
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 from dashboards.guard import authorization
 from flows import settings
 from flows.deployments import declared_deployments

@@ -21,7 +21,7 @@ from flows import settings
 from flows.server import crash_detection
 from flows.server.crash_detection import LOOKS, PAGE, Crash, CrashWatch, asked, sender, since
 from flows.settings.contexts import context_of
-from schemas.event import Event
+from schemas.progress import Event
 
 NOW = datetime.datetime.now(datetime.UTC)
 POOLS = ["cpu-lab", "gpu-lab"]

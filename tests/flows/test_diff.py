@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from curriculum.inspection.difference import changes
-from curriculum.inspection.token_counts import KINDS
+from curriculum.inspection.token_counts import KINDS, changes
 from curriculum.mixing.mix import report_of
 from curriculum.store import Store
 from flows.cli import diff

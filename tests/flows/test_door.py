@@ -202,7 +202,8 @@ def test_a_command_takes_no_settings_from_the_folder_that_it_was_called_in(
     """Files for Prefect in the current directory name another database, and count without our care."""
     code = (
         "import contextlib, pathlib, sys\n"
-        "from flows import prefect_settings, settings\n"
+        "from flows import settings\n"
+        "from flows.settings import prefect_variables\n"
         "home = pathlib.Path(sys.argv[1])\n"
         "settings.apply(prefect_variables.quiet(home))\n"
         "with prefect_variables.unset(home) if sys.argv[2] == 'with' else contextlib.nullcontext():\n"

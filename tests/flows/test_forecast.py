@@ -143,7 +143,7 @@ def test_help_imports_nothing_that_takes_long(tmp_path: Path) -> None:
 STATUS = """
 import sys
 from pathlib import Path
-from flows import status
+from flows.cli import status
 status.status(Path(sys.argv[1]), as_json=True)
 slow = {"torch", "prefect", "duckdb"} & {*sys.modules}
 assert not slow, slow

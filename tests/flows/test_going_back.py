@@ -14,8 +14,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
-from curriculum.pipeline.resume import back_to, last_begun
-from curriculum.pipeline.row_exclusions import RowExclusions, parse_exclusions
+from curriculum.pipeline.resume import RowExclusions, back_to, last_begun, parse_exclusions
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from flows.cli import app

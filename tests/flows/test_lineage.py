@@ -19,7 +19,7 @@ from curriculum.pipeline.references import run_of
 from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Store
 from curriculum.train.dataloader import MicroBatches, PlannedRows
-from curriculum.train.launch.machine import Machine
+from curriculum.train.launch.gpu_slots import Machine
 from flows.cli import app
 from flows.cli.lineage import read_by, readers_or_read, spans
 from schemas.job import Heartbeat, Job

@@ -18,7 +18,7 @@ from curriculum.pipeline.notifiers import EventSource
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows.settings.contexts import context_of
-from schemas.event import Event, is_url
+from schemas.progress import Event, is_url
 
 VARIABLE = "CURRICULUM_NOTIFY"
 

@@ -12,7 +12,7 @@ from curriculum.mixing.load import DIETS, diet_names
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import first_plan, place_of, read_plan, write_snapshot
-from curriculum.pipeline.row_exclusions import RowExclusions
+from curriculum.pipeline.resume import RowExclusions
 from curriculum.store import Store
 from schemas.errors import DietError, StoreError
 

@@ -19,12 +19,12 @@ from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
 from dashboards.guard import split_login
-from flows import recovery, settings
+from flows import automations, settings
 from flows.deployments import declared_deployments
-from flows.server import listening, supervisor
+from flows.server import children, supervisor
 from flows.server.children import ServeError
 from flows.settings import prefect_variables
-from schemas.event import Event
+from schemas.progress import Event
 from tests.flows.serving import Served, command, free_port, serving, wait_until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1200)]
@@ -264,7 +264,7 @@ def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_pa
         wait_until(told.is_file)
         (event,) = told.read_text().splitlines()
         assert Event.model_validate_json(event).text == (
-            f"{served.run(run).name} broke down: {recovery.MESSAGE}"
+            f"{served.run(run).name} broke down: {automations.MESSAGE}"
         )
 
 
@@ -314,7 +314,7 @@ def test_a_teams_server_goes_before_ones_own(
 def test_a_teams_server_that_isnt_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "TEAM_PATIENCE_S", 0.5)
+    monkeypatch.setattr(children, "TEAM_PATIENCE_S", 0.5)
     monkeypatch.setattr(settings, "apply", lambda _: None)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:{free_port()}/api")
     with pytest.raises(ServeError, match=r"PREFECT_API_URL.*no answer"):

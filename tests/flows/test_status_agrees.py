@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.sample import SAMPLES
+from curriculum.corpus.load import SAMPLES
 from curriculum.pipeline.context import Resources
 from dashboards import overview_panels
 from dashboards.questions import question

@@ -17,8 +17,8 @@ from curriculum.store import Artefact, Store
 from curriculum.store.recipe import Recipe
 from flows.settings.contexts import context_of
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
-from schemas.event import Event
 from schemas.job import Report, Stopped
+from schemas.progress import Event
 from tests import factories
 
 

@@ -173,7 +173,7 @@ def test_a_command_that_is_killed_leaves_a_workspace_from_nothing_trusted(
     code = (
         "import os, pathlib, signal, sys\n"
         "from curriculum.store import Store\n"
-        "from flows import trust\n"
+        "from flows.settings import trust\n"
         "home = pathlib.Path(sys.argv[1])\n"
         "with trust.trusting_new_workspace(home), Store(home).lock('any'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from curriculum.workers.spawn import spawned
+from curriculum.workers.pool import spawned
 
 WALL_SECONDS = 300.0
 """Of waiting: on a busy machine a quiet process takes minutes for seconds of CPU."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.interop import tokens_out
-from curriculum.interop.folder import whole_folder
+from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.row_order import Ordered
 from curriculum.mixing.load import DIETS, PACKAGE
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer

@@ -25,8 +25,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.corpus.paths import path_rules
 from curriculum.graph.clang.database import read_database
 from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.parquet_in import parquet_rows
-from curriculum.interop.publish import Imported, publish
+from curriculum.interop.publish import Imported, parquet_rows, publish
 from curriculum.interop.tokens_in import token_rows
 from curriculum.mixing.load import load_diet, load_phases
 from curriculum.packing.check import check

@@ -11,8 +11,7 @@ from schemas.corpus import CorpusSpec
 from schemas.diet import Diet, token_count
 from schemas.errors import CorpusError, CurriculumError, DietError
 from schemas.phase import PhasesSpec
-from schemas.text import MOST_FAULTS, line_of, nearest, parse
-from schemas.yaml_text import DEEPEST, LARGEST_TEXT, read_yaml
+from schemas.text import DEEPEST, LARGEST_TEXT, MOST_FAULTS, line_of, nearest, parse, read_yaml
 
 DIET = """\
 specialist: templates

@@ -8,8 +8,7 @@ from typing import Literal
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.frontend import Cursor, children
-from curriculum.graph.clang.places import Tree
+from curriculum.graph.clang.frontend import Cursor, Tree, children
 from curriculum.graph.clang.seen import Chain, Reference
 from schemas.document import EdgeLabel
 

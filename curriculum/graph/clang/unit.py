@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from curriculum.graph.clang.database import ROOT, located
-from curriculum.graph.clang.frontend import Problem, parse, problems
-from curriculum.graph.clang.places import Tree
+from curriculum.graph.clang.frontend import Problem, Tree, parse, problems
 from curriculum.graph.clang.seen import UnitResult, Work
 from curriculum.graph.clang.snapshot import IndexedInclude
 from curriculum.graph.clang.walk import walk

@@ -12,8 +12,7 @@ from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
 from curriculum.graph.clang.calls import Callee, callee_of, is_elided
-from curriculum.graph.clang.frontend import Cursor, children
-from curriculum.graph.clang.places import Tree
+from curriculum.graph.clang.frontend import Cursor, Tree, children
 from curriculum.graph.clang.seen import Chain, Definition, Reference
 from curriculum.graph.clang.snapshot import (
     CallCount,

@@ -20,8 +20,7 @@ from curriculum.leakcheck.injected.site import (
     lengths_around,
 )
 from curriculum.model import backends, conv, dense, engram, loss, mamba
-from curriculum.model.chunks import Chunks
-from curriculum.model.inputs import Attend
+from curriculum.model.inputs import Attend, Chunks
 from curriculum.model.masks import Boundaries
 
 BOTH = frozenset({SCORED, MUTED})

@@ -1,12 +1,4 @@
-"""Slots: so many jobs may train on this machine at once; who comes while all are taken waits in a line.
-
-    <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
-             <host>-0.json   who that is
-             <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
-
-Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
-shared storage hold one machine's slots each.
-"""
+"""Slots of GPUs on a machine, held one run at a time, and the machine that a job asks for."""
 
 import contextlib
 import fcntl
@@ -19,9 +11,61 @@ from pathlib import Path
 
 from curriculum.store import inside
 from curriculum.store.leases import is_alive, this_process
+from curriculum.train.launch.sbatch import asked
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import write_text
-from schemas.job import SlotState
+from schemas.job import Backend, SlotState
+
+WORKERS_FOR_A_GPU = 2
+"""Processes that load rows; on a CPU they would only take cores from the steps."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """Machine of a job, and the kernel of its attention."""
+
+    device: str
+    backend: Backend
+    threads: int
+    """Threads of each process."""
+    workers: int = 0
+    processes: int = 1
+    recompute: bool = False
+
+    @staticmethod
+    def here(processes: int | None = None, *, recompute: bool = False, slots: int = 1) -> "Machine":
+        """A slot's share of the GPUs with flex where there are any, else of the CPU with documents."""
+        # torch takes seconds to import, and a job that is only looked at names its machine.
+        import torch
+
+        gpu = torch.cuda.is_available()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        processes = processes or max((torch.cuda.device_count() if gpu else 1) // slots, 1)
+        return Machine(
+            device="cuda" if gpu else "cpu",
+            backend="flex" if gpu else "documents",
+            threads=max(cores // (processes * slots), 1),
+            workers=WORKERS_FOR_A_GPU if gpu else 0,
+            processes=processes,
+            recompute=recompute,
+        )
+
+    @staticmethod
+    def in_slurm(
+        options: str, processes: int | None = None, *, recompute: bool = False
+    ) -> "Machine":
+        """Return the machine that sbatch's options ask for; this one may have no GPU of its own."""
+        wanted = asked(options)
+        processes = processes or max(wanted.gpus, 1)
+        return Machine(
+            device="cuda" if wanted.gpus else "cpu",
+            backend="flex" if wanted.gpus else "documents",
+            threads=max(wanted.cores // processes, 1),
+            workers=WORKERS_FOR_A_GPU if wanted.gpus else 0,
+            processes=processes,
+            recompute=recompute,
+        )
+
 
 POLL_SECONDS = 0.25
 GRACE_SECONDS = 15.0

@@ -13,19 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curriculum.store import Store, inside
-from curriculum.train.exit_codes import (
-    CANCELLED,
-    KILLED,
-    MEMORY,
-    NOT_FINITE,
-    failure_of,
-    kind_of,
-    words_of,
-)
 from curriculum.train.external_command import TRAINER, require_permitted
 from curriculum.train.launch import slurm
 from curriculum.train.launch.gpu_slots import Slot, Slots
-from curriculum.train.processes import MARK, end_all, job_environment, processes_of
+from curriculum.train.processes import (
+    CANCELLED,
+    KILLED,
+    MARK,
+    MEMORY,
+    NOT_FINITE,
+    end_all,
+    failure_of,
+    job_environment,
+    kind_of,
+    processes_of,
+    words_of,
+)
 from curriculum.train.run_directory import (
     HEARTBEAT,
     JOB,

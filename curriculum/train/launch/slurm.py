@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from curriculum.store.recipe import KEY_DIGITS
-from curriculum.train.exit_codes import CANCELLED, MEMORY
 from curriculum.train.launch.sbatch import NAME
-from curriculum.train.processes import job_environment
+from curriculum.train.processes import CANCELLED, MEMORY, job_environment
 from curriculum.train.run_directory import LOG, write_text
 from schemas.errors import JobError
 from schemas.job import Job, SlurmJob

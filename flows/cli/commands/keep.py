@@ -165,11 +165,11 @@ def merge(
     home: Home = None,
 ) -> None:
     """Publish here what was built in other workspaces, each file held against its digest."""
-    from flows.cli import merge
+    from flows.cli import check
     from flows.settings.trust import trusting_new_workspace
 
     with trusting_new_workspace(settings.home(home)):
-        merge.merge_into(settings.home(home), sources)
+        check.merge_into(settings.home(home), sources)
 
 
 @app.command(rich_help_panel=KEEP)

@@ -15,8 +15,15 @@ from rich.text import Text
 
 from curriculum import parquet
 from curriculum.inspection.formats import count, number
-from curriculum.inspection.line_filter import FILTERS, InspectOptions, LineFilter, steps
-from curriculum.inspection.line_selection import has_row, line_files, select_lines
+from curriculum.inspection.line_selection import (
+    FILTERS,
+    InspectOptions,
+    LineFilter,
+    has_row,
+    line_files,
+    select_lines,
+    steps,
+)
 from curriculum.inspection.rows import Row
 from curriculum.pipeline.attempts import specialist_of, spelled
 from curriculum.pipeline.references import Reference

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from curriculum.inspection.checkpoint_weights import tensors
 from curriculum.inspection.documents import Line, chosen_lines, document_lines
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import origins_of, row_of
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints

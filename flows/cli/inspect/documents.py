@@ -14,13 +14,12 @@ from curriculum.inspection.context_tree import (
     guides,
     nearest,
     path_of,
+    pieces,
     target_parts,
 )
-from curriculum.inspection.document_facts import facts, what
-from curriculum.inspection.documents import DocumentView, documents
+from curriculum.inspection.documents import DocumentView, documents, facts, what
 from curriculum.inspection.formats import number
-from curriculum.inspection.line_filter import InspectOptions
-from curriculum.inspection.pieces import pieces
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
 from flows.cli.console import ACCENT, MUTED, colour, plain_table
 from flows.cli.inspect.painted import legend, painted

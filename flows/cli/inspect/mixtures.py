@@ -9,7 +9,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import Line, chosen_lines
 from curriculum.inspection.formats import count, number, percent
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mixing.mix import PLAN_NAME, report_of

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
+from curriculum.inspection.context_tree import Piece, shares
 from curriculum.inspection.formats import percent
-from curriculum.inspection.pieces import Piece, shares
 from dashboards.palette import NAMES, shade
 from flows.cli.console import MUTED
 from schemas.structure import Structure, StructureChunk

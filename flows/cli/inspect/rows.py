@@ -10,7 +10,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import number, percent
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer

@@ -13,7 +13,7 @@ from curriculum import parquet
 from curriculum.inspection.checkpoint_weights import Group, Tensor, groups, tensors
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.runs import interval
 from curriculum.inspection.runs import report_of as run_report_of
 from curriculum.inspection.stage_tables import figure_lines, machine_line, run_line

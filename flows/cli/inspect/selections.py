@@ -8,7 +8,7 @@ from rich.text import Text
 
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.formats import Line, count, number, percent
-from curriculum.inspection.line_filter import InspectOptions
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
 from flows.cli.console import MUTED, plain_table, table
 from flows.cli.inspect.tables import bar

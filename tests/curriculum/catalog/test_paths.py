@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.catalog import CatalogError, open_catalog, query
-from curriculum.catalog.condition import matching
+from curriculum.catalog.answer import matching
 from curriculum.catalog.sandbox import ask
 from tests.curriculum.catalog.branched import write_branched
 from tests.flows.tiny_workspace import Larder

@@ -20,7 +20,7 @@ from curriculum.corpus.conversations import (
     refuse_losses,
 )
 from curriculum.corpus.load import load_corpus
-from schemas.conversation import Conversation, Turn
+from schemas.change import Conversation, Turn
 from schemas.corpus import ConversationsSpec, CorpusSpec, QualitySpec, RepositorySpec
 from schemas.errors import CorpusError
 

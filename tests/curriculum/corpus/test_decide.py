@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from curriculum.corpus.label_domains import NO_RULE, LabelledDocuments, label_domains
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME, DocumentsOf
+from schemas.corpus import DomainRule, DomainsSpec
 from schemas.document import (
     DOCUMENT_SCHEMA,
     KEPT_SCHEMA,
@@ -19,7 +20,6 @@ from schemas.document import (
     PartKind,
     Provenance,
 )
-from schemas.domains import DomainRule, DomainsSpec
 from tests import factories
 
 SPEC = DomainsSpec(

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from curriculum.corpus.domains import condition, ingredients, load_domains
-from schemas.domains import DomainsSpec
+from schemas.corpus import DomainsSpec
 from schemas.errors import CorpusError
 
 RULES = """\

@@ -1,6 +1,6 @@
 import pytest
 
-from curriculum.corpus.languages import header_language, language_of
+from curriculum.corpus.paths import header_language, language_of
 
 
 @pytest.mark.parametrize(

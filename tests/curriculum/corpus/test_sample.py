@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus import sample
-from curriculum.corpus.sample import sample_names, unpack_samples
+from curriculum.corpus import load
+from curriculum.corpus.load import sample_names, unpack_samples
 from schemas.errors import CorpusError
 
 
@@ -21,7 +21,7 @@ def shipped(build, tmp_path, monkeypatch):
     (folder / "tiny.compile_commands.json").write_text(
         json.dumps([{"directory": "@ROOT@", "file": "a.cc", "command": "c++ -I@ROOT@ a.cc"}])
     )
-    monkeypatch.setattr(sample, "SAMPLES", folder)
+    monkeypatch.setattr(load, "SAMPLES", folder)
     return repo
 
 
@@ -56,6 +56,6 @@ def test_the_shipped_samples_can_be_unpacked_and_read(tmp_path, read):
 
 
 def test_a_package_without_samples_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(sample, "SAMPLES", tmp_path)
+    monkeypatch.setattr(load, "SAMPLES", tmp_path)
     with pytest.raises(CorpusError, match="no sample is shipped"):
         unpack_samples(tmp_path / "out")

@@ -11,7 +11,7 @@ from curriculum.corpus.select import DocumentsOf, Summary
 from curriculum.corpus.select_conversations import select_conversations
 from curriculum.corpus.split import hash_fraction
 from curriculum.families import chat
-from schemas.conversation import Conversation, Turn, digest_of
+from schemas.change import Conversation, Turn, digest_of
 from schemas.corpus import ConversationsSpec, CorpusSpec, RepositorySpec
 from tests.factories import write_documents
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.encode import Counts, FitResult, Fitter, cross_split, encode_documents
+from curriculum.encode import Counts, FitResult, Fitter, batch, encode_documents
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, tokenize_documents
 from curriculum.tokens.train import train_tokenizer
@@ -131,7 +131,7 @@ def chunk_texts(document: Document) -> list[str]:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(cross_split)
+    done = doctest.testmod(batch)
     assert done.attempted
     assert not done.failed
 

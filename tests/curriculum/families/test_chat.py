@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from curriculum.families import chat
 from curriculum.families.check import check_document
-from schemas.conversation import Conversation, Role, Turn, digest_of
+from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.errors import SchemaError
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)

@@ -2,9 +2,16 @@ import doctest
 
 import pytest
 
-from curriculum.families import chunk_edges, pieces
-from curriculum.families.chunk_edges import CALL_KINDS, TYPE_KINDS, Link, dep_levels, edges_of
-from curriculum.families.pieces import main_chunk, renamed
+from curriculum.families import chunk_edges
+from curriculum.families.chunk_edges import (
+    CALL_KINDS,
+    TYPE_KINDS,
+    Link,
+    dep_levels,
+    edges_of,
+    main_chunk,
+    renamed,
+)
 from curriculum.graph.structure import CodeChunk
 from schemas.document import EDGE_KINDS, Chunk
 from schemas.structure import LABEL_CODES, LARGEST_LEVEL, STRUCTURE_CODES, StructureEdge
@@ -12,7 +19,7 @@ from schemas.structure import LABEL_CODES, LARGEST_LEVEL, STRUCTURE_CODES, Struc
 BODY, CLASS, COMMENT = (STRUCTURE_CODES[name] for name in ("func_body", "class_decl", "comment"))
 
 
-@pytest.mark.parametrize("module", [chunk_edges, pieces], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [chunk_edges], ids=lambda module: module.__name__)
 def test_examples_are_true(module: object) -> None:
     done = doctest.testmod(module)  # type: ignore[arg-type]
     assert done.attempted

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 import numpy as np
 import pytest
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 from curriculum.corpus.skips import Skips
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import read_commits

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.languages import language_of
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
+from curriculum.corpus.paths import language_of
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import NodeId, symbol
 from schemas.change import Blob, TreeDelta, TreeFile

@@ -8,14 +8,13 @@ import tree_sitter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 from curriculum.graph.facts import FileFacts
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import CodeStructure, code_structure
 from curriculum.graph.syntax_tree import parse
 from schemas.corpus import Language
-from schemas.node_types import BUCKET_NAMES, NO_NODE, node_type
-from schemas.structure import STRUCTURE_CODES
+from schemas.structure import BUCKET_NAMES, NO_NODE, STRUCTURE_CODES, node_type
 
 NAMES = {code: name for name, code in STRUCTURE_CODES.items()}
 FRAGMENTS = [

@@ -13,7 +13,7 @@ import pytest
 
 from curriculum.interop import tokens_out
 from curriculum.interop.derive_columns import RowFacts
-from curriculum.interop.folder import whole_folder
+from curriculum.interop.huggingface import whole_folder
 from curriculum.interop.publish import publish
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.interop.tokens_in import token_rows

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from curriculum.interop.card import MADE_HERE, card, configs, licences, write_card
-from curriculum.interop.folder import whole_folder
-from curriculum.interop.huggingface import export_parquet
+from curriculum.interop.huggingface import export_parquet, whole_folder
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA

@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from curriculum.interop import limits, megatron
-from curriculum.interop.limits import bounded_memory
-from curriculum.interop.parquet_in import parquet_rows
-from curriculum.interop.publish import publish
+from curriculum.interop import foreign_parquet, megatron
+from curriculum.interop.foreign_parquet import bounded_memory
+from curriculum.interop.publish import parquet_rows, publish
 from flows.cli import app
 from schemas.errors import SchemaError
 
@@ -71,7 +70,7 @@ def test_a_parquet_bomb_is_refused_by_its_footer(
     )
     with pytest.raises(SchemaError, match=rf"values of {name} in 2 rows"):
         parquet(world, file.parent, said(family="mine")) if name == "input_ids" else (
-            limits.require_room(file, pq.ParquetFile(file), 128)
+            foreign_parquet.require_room(file, pq.ParquetFile(file), 128)
         )
 
 
@@ -93,7 +92,7 @@ def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
         compression="zstd",
     )  # fmt: skip
     assert (folder / "part-0.parquet").stat().st_size < 2_000_000
-    monkeypatch.setattr(limits, "_room", lambda: 1 << 30)
+    monkeypatch.setattr(foreign_parquet, "_room", lambda: 1 << 30)
     with pytest.raises(SchemaError, match="of memory"), bounded_memory(folder):
         parquet(world, folder, said())
 

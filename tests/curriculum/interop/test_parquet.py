@@ -14,12 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.interop.derive_columns import FILLS, Completion
-from curriculum.interop.parquet_in import parquet_rows
-from curriculum.interop.publish import publish
+from curriculum.interop.publish import parquet_rows, publish
 from curriculum.mixing.supply import read_supply
 from curriculum.packing.check import check
-from curriculum.packing.columns import KNOWN, Columns
-from curriculum.packing.violations import BatchPosition, Violations
+from curriculum.packing.violations import KNOWN, BatchPosition, Columns, Violations
 from curriculum.store import Artefact
 from schemas.errors import SchemaError
 from schemas.packed_row import RowFormat

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.interop.decoded_rows import DecodedShard, stage, take_rows
+from curriculum.interop.row_order import DecodedShard, stage, take_rows
 
 SCHEMA = pa.schema(
     [

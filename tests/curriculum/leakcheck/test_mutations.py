@@ -8,7 +8,7 @@ from curriculum.leakcheck.claims import MASS, OUTPUTS, SCORES
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
 from curriculum.leakcheck.proof import Scope, cases_of, prove
 from curriculum.model import conv, dense
-from curriculum.model.chunks import Chunks
+from curriculum.model.inputs import Chunks
 from schemas.errors import JobError
 from schemas.leak import Finding, InjectedLeakReport, LeakReport
 

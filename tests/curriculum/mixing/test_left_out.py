@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.exclusions import of_keys, read_left_out
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix, report_of, seen_until
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.schedule import RowOrder
+from curriculum.mixing.schedule import RowOrder, of_keys, read_left_out
 from curriculum.store import Artefact, Store
 from schemas.errors import MixtureError
 from schemas.mixture import LEFT_OUT_NAME, Continued, RowsTaken

@@ -190,7 +190,7 @@ def test_the_key_leaves_out_names_and_reasons(
     one = recipe(DIET, asked, rows, tokens_per_step=4096)
     other = recipe(DIET, renamed, rows, tokens_per_step=4096)
     assert one.key == other.key
-    assert other.directory.as_posix() == "mixtures/specialist=templates/branch=wide/phase=edits"
+    assert other.folder.as_posix() == "mixtures/specialist=templates/branch=wide/phase=edits"
     assert recipe(DIET, asked, rows, tokens_per_step=8192).key != one.key
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from curriculum.model import chunks as module
-from curriculum.model.chunks import Chunks, Steps, pieces, ranges
+from curriculum.model import inputs as module
+from curriculum.model.inputs import Chunks, Steps, pieces, ranges
 from curriculum.model.masks import Boundaries
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=8)

@@ -20,7 +20,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.controls import Roles
 from curriculum.tokens.turns import turn_marks
 from schemas import document as flat
-from schemas.conversation import Conversation, Role, Turn, digest_of
+from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.document import PART_KINDS
 from schemas.packed_row import TEXT_PIECE
 

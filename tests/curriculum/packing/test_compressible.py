@@ -13,8 +13,7 @@ import pytest
 from curriculum import frames, parquet
 from curriculum.packing.check import check
 from curriculum.packing.read import RowReader
-from curriculum.packing.row_builder import RowLabels
-from curriculum.packing.write import RowWriter
+from curriculum.packing.write import RowLabels, RowWriter
 from curriculum.store.verify import check_pages, read_pages
 from schemas.packed_row import PACKED_ROW_SCHEMA, RowFormat
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from curriculum.packing.check import check
 from curriculum.packing.layout import Layout, attention_pairs, context_histogram, doc_ids
-from curriculum.packing.row_builder import RowLabels
 from curriculum.packing.spool import SpooledDocuments
-from curriculum.packing.write import RowWriter
+from curriculum.packing.write import RowLabels, RowWriter
 from schemas.packed_row import HISTOGRAM_EDGES, PACKED_ROW_SCHEMA, RowFormat
 
 BOS, EOS, PAD, ROW = 1, 2, 0, 128

@@ -15,7 +15,8 @@ from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import documents_in
 from curriculum.graph import clang
 from curriculum.packing.check import check
-from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, family_writers, sample
+from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
+from curriculum.stages import documents as writers
 from curriculum.stages.cross_split import check_sides
 from curriculum.stages.selection import val_lineages
 from curriculum.store import Artefact, Store
@@ -192,7 +193,7 @@ def test_a_sample_is_some_documents_of_each_family_and_nothing_else(tmp_path: Pa
 def test_a_sample_of_long_documents_is_cut_by_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(family_writers, "SAMPLE_BYTES", 40_000)
+    monkeypatch.setattr(writers, "SAMPLE_BYTES", 40_000)
     (made,) = sample(
         Store(tmp_path), corpus("arena"), (RowsSpec(family=V4, row_length=512),), number=99
     )

@@ -2,7 +2,7 @@ import polars as pl
 
 from curriculum.families.context import BUDGET
 from curriculum.supply.sample import TOUCHED_SCHEMA
-from curriculum.supply.touched import FEWEST_GRAPHS, commits_to_walk, sizes_of
+from curriculum.supply.sampled_corpus import FEWEST_GRAPHS, commits_to_walk, sizes_of
 
 
 def touched(*rows: tuple[str, str, int]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from curriculum.train.job import (
     evaluation,
     make_job,
 )
-from curriculum.train.launch.machine import Machine
+from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.recipe import run_recipe
 from schemas.diet import Diet
 from schemas.errors import JobError

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.workers.spawn import interrupts_held
+from curriculum.workers.pool import interrupts_held
 
 FIRST_TO_SPAWN = """
 import signal
-from curriculum.workers.spawn import interrupts_held, spawned
+from curriculum.workers.pool import interrupts_held, spawned
 
 def serve(work, connection):
     connection.send(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))

@@ -10,10 +10,9 @@ import pytest
 from rich.console import Console
 
 from curriculum.catalog import CatalogError
-from curriculum.catalog.condition import matching
+from curriculum.catalog.answer import matching
 from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.line_filter import FILTERS, steps
-from curriculum.inspection.line_selection import regex, select_lines, slots_of
+from curriculum.inspection.line_selection import FILTERS, regex, select_lines, slots_of, steps
 from curriculum.store import Artefact, Store
 from flows.cli import inspect
 from flows.cli.inspect import command

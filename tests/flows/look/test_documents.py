@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from curriculum.inspection.document_facts import subject_of
+from curriculum.inspection.documents import subject_of
 from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from dashboards.palette import NAMES, SHADES

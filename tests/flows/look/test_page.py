@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
+from curriculum.inspection.context_tree import Piece
 from curriculum.inspection.documents import DocumentView
-from curriculum.inspection.pieces import Piece
 from curriculum.store import Artefact, Store
-from dashboards.inspect.document_page import document_page
+from dashboards.inspect.document_page import (
+    Link,
+    Node,
+    PageContent,
+    Section,
+    Stretch,
+    document_page,
+)
 from dashboards.inspect.page import joined, page
-from dashboards.inspect.page_content import Link, Node, PageContent, Section, Stretch
 from dashboards.palette import SHADES
 from flows import cli
 from flows.cli import inspect

@@ -18,10 +18,10 @@ from playwright.sync_api import Browser, Page, expect
 from curriculum.inspection import formats
 from curriculum.inspection.formats import difference, duration
 from dashboards.palette import family_colours
-from dashboards.report import curves, phase_sheets, retention, timeline
-from dashboards.report.colours import properties
+from dashboards.report import curves, phase_sheets, timeline
 from dashboards.report.curves import apart, plot_of
 from dashboards.report.facts import Facts, Losses, report_path
+from dashboards.report.marks import properties
 from dashboards.report.page import page
 from schemas.diet import AdvanceWhen, StopsImproving
 from tests.flows.html_text import Read
@@ -32,7 +32,7 @@ GATE = AdvanceWhen(
 )
 
 
-@pytest.mark.parametrize("module", [formats, curves, retention, phase_sheets, timeline])
+@pytest.mark.parametrize("module", [formats, curves, phase_sheets, timeline])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module, extraglobs={"gate": GATE})
     assert (done.failed, done.attempted > 0) == (0, True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 from curriculum.graph.clang import IndexReport, Snapshot, index_tree, missing
 
 REASON = missing()

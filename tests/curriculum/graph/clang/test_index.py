@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.corpus.sample import unpack_samples
+from curriculum.corpus.load import unpack_samples
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.snapshot import IndexedClass, IndexedFunction, digest_of
 from schemas.document import EdgeKind

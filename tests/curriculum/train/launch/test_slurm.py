@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from curriculum.train.launch import launcher, slurm
-from curriculum.train.launch.gpu_slots import Slots
+from curriculum.train.launch.gpu_slots import Machine, Slots
 from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.launch.machine import Machine
 from curriculum.train.launch.sbatch import RequestedResources, asked
 from curriculum.train.launch.slurm import hand_in
 from schemas.errors import JobError, JobKilledError, JobMemoryError
