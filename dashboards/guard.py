@@ -1,5 +1,10 @@
 """ASGI guard of a local server: requests of its owner's browser and programs pass, all others are refused.
 
+A request must name this server in its Host header, must not come from another site's page, and must prove
+that it is the owner's: a browser by a cookie, which it got for the token in the printed address, and which
+counts for this user's processes only; a program by the Authorization header, where the server has a secret
+for programs.
+
 Browsers send a cookie to every port of a host, so that another user's server may get ours: it is worth
 nothing in the hands of another user.
 """

@@ -1,4 +1,13 @@
-"""Moments as files hold them: ISO 8601 in UTC with microseconds; their order is that of their text."""
+"""JSON files of ours: each becomes a frozen model, or an error that names the file and its first fault.
+
+A versioned file says which schema_version wrote it. Readers take any minor of their own major: fields that
+are missing get their defaults, and unknown ones are left out; another major is refused. A sealed file carries
+a digest of all its fields, those of newer versions included, so that damage is refused too.
+
+Accepted is one JSON value of RFC 8259 in UTF-8, of at most DEEPEST levels. Refused is what parsers disagree
+on or what Python's parser accepts beyond it: a name that an object has twice, NaN and infinity, numbers
+beyond a double or of more than LONGEST_NUMBER digits, half of a surrogate pair, a byte order mark.
+"""
 
 import datetime
 import hashlib

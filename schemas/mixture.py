@@ -1,4 +1,4 @@
-"""The one rule by which shares give way to what there is."""
+"""The mixture plan: the rows that a diet selects, in training order."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Paths that a file of a workspace may give: they lead nowhere but down from where they begin."""
+"""Regular files that may come from somebody else: none is waited for, and none is read without a bound.
+
+A named pipe or a device in a file's place is refused at once, and so is a symbolic link, unless the caller
+allows links: a path that a user gave may lead over them, one below a workspace may not.
+"""
 
 import errno
 import os

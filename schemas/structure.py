@@ -1,8 +1,7 @@
 """Structure: codes of what stands where in a document, and kinds of syntax nodes; all pinned for good.
 
 A v6_enriched document carries it over bytes (`Structure`), a packed row over tokens (the columns below).
-Without these columns both are the flat text and the flat rows of the base family. node_types.txt holds the
-256 buckets of ast_node_type.
+Without these columns both are the flat text and the flat rows of the base family.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,8 @@
-"""Names, texts and paths in SQL, and the error of the catalog."""
+"""The SQL of a catalog: views and macros as they stand in sql/*.sql, over the files of a snapshot.
+
+`$name` in those files is a relation: a table of the snapshot, or all data files of a kind. Everything
+else is plain DuckDB SQL, of forms that versions 1.5 and 2.0 both have.
+"""
 
 import functools
 import itertools

@@ -1,4 +1,11 @@
-"""Commits with their whole trees: entries of a tree, and differences between two."""
+"""Commits with their whole trees: entries of a tree, and differences between two.
+
+    log        which commits, and the lineage of each path       walked beside the changes
+    diff-tree  the paths that differ from the tree before        one git for all commits
+    blobs      their texts                                       as for changes
+
+Memory is the texts of one delta – the first is a whole tree – and a path and an id for each file.
+"""
 
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Fit all documents of an artefact, each with the fitter of its family."""
+"""A documents artefact and its tokens, read side by side, document after document."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

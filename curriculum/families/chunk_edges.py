@@ -1,4 +1,4 @@
-"""Structure of a document: contiguous pieces of code, edges between their chunks, depths of chunks."""
+"""Edges between the chunks of a structure, and how deep each chunk stands above the leaves."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,7 @@
-"""Rows as a folder for Hugging Face's `datasets`, and folders that appear whole or not at all."""
+"""Rows as a folder for Hugging Face's `datasets`, and folders that appear whole or not at all.
+
+Rows of one artefact are its very files; those of a mixture are written anew, in training order.
+"""
 
 import contextlib
 import os

@@ -1,4 +1,9 @@
-"""Packed rows of others: read from Parquet, completed, checked, published."""
+"""Packed rows of others: read from Parquet, completed, checked, published.
+
+Whole numbers of another width, large lists and dictionaries of strings are read as what the contract has
+for them where no value changes; any other type is an error. Columns that the contract doesn't know stay
+behind, and the report names them.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence

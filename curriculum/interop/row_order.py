@@ -1,5 +1,9 @@
 """Rows in an order: as they lie, or a mixture's in training order, each shard decoded once.
 
+A plan jumps from row to row, and Parquet decodes a whole row group for each. So the rows of a plan are
+decoded once into Arrow files in a scratch folder, which are mapped, and taken from there: memory is flat,
+the scratch takes some 11 bytes a token of the rows there are.
+
 What has a value a token lies in mapped Arrow files, batch by batch, and is copied row by row; what is less
 lies there as one batch a shard, of which Arrow takes many rows at once.
 """

@@ -1,4 +1,7 @@
-"""Claims about a subject: a document gives the same outputs and gradients whatever its row holds beside."""
+"""Claims about a subject: a document gives the same outputs and gradients whatever its row holds beside.
+
+A position that is masked adds 0·x, which is exact for finite x, so there is no tolerance to hide in.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

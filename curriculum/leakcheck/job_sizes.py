@@ -1,4 +1,4 @@
-"""Rows whose documents end where masks go wrong."""
+"""Lengths of documents where leaks hide, at the sizes of a job."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""The families of layers, by their letters in a pattern."""
+"""The decoder: embedding, blocks that each read the same boundaries, and a head.
+
+Shapes: ids_BT, x_BTD, logits_BTV with V ids of the vocabulary.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""Encodings and their structure on the way into rows: written as they come, read by a plan."""
+"""Encodings and their structure on the way into rows: written as they come, read by a plan.
+
+A plan needs all lengths before the first row can be filled, and the tokens don't fit into memory. So
+they wait in flat files; in memory stay 16 bytes a document.
+"""
 
 import contextlib
 from collections.abc import Iterator

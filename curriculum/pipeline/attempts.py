@@ -1,4 +1,7 @@
-"""Current artefacts: the names in current/ by which gc keeps them, and the catalog that lists them."""
+"""Attempts at runs: their names, their order, and the state of one that isn't finished.
+
+Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

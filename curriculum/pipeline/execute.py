@@ -1,4 +1,8 @@
-"""Events of a plan that is carried out, one for each step that is done."""
+"""The one loop over phases: build, mix and train each, as far as the gates between them are open.
+
+`perform` is called with each step and returns its result: `here` runs the step in this process; Prefect wraps
+it in a task, and trains on another machine; the steps of a dry plan make nothing.
+"""
 
 import contextlib
 import itertools

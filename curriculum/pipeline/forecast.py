@@ -1,4 +1,4 @@
-"""Speed of the last training here, and from it the time and cost of tokens."""
+"""Forecast of a plan: artefacts to make, tokens, steps, time and cost, phase by phase."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Configs of earlier runs: snapshots that a flow run or a command left, and overrides that jobs recorded."""
+"""Configs of earlier runs: snapshots that a flow run or a command left, and overrides that jobs recorded.
+
+A run that is retried, or goes on after an approval, starts from the top; and its training is a flow run of
+its own. All of them go by what was read first: a diet that is edited meanwhile changes later runs only.
+"""
 
 import shlex
 import shutil

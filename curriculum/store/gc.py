@@ -1,4 +1,4 @@
-""".trash: what gc removes leaves its place whole, in one rename, and is removed from there file by file.
+"""gc: what nothing refers to any more, and its removal.
 
     .trash/<uuid>/<path in the workspace>
 

@@ -1,4 +1,17 @@
-"""The identity of a process, and whether the owner that a record names still runs."""
+"""Leases: the keys that running processes use, which gc keeps.
+
+    leases/<uuid>.json   a process, the keys that it found or makes, and when it last was alive
+    .locks/gc.guard      held shared while a key is written and looked up, alone while gc decides
+
+A build never loses what it uses: it writes a key into its lease and looks the artefact up while it holds the
+guard shared; gc reads leases, decides and renames to .trash while it holds the guard alone. Either the build
+comes first, and gc reads the key; or gc comes first, and the build finds nothing and makes the artefact anew.
+No clock decides between processes of one machine. Pins need no guard: a build writes them before it removes
+its lease, and gc reads leases before pins, so that it finds the key in one of the two.
+
+Workers of a build, in other processes or on other machines, use what the lease of their coordinator names:
+it holds the keys of all tasks before it hands them out.
+"""
 
 import contextlib
 import datetime

@@ -1,4 +1,9 @@
-"""Processes of a training job: started, ended with their parent, and the meaning of their exit codes."""
+"""Processes of a training job: started, ended with their parent, and the meaning of their exit codes.
+
+torchrun starts ranks too (`torchrun --nproc-per-node 2 -m curriculum.train job.json`), on several machines
+as well. It starts each rank in a session of its own, where the end of a process group doesn't reach, and
+returns 1 for whatever exit code of a rank; so a run here isn't started by it.
+"""
 
 import ctypes
 import os

@@ -1,5 +1,9 @@
 """Map a function over tasks in worker processes of this machine, spawned with interrupts held back.
 
+tree-sitter and Python hold the lock that threads would share, and a thread can't be killed. The standard
+library's pool gives up all tasks when one process is killed. pebble's (5.2.3) leaves workers running after
+the parent's death, and fails as a whole for one error that can't be unpickled or one killed idle worker.
+
 They are spawned: a forked child would inherit the threads' locks of polars and Arrow.
 """
 

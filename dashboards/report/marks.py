@@ -1,4 +1,7 @@
-"""Pictures of the report, bars, rings and dots, and its classes of colours."""
+"""Pictures of the report, bars, rings and dots, and its classes of colours.
+
+A page's policy forbids style attributes: what depends on data is said in attributes of SVG.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

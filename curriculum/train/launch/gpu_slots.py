@@ -1,4 +1,12 @@
-"""Slots of GPUs on a machine, held one run at a time, and the machine that a job asks for."""
+"""Slots of GPUs on a machine, held one run at a time, and the machine that a job asks for.
+
+    <folder>/<host>-0.lock   held while a job trains, by who launched it and by every process that trains
+             <host>-0.json   who that is
+             <host>.line/    a ticket for each that waits, held by it; a dead one is passed over
+
+Locks are the system's, so nothing has to be cleaned up after a process that was killed. Those of files on
+shared storage hold one machine's slots each.
+"""
 
 import contextlib
 import fcntl

@@ -1,0 +1,106 @@
+"""The documents can't lie: tables and pictures are generated, and links lead to files."""
+
+import ast
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+MAIN_PATH = (
+    "flows/run.py",
+    "curriculum/pipeline/execute.py",
+    "curriculum/stages/stage.py",
+    "curriculum/stages/rows.py",
+    "curriculum/packing/boundaries.py",
+    "schemas/packed_row.py",
+    "curriculum/mixing/mix.py",
+    "curriculum/train/trainer.py",
+)
+ROUND = 50
+"""Lines are counted to so many, so that few edits change the table."""
+
+
+def main_path() -> str:
+    """A line a file: its path, the first line of its docstring, and about how many lines it has."""
+    lines = ["| file | what it is | lines |", "|---|---|---|"]
+    for name in MAIN_PATH:
+        text = (ROOT / name).read_text()
+        said = (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+        about = max(ROUND, ROUND * round(text.count("\n") / ROUND))
+        lines.append(f"| [{name}](../{name}) | {said} | {about} |")
+    return "\n".join(lines)
+
+
+def layers() -> str:
+    """The layers of import-linter's contracts as a picture: arrows go from the importer to the imported."""
+    return "\n".join(["```mermaid", "flowchart TD", *_drawn(), "```"])
+
+
+def _drawn() -> Iterator[str]:
+    for contract in _contracts():
+        container = (contract.get("containers") or [""])[0]
+        groups = [each.split(" | ") for each in contract["layers"]]
+        title = container or "packages"
+        yield f'  subgraph {title}["{title}"]'
+        for group in groups:
+            yield f'    {_id(container, group)}["{", ".join(group)}"]'
+        for above, below in itertools.pairwise(groups):
+            yield f"    {_id(container, above)} --> {_id(container, below)}"
+        yield "  end"
+
+
+def _contracts() -> list[dict[str, Any]]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = config["tool"]["importlinter"]["contracts"]
+    return [each for each in contracts if each["type"] == "layers"]
+
+
+def _id(container: str, group: list[str]) -> str:
+    return "_".join(filter(None, (container, "in", *group)))
+
+
+GENERATED = {"main path": main_path, "layers": layers}
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_generated_parts_are_current(name: str, request: pytest.FixtureRequest) -> None:
+    made = f"<!-- {name} -->\n\n{GENERATED[name]()}\n\n<!-- end -->"
+    text = ARCHITECTURE.read_text()
+    found = re.search(rf"<!-- {name} -->.*?<!-- end -->", text, flags=re.DOTALL)
+    assert found
+    if request.config.getoption("--rewrite"):
+        ARCHITECTURE.write_text(text.replace(found[0], made))
+    else:
+        assert found[0] == made, "run: pytest tests/test_docs.py --rewrite"
+
+
+def test_the_picture_has_every_layer_of_the_contracts() -> None:
+    assert len(_contracts()) == 3
+    picture = layers()
+    for contract in _contracts():
+        for layer in contract["layers"]:
+            assert all(each in picture for each in layer.split(" | "))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.name)
+def test_links_lead_to_files(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
+    assert links
+    assert [each for each in links if not (document.parent / each).exists()] == []
+
+
+def test_the_main_path_is_read_in_one_sitting() -> None:
+    assert sum((ROOT / name).read_text().count("\n") for name in MAIN_PATH) < 2_000
+
+
+def test_twelve_changes_have_their_files() -> None:
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    table = text.partition("## Where do I change")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^\| ", table, flags=re.MULTILINE)) == 1 + 12
