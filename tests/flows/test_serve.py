@@ -74,7 +74,7 @@ def test_a_schedule_starts_runs_and_outlives_new_forms(served: Served) -> None:
         client.create_deployment_schedules(run.id, daily)
         client.create_deployment_schedules(nap, often)
     (served.home / "diets").mkdir(exist_ok=True)
-    ours = Path(supervisor.__file__).parents[1] / "curriculum/diets/templates.yaml"
+    ours = Path(supervisor.__file__).parents[2] / "curriculum/diets/templates.yaml"
     (served.home / "diets/nightly.yaml").write_text(ours.read_text())
 
     wait_until(lambda: "the forms know" in served.log.read_text())
