@@ -8,7 +8,7 @@ import pytest
 
 import dashboards
 
-PAGES = sorted(Path(dashboards.__file__).parent.glob("*.py"))
+PAGES = sorted(Path(dashboards.__file__).parent.rglob("*.py"))
 HOSTILE = "<img src=x onerror=alert(1)>**b**'\""
 
 
@@ -29,6 +29,10 @@ def test_the_search_finds_labels() -> None:
     text = "mo.ui.slider(0, 1, label=name)\nmo.ui.form(submit_button_label=name)\nmo.md(name)"
     assert len(_labels(text)) == 3
     assert len(_labels("mo.ui.slider(0, 1, **given)")) == 1
+
+
+def test_pages_have_labels() -> None:
+    assert sum(len(_labels(page.read_text())) for page in PAGES) >= 1
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

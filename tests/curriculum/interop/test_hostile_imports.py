@@ -92,7 +92,7 @@ def test_a_bomb_that_its_footer_hides_ends_at_the_limit_of_memory(
         compression="zstd",
     )  # fmt: skip
     assert (folder / "part-0.parquet").stat().st_size < 2_000_000
-    monkeypatch.setattr(foreign_parquet, "_room", lambda: 1 << 30)
+    monkeypatch.setattr(foreign_parquet, "_memory_limit", lambda: 1 << 30)
     with pytest.raises(SchemaError, match="of memory"), bounded_memory(folder):
         parquet(world, folder, said())
 
