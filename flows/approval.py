@@ -44,7 +44,7 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
     gate = trained.gate
     if gate is not None and gate.kind == "waits" and dispatch.here():
         said = _asked(plan, trained.run)
-        approvals.write(plan.store, trained.run, who=said.who, comment=said.comment)
+        approvals.write_approval(plan.store, trained.run, who=said.who, comment=said.comment)
         gate = verdict(plan, trained.phase, trained.run)
     if gate is not None and not gate.is_open:
         Log().warning(gate.why)
@@ -53,7 +53,7 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
 
 def _asked(plan: RunPlan, run: Artefact) -> Approval:
     try:
-        return suspended_until_approved(approvals.ticket(plan.store, run), _question(run))
+        return suspended_until_approved(approvals.approval_ticket(plan.store, run), _question(run))
     except Pause:
         Log().warning(
             f"{report_of(run).phase} is trained and waits for approval: look at its artifacts, then "

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog import open_tables
 from curriculum.catalog.cache import Cache, digest_of
+from curriculum.catalog.open_tables import STATUS_FILE
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.sql_text import pattern, quoted
 from curriculum.catalog.views import script
@@ -103,7 +103,7 @@ def _publish(snapshot: Snapshot) -> Path | None:
     passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
     # The status is a file of the workspace already; catalog.sql reads the newest.
     places = {
-        name: open_tables.FILE if name == "status" else _cache_table(Cache(home=home), name, table)
+        name: STATUS_FILE if name == "status" else _cache_table(Cache(home=home), name, table)
         for name, table in passing
     }
     if not all(places.values()):
@@ -115,9 +115,9 @@ def _publish(snapshot: Snapshot) -> Path | None:
 
 def _cache_table(cache: Cache, name: str, table: pa.Table) -> str:
     """Keep a table by its content; its path relative to the workspace, empty where that can't be."""
-    tables = {name: table}
-    group = digest_of(tables)
-    stands = cache.stands(group, tables) or cache.keep(group, tables)
+    alone = {name: table}
+    group = digest_of(alone)
+    stands = cache.stands(group, alone) or cache.keep(group, alone)
     return cache.path(group, name) if stands else ""
 
 

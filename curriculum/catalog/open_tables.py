@@ -25,13 +25,13 @@ from schemas.job import METRICS_SCHEMA, Heartbeat, RunState
 from schemas.json_text import seconds_from
 from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 
-FOLDER = "gates"
+GATES_FOLDER = "gates"
 
 
 def closed_gates(home: Path) -> dict[str, pa.Table]:
     """The table of the gates that are closed; what goes while it is read is left out."""
     lines: list[Line] = []
-    folder = home / FOLDER
+    folder = home / GATES_FOLDER
     for file in () if folder.is_symlink() else sorted(folder.glob("*.json")):
         try:
             lines.append(ClosedGate.model_validate_json(regular_files.read(file)).model_dump())
@@ -40,7 +40,7 @@ def closed_gates(home: Path) -> dict[str, pa.Table]:
     return {"closed_gates": pa.Table.from_pylist(lines, schema=OPEN_TABLES["closed_gates"])}
 
 
-FILE = f"current/{STATUS_NAME}"
+STATUS_FILE = f"current/{STATUS_NAME}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,13 +56,13 @@ def written_status(home: Path) -> Status:
     """Read the status of a workspace: no line where none was computed yet."""
     empty = STATUS_SCHEMA.empty_table()
     try:
-        PlainFolders(home).status(FILE)
-        table = parquet.read_table(home / FILE, columns=STATUS_SCHEMA.names)
+        PlainFolders(home).status(STATUS_FILE)
+        table = parquet.read_table(home / STATUS_FILE, columns=STATUS_SCHEMA.names)
         return Status(table=table.select(STATUS_SCHEMA.names).cast(STATUS_SCHEMA), problems=[])
     except FileNotFoundError:
         return Status(table=empty, problems=[])
     except (OSError, StoreError, KeyError, ValueError, pa.ArrowException) as refused:
-        return Status(table=empty, problems=[(FILE, str(refused).partition("\n")[0])])
+        return Status(table=empty, problems=[(STATUS_FILE, str(refused).partition("\n")[0])])
 
 
 def diets(home: Path, cache: Cache) -> dict[str, pa.Table]:

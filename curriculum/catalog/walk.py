@@ -20,17 +20,16 @@ from schemas.manifest import MANIFEST_NAME
 from schemas.regular_files import LINK, status
 
 _SEEN = "seen"
-_TEXT: pa.DataType = pa.string()
-_NUMBER: pa.DataType = pa.int64()
-_SCHEMA = pa.schema(
-    [
-        ("file", _TEXT),
-        ("inode", _NUMBER),
-        ("changed", _NUMBER),
-        ("size", _NUMBER),
-        ("found", _TEXT),
-    ]
-)
+
+
+_FINDING_TYPES: dict[str, pa.DataType] = {
+    "file": pa.string(),
+    "inode": pa.int64(),
+    "changed": pa.int64(),
+    "size": pa.int64(),
+    "found": pa.string(),
+}
+_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in _FINDING_TYPES.items()])
 
 
 @dataclass(kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from schemas.errors import StoreError
 from schemas.json_text import read_json
 from schemas.phase_status import Approval
 
-FOLDER = "approvals"
+APPROVALS_FOLDER = "approvals"
 
 
 def find_approval(store: Store, run: Artefact) -> Approval | None:
@@ -22,15 +22,15 @@ def find_approval(store: Store, run: Artefact) -> Approval | None:
     Raises:
         StoreError: for a file that is no approval.
     """
-    file = place_of(store, run)
+    file = approval_file(store, run)
     if not file.is_file():
         return None
-    said = read(file)
+    said = read_approval(file)
     same = (said.run_key, said.attempt, said.content)
     return said if same == (run.key, report_of(run).attempt, run.content) else None
 
 
-def read(file: Path) -> Approval:
+def read_approval(file: Path) -> Approval:
     """The approval in a file.
 
     Raises:
@@ -45,7 +45,7 @@ def read(file: Path) -> Approval:
     )
 
 
-def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
+def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
     """Approve a finished run; what was said of it before is replaced."""
     report = report_of(run)
     said = Approval(
@@ -59,24 +59,24 @@ def write(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approv
         when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         comment=comment,
     )
-    file = place_of(store, run)
+    file = approval_file(store, run)
     file.parent.mkdir(exist_ok=True)
     write_text(file, said.model_dump_json(indent=1))
     return said
 
 
-def place_of(store: Store, run: Artefact) -> Path:
+def approval_file(store: Store, run: Artefact) -> Path:
     """Return the file of a run's approval, be it there or not."""
-    return store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
+    return store.root / APPROVALS_FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
 
 
-def ticket(store: Store, run: Artefact) -> str:
+def approval_ticket(store: Store, run: Artefact) -> str:
     """Return an id of a run that waits for approval, unique among all workspaces of a server."""
     attempt = report_of(run).attempt
     return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
 
 
-def me() -> str:
+def user_name() -> str:
     """Return the name of the user of this process."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -108,7 +108,7 @@ class StatusInputs:
         for each in store.artefacts():
             manifest = each.manifest
             hashed.update(repr((str(each.path), manifest.key, manifest.content)).encode())
-        for pattern in ("current/*.txt", f"{approvals.FOLDER}/*.json"):
+        for pattern in ("current/*.txt", f"{approvals.APPROVALS_FOLDER}/*.json"):
             for file in sorted(store.root.glob(pattern)):
                 hashed.update(repr((file.name, regular_files.read(file))).encode())
         for begun in self.begun:

@@ -31,7 +31,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         )
     if APPROVAL not in plan.phase(phase).require:
         warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
-    said = approvals.write(plan.store, run, who=approvals.me(), comment=comment)
+    said = approvals.write_approval(plan.store, run, who=approvals.user_name(), comment=comment)
     report = report_of(run)
     if report.stopped != "failed":
         record_gate(plan, run, verdict(plan, phase, run))
@@ -40,7 +40,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         f"{said.attempt}, val_bpb {change(report, 'phase')}",
         soft_wrap=True,
     )
-    resumed = _resume(home, approvals.ticket(plan.store, run), said.who, comment)
+    resumed = _resume(home, approvals.approval_ticket(plan.store, run), said.who, comment)
     out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
 
 

@@ -42,7 +42,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(
     assert said.why == "trained after 9 tokens (budget)"
     assert tmp_path / said.run == run.path
     assert said.content == run.content
-    approvals.write(plan.store, run, who="ada")
+    approvals.write_approval(plan.store, run, who="ada")
     gates.record_gate(plan, run, verdict(plan, "syntax", run))
     assert _noted(tmp_path) == []
 

@@ -204,8 +204,8 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
         trained, store = workers.doors.attempts["syntax"][0], Store(tmp_path)
-        approvals.write(store, trained, who="ada")
-        ticket = approvals.ticket(store, trained)
+        approvals.write_approval(store, trained, who="ada")
+        ticket = approvals.approval_ticket(store, trained)
         assert approval.resume("another", who="ada", comment="", say=said.append) == ""
         words = approval.resume(ticket, who="ada", comment="", say=said.append)
         assert "goes on on the server" in words
