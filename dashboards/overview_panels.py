@@ -7,7 +7,7 @@ from pathlib import Path
 from curriculum.inspection.formats import duration
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status_table import current_status
+from curriculum.pipeline.status import current_status
 from dashboards import charts, frame
 from dashboards.charts import amount, share
 from dashboards.flow_runs import FlowRun, flow_runs

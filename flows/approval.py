@@ -15,7 +15,7 @@ from prefect.states import Completed
 from pydantic import Field, ValidationError
 
 from curriculum.inspection.runs import report_of, run_words
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.pipeline.execute import PhaseTrained
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
@@ -44,7 +44,7 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
     gate = trained.gate
     if gate is not None and gate.kind == "waits" and dispatch.here():
         said = _asked(plan, trained.run)
-        approvals.write_approval(plan.store, trained.run, who=said.who, comment=said.comment)
+        gates.write_approval(plan.store, trained.run, who=said.who, comment=said.comment)
         gate = verdict(plan, trained.phase, trained.run)
     if gate is not None and not gate.is_open:
         Log().warning(gate.why)
@@ -53,7 +53,7 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
 
 def _asked(plan: RunPlan, run: Artefact) -> Approval:
     try:
-        return suspended_until_approved(approvals.approval_ticket(plan.store, run), _question(run))
+        return suspended_until_approved(gates.approval_ticket(plan.store, run), _question(run))
     except Pause:
         Log().warning(
             f"{report_of(run).phase} is trained and waits for approval: look at its artifacts, then "

@@ -7,7 +7,7 @@ from prefect.client.schemas.objects import FlowRun, State
 
 from curriculum.pipeline import notifications
 from curriculum.pipeline.plan import RunPlan
-from curriculum.pipeline.status_table import record_status
+from curriculum.pipeline.status import record_status
 from dashboards.report.write import rewritten
 from flows import artifacts, settings
 from flows.artifacts import Log

@@ -9,7 +9,16 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from schemas.arrow import list_of, required
+
+def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":
+    """A column that is never null."""
+    return pa.field(name, kind, nullable=False)
+
+
+def list_of(kind: pa.DataType) -> pa.DataType:
+    """A list type whose items are never null."""
+    return pa.list_(required("item", kind))
+
 
 SCHEMA_VERSION = "1.2"
 """major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""

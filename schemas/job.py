@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from schemas.arrow import required
 from schemas.corpus import Name
 from schemas.diet import AdvanceWhen
-from schemas.document import SCHEMA_VERSION
+from schemas.document import SCHEMA_VERSION, required
 from schemas.json_text import Sealed
 from schemas.regular_files import PlainPath, PlainPathOrNone
 from schemas.text import Strict

@@ -9,8 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from schemas.corpus import CorpusSpec, DomainsSpec
-from schemas.diet import Diet
-from schemas.phase import PhasesSpec
+from schemas.diet import Diet, PhasesSpec
 
 MODELS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("corpus", CorpusSpec),

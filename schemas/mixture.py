@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pydantic import JsonValue
 
-from schemas.arrow import required
-from schemas.document import SCHEMA_VERSION
+from schemas.document import SCHEMA_VERSION, required
 from schemas.text import Strict
 
 

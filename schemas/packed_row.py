@@ -9,8 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from schemas.arrow import list_of, required
-from schemas.document import SCHEMA_VERSION
+from schemas.document import SCHEMA_VERSION, list_of, required
 
 ROW_MULTIPLE = 128
 LONGEST_ROW = 1 << 20

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from schemas.arrow import list_of, required
-from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION
+from schemas.document import DOCUMENT_SCHEMA, SCHEMA_VERSION, list_of, required
 from schemas.packed_row import Column
 
 NO_NODE = 0

@@ -15,8 +15,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
-from curriculum.catalog.connection import SCRIPT_NAME, Relation, connect, macros, publish, relations
-from curriculum.catalog.sql_text import CatalogError
+from curriculum.catalog.parquet_files import CatalogError
+from curriculum.catalog.views import SCRIPT_NAME, Relation, connect, macros, publish, relations
 
 __all__ = [
     "SCRIPT_NAME",

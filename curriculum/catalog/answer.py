@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog.connection import connect
-from curriculum.catalog.sql_text import CatalogError, pattern, quoted
+from curriculum.catalog.parquet_files import CatalogError, pattern, quoted
+from curriculum.catalog.views import connect
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "4GiB",

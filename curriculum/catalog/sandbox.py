@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import sandbox_process
+from curriculum.catalog.parquet_files import CatalogError, pattern, quoted
 from curriculum.catalog.snapshot import Snapshot, take
-from curriculum.catalog.sql_text import CatalogError, pattern, quoted
 from curriculum.catalog.views import script
 
 CELL = Path(sandbox_process.__file__)

@@ -18,9 +18,9 @@ from curriculum.interop.token_files import TokenFiles
 from curriculum.packing import best_fit
 from curriculum.packing.layout import lists
 from curriculum.packing.write import SHARD_TOKENS
-from schemas.arrow import list_of
+from schemas.document import list_of
 from schemas.errors import SchemaError
-from schemas.exchange import TokenFormat
+from schemas.manifest import TokenFormat
 from schemas.packed_row import RowFormat
 from schemas.reports import ImportReport
 

@@ -16,8 +16,8 @@ from curriculum.interop import megatron
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
-from schemas.exchange import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
 from schemas.json_text import read_json
+from schemas.manifest import BESIDE_NAME, RECORD_NAME, ExportRecord, TokenFormat
 
 Values = npt.NDArray[Any]
 AT_ONCE = 1 << 22

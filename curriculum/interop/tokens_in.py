@@ -30,7 +30,7 @@ from curriculum.packing.layout import lists
 from curriculum.packing.violations import KNOWN
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
-from schemas.exchange import BESIDE_SCHEMA, TokenFormat
+from schemas.manifest import BESIDE_SCHEMA, TokenFormat
 from schemas.packed_row import LONGEST_ROW, ROW_MULTIPLE, RowFormat
 
 BATCH_TOKENS = 1 << 18

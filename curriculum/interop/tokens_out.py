@@ -31,7 +31,7 @@ from curriculum.store import Artefact
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from schemas.errors import SchemaError
-from schemas.exchange import (
+from schemas.manifest import (
     BESIDE_NAME,
     BESIDE_SCHEMA,
     BESIDE_STRUCTURE,

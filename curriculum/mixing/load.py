@@ -14,9 +14,8 @@ from pydantic import ValidationError
 
 from curriculum.mixing.resolve import faults
 from schemas import regular_files
-from schemas.diet import Diet, token_count
+from schemas.diet import Diet, PhaseSpec, PhasesSpec, token_count
 from schemas.errors import DietError
-from schemas.phase import PhaseSpec, PhasesSpec
 from schemas.text import LARGEST_TEXT, line_of, named, nearest, parse, read_yaml, validated
 
 EXTENDS = "extends"

@@ -10,11 +10,10 @@ from types import MappingProxyType
 
 from curriculum.mixing.imported import ImportedRows, completed, family_of, objective_of
 from schemas.corpus import CorpusSpec
-from schemas.diet import ALTERNATIVE, AdvanceWhen, Diet, DietPhase, Serving
+from schemas.diet import ALTERNATIVE, AdvanceWhen, Diet, DietPhase, PhaseSpec, Serving
 from schemas.errors import DietError
 from schemas.families import CHAT_FAMILY, CONTEXT_FAMILY, ENRICHED_FAMILY, VERSIONS_FAMILY
 from schemas.objectives import OBJECTIVES
-from schemas.phase import PhaseSpec
 from schemas.text import Location, nearest
 
 ANNEAL = "anneal"

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.arrow import list_of
+from schemas.document import list_of
 from schemas.packed_row import HISTOGRAM_EDGES
 
 Values = npt.NDArray[Any]

@@ -29,10 +29,9 @@ from curriculum.pipeline.resume import ResumePoint, RowExclusions, parse_exclusi
 from curriculum.store import Store
 from curriculum.train.run_directory import write_text
 from schemas.corpus import CorpusSpec
-from schemas.diet import Diet
+from schemas.diet import Diet, PhaseSpec
 from schemas.errors import DietError, StoreError
 from schemas.json_text import Sealed, now, read_json
-from schemas.phase import PhaseSpec
 from schemas.regular_files import PlainPath
 
 FOLDER, DOMAINS = "orders", ".domains.yaml"

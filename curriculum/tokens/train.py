@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Model
 from curriculum import parquet
 from curriculum.tokens.codec import BYTE_OF, Tokenizer
 from curriculum.tokens.controls import NAMES
-from schemas.arrow import required
+from schemas.document import required
 from schemas.errors import TokenizerError
 from schemas.reports import TokenizerReport
 

@@ -14,7 +14,7 @@ from curriculum.store.verify import read_pages, verify_file, verify_footers
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import JOB, read_job, read_report
-from schemas.diet import AdvanceWhen, Diet, DietPhase
+from schemas.diet import AdvanceWhen, Diet, DietPhase, PhaseSpec
 from schemas.errors import JobError
 from schemas.families import ENRICHED_FAMILY
 from schemas.job import (
@@ -27,7 +27,6 @@ from schemas.job import (
     TokenizerRef,
 )
 from schemas.mixture import MixtureReport
-from schemas.phase import PhaseSpec
 
 ANNEAL = "anneal"
 DEFAULT_EVALUATION_POSITIONS = 1 << 17

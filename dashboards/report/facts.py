@@ -14,7 +14,7 @@ from curriculum.corpus.skips import Unreadable
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
@@ -25,7 +25,7 @@ from dashboards.rows.write import Example
 from schemas import regular_files
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
-from schemas.phase_status import Approval
+from schemas.progress import Approval
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 TOKENIZERS = "tokenizers"
@@ -228,7 +228,7 @@ def _facts(
         ended=run.manifest.created if run else "",
         report=report_of(run) if run else None,
         price=job.gpu_price if job else None,
-        approval=approvals.find_approval(plan.store, run) if run else None,
+        approval=gates.find_approval(plan.store, run) if run else None,
         mixture=mixture_report_of(mixture) if mixture else None,
         packed=tuple(_packed(rows[key], examples.get(key)) for key in mixed if key in rows),
         earlier=tuple(_earlier(plan, phase, run, stands)),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from curriculum.inspection.runs import change, report_of
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import resolve_plan
@@ -31,7 +31,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         )
     if APPROVAL not in plan.phase(phase).require:
         warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
-    said = approvals.write_approval(plan.store, run, who=approvals.user_name(), comment=comment)
+    said = gates.write_approval(plan.store, run, who=gates.user_name(), comment=comment)
     report = report_of(run)
     if report.stopped != "failed":
         record_gate(plan, run, verdict(plan, phase, run))
@@ -40,7 +40,7 @@ def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
         f"{said.attempt}, val_bpb {change(report, 'phase')}",
         soft_wrap=True,
     )
-    resumed = _resume(home, approvals.approval_ticket(plan.store, run), said.who, comment)
+    resumed = _resume(home, gates.approval_ticket(plan.store, run), said.who, comment)
     out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
 
 

@@ -15,7 +15,7 @@ from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from flows.cli.console import MUTED, out
 from schemas.errors import StoreError
-from schemas.exchange import TokenFormat
+from schemas.manifest import TokenFormat
 
 if TYPE_CHECKING:
     from curriculum.tokens.codec import Tokenizer

@@ -20,7 +20,7 @@ from curriculum.tokens.controls import DocumentTokens
 from flows.cli.console import MUTED, out
 from flows.settings import trust
 from schemas.errors import SchemaError
-from schemas.exchange import TokenFormat
+from schemas.manifest import TokenFormat
 from schemas.reports import ImportReport
 from schemas.text import nearest
 

@@ -45,11 +45,11 @@ from curriculum.pipeline.execute import (
     here,
     selected,
 )
-from curriculum.pipeline.explain import explain_steps
+from curriculum.pipeline.forecast import explain_steps
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
-from curriculum.pipeline.status_table import record_status
+from curriculum.pipeline.status import record_status
 from curriculum.stages import Built
 from curriculum.stages.coordinator import Coordinator, Workers
 from curriculum.stages.documents import Documents

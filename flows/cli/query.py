@@ -42,7 +42,7 @@ def query(home: Path, sql: str, *, form: Form = Form.TABLE, file: Path | None = 
     """
     if _STATUS.search(sql):
         # It plans every phase, and most questions are about something else.
-        from curriculum.pipeline.status_table import record_status
+        from curriculum.pipeline.status import record_status
         from flows.settings.contexts import resources
 
         record_status(home, resources(), warn)

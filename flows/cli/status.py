@@ -11,8 +11,7 @@ from curriculum.inspection.formats import Line, count
 from curriculum.inspection.runs import change
 from curriculum.pipeline.attempts import spelled
 from curriculum.pipeline.forecast import money
-from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier
-from curriculum.pipeline.status_table import write_status
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
 from flows.cli.console import out, print_json, table, warn

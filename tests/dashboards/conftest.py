@@ -17,12 +17,11 @@ from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.pipeline.context import Resources
-from curriculum.pipeline.status import PhaseStatus, State, StatusInputs
-from curriculum.pipeline.status_table import write_status
+from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
-from schemas.phase_status import ClosedGate
+from schemas.progress import ClosedGate
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from curriculum.pipeline import approvals, gates
+from curriculum.pipeline import gates
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import held_words, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.phase_status import ClosedGate
+from schemas.progress import ClosedGate
 from tests import factories
 from tests.flows.stand_ins import finished, report
 
@@ -42,7 +42,7 @@ def test_a_run_that_waits_is_noted_until_somebody_approved_it(
     assert said.why == "trained after 9 tokens (budget)"
     assert tmp_path / said.run == run.path
     assert said.content == run.content
-    approvals.write_approval(plan.store, run, who="ada")
+    gates.write_approval(plan.store, run, who="ada")
     gates.record_gate(plan, run, verdict(plan, "syntax", run))
     assert _noted(tmp_path) == []
 

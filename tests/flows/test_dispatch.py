@@ -30,7 +30,7 @@ from prefect.flow_runs import resume_flow_run
 from prefect.states import Cancelling, Crashed, Pending, Running, Scheduled
 
 from curriculum.mixing.load import DIETS
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.store import Store
 from flows import approval, dispatch
 from flows.run import run
@@ -188,7 +188,7 @@ def test_a_run_waits_for_approval_and_goes_on_when_it_is_resumed(
             resume_flow_run(asked, run_input={"comment": "by nobody"})
         resume_flow_run(asked, run_input={"who": "ada", "comment": "it fell"})
         assert workers.work(run, asked).state_name == "Completed"
-    said = approvals.find_approval(Store(tmp_path), workers.doors.attempts["syntax"][0])
+    said = gates.find_approval(Store(tmp_path), workers.doors.attempts["syntax"][0])
     assert said is not None
     assert (said.who, said.comment) == ("ada", "it fell")
     assert workers.doors.opened.count("train syntax") == 1
@@ -204,8 +204,8 @@ def test_an_approval_from_the_command_line_lets_the_waiting_run_go_on(
     with workers.gpu(lambda each: workers.work(train, each)):
         assert workers.work(run, asked).state_name == "Suspended"
         trained, store = workers.doors.attempts["syntax"][0], Store(tmp_path)
-        approvals.write_approval(store, trained, who="ada")
-        ticket = approvals.approval_ticket(store, trained)
+        gates.write_approval(store, trained, who="ada")
+        ticket = gates.approval_ticket(store, trained)
         assert approval.resume("another", who="ada", comment="", say=said.append) == ""
         words = approval.resume(ticket, who="ada", comment="", say=said.append)
         assert "goes on on the server" in words

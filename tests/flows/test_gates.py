@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import Kind, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
@@ -66,40 +66,40 @@ def test_a_phase_that_requires_approval_waits_and_says_how_to_give_it(store: Sto
     gate = verdict(_asking(store), "syntax", run)
     assert gate.kind == "waits"
     assert gate.why.endswith("curriculum approve templates.demo syntax")
-    approvals.write_approval(store, run, who="ada", comment="looks right")
+    gates.write_approval(store, run, who="ada", comment="looks right")
     assert verdict(_asking(store), "syntax", run).is_open
 
 
 def test_a_gate_that_was_not_met_is_not_opened_by_an_approval(store: Store) -> None:
     run = finished(store, report())
-    approvals.write_approval(store, run, who="ada")
+    gates.write_approval(store, run, who="ada")
     assert verdict(_plan(store, on_budget="hold"), "syntax", run).kind == "holds"
 
 
 def test_an_approval_holds_for_its_attempt_only(store: Store) -> None:
     first = finished(store, report(), weights="first")
-    approvals.write_approval(store, first, who="ada")
+    gates.write_approval(store, first, who="ada")
     second = finished(store, report(attempt=2), weights="second")
     assert first.key == second.key
-    assert approvals.find_approval(store, second) is None
-    approvals.write_approval(store, second, who="grace")
-    found = [approvals.find_approval(store, each) for each in (first, second)]
+    assert gates.find_approval(store, second) is None
+    gates.write_approval(store, second, who="grace")
+    found = [gates.find_approval(store, each) for each in (first, second)]
     assert [each.who for each in found if each] == ["ada", "grace"]
 
 
 def test_an_approval_does_not_hold_for_other_weights_at_its_place(store: Store) -> None:
     run = finished(store, report(), weights="first")
-    approvals.write_approval(store, run, who="ada")
-    assert approvals.find_approval(store, run) is not None
+    gates.write_approval(store, run, who="ada")
+    assert gates.find_approval(store, run) is not None
     other = finished(store, report(), weights="trained again after its directory was deleted")
-    assert approvals.approval_file(store, other) == approvals.approval_file(store, run)
-    assert approvals.find_approval(store, other) is None
+    assert gates.approval_file(store, other) == gates.approval_file(store, run)
+    assert gates.find_approval(store, other) is None
 
 
 def test_an_approval_says_who_when_and_of_what(store: Store) -> None:
     run = finished(store, report())
-    approvals.write_approval(store, run, who="ada", comment="looks right")
-    said = approvals.read_approval(approvals.approval_file(store, run))
+    gates.write_approval(store, run, who="ada", comment="looks right")
+    said = gates.read_approval(gates.approval_file(store, run))
     assert (said.who, said.comment) == ("ada", "looks right")
     assert (said.specialist, said.branch, said.phase) == ("templates", "demo", "syntax")
     assert said.when.endswith("+00:00")
@@ -107,7 +107,7 @@ def test_an_approval_says_who_when_and_of_what(store: Store) -> None:
 
 def test_a_file_that_is_no_approval_is_named(store: Store) -> None:
     run = finished(store, report())
-    file = approvals.approval_file(store, run)
+    file = gates.approval_file(store, run)
     file.parent.mkdir()
     file.write_text('{"who": "ada"}')
     with pytest.raises(StoreError, match=f"{file.name}.*it is no approval"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from curriculum.pipeline import approvals
+from curriculum.pipeline import gates
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context, Resources
 from curriculum.pipeline.execute import Scope
@@ -246,7 +246,7 @@ def unapproved(place: Place) -> None:
 
 def approved(place: Place) -> None:
     unapproved(place)
-    approvals.write_approval(Store(place.home), place.run("syntax"), who="me")
+    gates.write_approval(Store(place.home), place.run("syntax"), who="me")
 
 
 def another_attempt_was_approved(place: Place) -> None:

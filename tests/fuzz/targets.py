@@ -36,11 +36,10 @@ from curriculum.tokens.codec import Tokenizer
 from flows.cli import app
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.errors import CurriculumError, StoreError
-from schemas.exchange import ExportRecord
 from schemas.job import Heartbeat, Job, Report
 from schemas.json_text import DIGEST, digest, read_json
-from schemas.manifest import Lease, Manifest
-from schemas.phase_status import Approval, ClosedGate
+from schemas.manifest import ExportRecord, Lease, Manifest
+from schemas.progress import Approval, ClosedGate
 from tests.fuzz.material import table_of
 from tests.fuzz.mutate import (
     Dice,

@@ -4,9 +4,8 @@ import pytest
 from pydantic import BaseModel
 
 from schemas.corpus import CorpusSpec
-from schemas.diet import Diet
+from schemas.diet import Diet, PhasesSpec
 from schemas.errors import DietError
-from schemas.phase import PhasesSpec
 from schemas.text import parse
 
 DIET = """\

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.corpus import CorpusSpec
-from schemas.diet import Diet, token_count
+from schemas.diet import Diet, PhasesSpec, token_count
 from schemas.errors import CorpusError, CurriculumError, DietError
-from schemas.phase import PhasesSpec
 from schemas.text import DEEPEST, LARGEST_TEXT, MOST_FAULTS, line_of, nearest, parse, read_yaml
 
 DIET = """\

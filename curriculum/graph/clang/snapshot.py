@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from curriculum import parquet
 from curriculum.graph.facts import Range
 from schemas import regular_files
-from schemas.arrow import list_of, required
-from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel
+from schemas.document import SCHEMA_VERSION, EdgeKind, EdgeLabel, list_of, required
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
 

@@ -185,11 +185,11 @@ def _course(store: Store, artefact: Artefact, options: InspectOptions) -> Iterat
 
 def _losses(run: Path) -> list[float]:
     """The loss of each step, as far as it is written."""
-    from curriculum.catalog import bounded
+    from curriculum.catalog import parquet_files
 
     found: dict[int, float] = {}
     for file in sorted((run / "metrics").glob("[0-9]*.parquet")):
-        read = bounded.read(file, ["step", "loss"]).to_pylist()
+        read = parquet_files.read(file, ["step", "loss"]).to_pylist()
         found |= {each["step"]: each["loss"] for each in read}
     return [found[step] for step in sorted(found)]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.catalog import CatalogError, bounded, query
+from curriculum.catalog import CatalogError, parquet_files, query
 from curriculum.store import Store
 from schemas.job import METRICS_SCHEMA
 from tests.curriculum.catalog.test_snapshot import _job
@@ -58,7 +58,7 @@ def most():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 try:
     if sys.argv[1] == "bounded":
-        bounded.read(Path(sys.argv[2]))
+        parquet_files.read(Path(sys.argv[2]))
     else:
         import pyarrow.parquet as pq
         for batch in pq.ParquetFile(sys.argv[2]).iter_batches(1024):
@@ -102,13 +102,13 @@ def test_a_file_within_the_limit_comes_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "a[b].parquet"
     table = pa.table({"n": [3, 1, None], "t": ["a", "é", None], "l": [[1], [], None]})
     pq.write_table(table, file)
-    assert bounded.read(file).to_pylist() == table.to_pylist()
-    assert bounded.read(file, ["t"]).to_pylist() == table.select(["t"]).to_pylist()
+    assert parquet_files.read(file).to_pylist() == table.to_pylist()
+    assert parquet_files.read(file, ["t"]).to_pylist() == table.select(["t"]).to_pylist()
     with pytest.raises(CatalogError, match=r"a\[b\]"):
-        bounded.read(file, most=10)
+        parquet_files.read(file, most=10)
     (tmp_path / "none.parquet").write_bytes(b"PAR1")
     with pytest.raises(OSError, match="parquet"):
-        bounded.read(tmp_path / "none.parquet")
+        parquet_files.read(tmp_path / "none.parquet")
 
 
 def test_metrics_of_an_open_run_that_unpack_to_gigabytes_are_a_problem(tmp_path: Path) -> None:

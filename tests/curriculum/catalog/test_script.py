@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import macros, open_catalog, publish, query, relations
-from curriculum.catalog.connection import connect
-from curriculum.catalog.views import SCHEMAS, needed, statements, text_of, types_of
+from curriculum.catalog.views import SCHEMAS, connect, needed, statements, text_of, types_of
 from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.stages import STAGES, DataTable
 

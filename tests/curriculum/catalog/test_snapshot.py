@@ -13,7 +13,7 @@ import pytest
 
 from curriculum.catalog import open_catalog, query, snapshot
 from curriculum.catalog.cache import Cache
-from curriculum.catalog.walk import walk
+from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
 from schemas.job import (
     METRICS_SCHEMA,

@@ -21,7 +21,7 @@ from curriculum.train.launch.launcher import Launch
 from curriculum.train.recipe import run_recipe
 from curriculum.train.run_directory import LOG
 from curriculum.train.trainer import run_job
-from schemas.arrow import required
+from schemas.document import required
 from schemas.job import (
     Evaluation,
     EvaluationStratum,

@@ -15,11 +15,10 @@ from curriculum.train.job import (
 )
 from curriculum.train.launch.gpu_slots import Machine
 from curriculum.train.recipe import run_recipe
-from schemas.diet import Diet
+from schemas.diet import Diet, PhaseSpec
 from schemas.errors import JobError
 from schemas.job import Evaluation, Job, TokenCounts
 from schemas.mixture import MixtureReport
-from schemas.phase import PhaseSpec
 from tests import factories
 
 CPU = Machine(device="cpu", backend="documents", threads=1)

@@ -1,0 +1,148 @@
+"""Names, texts and paths in SQL, and the error of the catalog."""
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from curriculum import parquet
+from schemas.errors import CurriculumError, StoreError
+from schemas.stages import DataTable
+
+
+class CatalogError(CurriculumError):
+    """A question that the catalog can't answer."""
+
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+def pattern(path: str) -> str:
+    r"""The pattern that matches a path alone: DuckDB takes whatever it reads for a pattern.
+
+    >>> pattern("/w*s [a]/rows.parquet")
+    '/w[*]s [[]a]/rows.parquet'
+
+    Raises:
+        CatalogError: for a backslash beside pattern characters; DuckDB takes it for a separator there.
+    """
+    if not _GLOB.search(path):
+        return path
+    if "\\" in path:
+        raise CatalogError(
+            path,
+            cause="DuckDB can't read a path with a backslash and one of * ? [",
+            cure="Rename the folder",
+        )
+    return _GLOB.sub(r"[\g<0>]", path)
+
+
+def quoted(text: str) -> str:
+    """A text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+MOST_BYTES = 128 << 20
+"""Bytes of a table that is read."""
+_WORKING_BYTES = 128 << 20
+"""Memory that DuckDB may need beside it."""
+_ROWS = 2048
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "temp_directory": "",
+    "threads": "1",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+def read(file: Path, columns: Sequence[str] | None = None, *, most: int = MOST_BYTES) -> pa.Table:
+    """The rows of a file, by default all columns, in their order; at most so many bytes.
+
+    Raises:
+        CatalogError: for a file that holds more than that.
+        OSError: for one that is no Parquet file, or lacks a column.
+    """
+    listed = "*" if columns is None else ", ".join(map(_name, columns))
+    path = quoted(pattern(str(file)))
+    # What is on its way into Arrow isn't counted; what lies in a table is.
+    held = (
+        f"CREATE TABLE held AS SELECT {listed} FROM read_parquet({path}, hive_partitioning = false)"
+    )
+    config = {**_CONFIG, "memory_limit": f"{most + _WORKING_BYTES}B"}
+    with duckdb.connect(config=config) as connection:
+        try:
+            connection.execute(held)
+            reader = connection.sql("FROM held").to_arrow_reader(_ROWS)
+            return pa.Table.from_batches(_counted(reader, file, most), reader.schema)
+        except (duckdb.OutOfMemoryException, MemoryError):
+            raise _too_large(file, most) from None
+        except (duckdb.Error, OSError) as refused:
+            raise OSError(str(refused).partition("\n")[0]) from None
+
+
+def _counted(reader: pa.RecordBatchReader, file: Path, most: int) -> Iterator[pa.RecordBatch]:
+    there = 0
+    for batch in reader:
+        there += batch.nbytes
+        if there > most:
+            raise _too_large(file, most)
+        yield batch
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _too_large(file: Path, most: int) -> CatalogError:
+    return CatalogError(
+        str(file),
+        cause=f"it holds more than {most >> 20} MiB unpacked",
+        cure="Remove it, or ask about it with curriculum query, which reads only what is asked",
+    )
+
+
+def fault_of(file: Path, kind: DataTable) -> str | None:
+    """Return the reason why a view can't read a file; None where it can."""
+    try:
+        there = parquet.read_schema(file)
+    except StoreError as refused:
+        return f"{refused.value}: {refused.cause}"
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as broken:
+        return f"it is no Parquet file: {str(broken).splitlines()[0]}"
+    return _fault(there.remove_metadata(), kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _fault(there: pa.Schema, kind: DataTable) -> str | None:
+    """Find the first fault of a schema; cached, since few of thousands of files differ in their columns."""
+    return next(_column_faults(there, kind.schema), None)
+
+
+def _column_faults(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
+    if not set(there.names) & set(wanted.names):
+        yield "it has none of the columns that it should have"
+    for name in {*there.names} & {*wanted.names}:
+        if there.names.count(name) > 1:
+            yield f"several of its columns are named {name}"
+    for field in wanted:
+        if field.name in there.names and _sort(there.field(field.name).type) != _sort(field.type):
+            found = there.field(field.name).type
+            yield f"its column {field.name} is {found}, not {field.type}"
+
+
+def _sort(kind: pa.DataType) -> str:
+    """Return the sort of a type, whatever its width: text, number, truth, or its nesting."""
+    if pa.types.is_dictionary(kind):
+        return _sort(kind.value_type)
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return f"list of {_sort(kind.value_type)}"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "number"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    return str(kind)
