@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 TOKEN_FORMATS: tuple[TokenFormat, ...] = get_args(TokenFormat)
 PARQUET_FORMAT = "huggingface"
 FORMATS = (*TOKEN_FORMATS, PARQUET_FORMAT)
-"""Formats of data; those of models are flows.cli.export's."""
+"""Formats of data; those of models are curriculum.train.export's."""
 STAGES = ("rows", "mixtures", "tokens", "documents")
 LISTED = 3
 
 
-def export(home: Path, what: str, to: Path, form: str) -> None:
+def export_data(home: Path, what: str, to: Path, form: str) -> None:
     """Write rows, a mixture in training order, or tokens to a folder, and say what is there.
 
     Raises:

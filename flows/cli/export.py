@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from curriculum.train.export import Vocabulary
 
 
-def export(home: Path, what: str, to: Path, form: str) -> None:
+def export_model(home: Path, what: str, to: Path, form: str) -> None:
     """Write the model of a run or checkpoint to a folder; print which it is, and what is there.
 
     Raises:

@@ -19,8 +19,7 @@ from curriculum.pipeline.references import Reference
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
-from flows.cli.inspect import InspectOptions, look
-from flows.cli.inspect.command import as_page
+from flows.cli.inspect.command import InspectOptions, as_page, look
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 

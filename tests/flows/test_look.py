@@ -11,12 +11,15 @@ from rich.console import Console
 
 from curriculum import catalog
 from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.line_selection import InspectOptions
+from curriculum.inspection.rows import Row
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Store
-from flows.cli import check, demo, inspect, phases, status
+from flows.cli import check, demo, phases, status
 from flows.cli.console import colour, table
 from flows.cli.inspect import command
+from flows.cli.inspect.rows import STRIP_WIDTH, strip
 from schemas.errors import CurriculumError, StoreError
 
 
@@ -56,7 +59,7 @@ def _artefact(home: Path, stage: str, **labels: str) -> Artefact:
 
 def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v2_doxygen")
-    command.show(home, rows.key[:12], inspect.InspectOptions(rows=2), as_json=False)
+    command.show(home, rows.key[:12], InspectOptions(rows=2), as_json=False)
     said = printed.export_text()
     for line in pq.read_table(rows.files()[0]).slice(0, 2).to_pylist():
         assert line["pack_id"] in said
@@ -69,15 +72,15 @@ def test_a_row_shows_where_each_of_its_documents_came_from(home: Path, printed: 
 def test_a_row_is_found_by_its_pack_id(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_simple")
     wanted = pq.read_table(rows.files()[0], columns=["pack_id"])["pack_id"][1].as_py()
-    command.show(home, str(rows.path), inspect.InspectOptions(pack_id=wanted), as_json=False)
+    command.show(home, str(rows.path), InspectOptions(pack_id=wanted), as_json=False)
     assert [wanted] == re.findall(r"[0-9a-f]{12}-\d{10}", printed.export_text())
 
 
 def test_the_full_text_has_no_more_lines_to_show(home: Path, printed: Console) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    command.show(home, rows.key, inspect.InspectOptions(), as_json=False)
+    command.show(home, rows.key, InspectOptions(), as_json=False)
     short = printed.export_text()
-    command.show(home, rows.key, inspect.InspectOptions(full=True), as_json=False)
+    command.show(home, rows.key, InspectOptions(full=True), as_json=False)
     full = printed.export_text()
     assert "more lines (--full)" in short
     assert "more lines" not in full
@@ -88,14 +91,14 @@ def test_tokens_that_nothing_predicts_are_dim(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
     console = Console(record=True, width=140, force_terminal=True, color_system="truecolor")
     store = Store(home, dry=True)
-    for piece in inspect.look(store, find(store, rows.key), inspect.InspectOptions()):
+    for piece in command.look(store, find(store, rows.key), InspectOptions()):
         console.print(piece)
     assert "\x1b[2m<|bos|>" in console.export_text(styles=True)
 
 
 def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
     rows = _artefact(home, "rows", split="train", family="v3_doxygen")
-    text = command.as_page(Store(home, dry=True), rows, inspect.InspectOptions(rows=2))
+    text = command.as_page(Store(home, dry=True), rows, InspectOptions(rows=2))
     lines = pq.read_table(rows.files()[0]).slice(0, 2).to_pylist()
     assert all(line["pack_id"] in text for line in lines)
     assert all(name[:12] in text for line in lines for name in line["document_ids"])
@@ -104,7 +107,7 @@ def test_a_page_of_rows_has_their_documents_and_their_text(home: Path) -> None:
 @pytest.mark.parametrize("stage", ["documents", "selections", "tokenizers", "tokens", "mixtures"])
 def test_every_stage_can_be_looked_at(home: Path, printed: Console, stage: str) -> None:
     artefact = _artefact(home, stage)
-    command.show(home, artefact.key[:12], inspect.InspectOptions(), as_json=False)
+    command.show(home, artefact.key[:12], InspectOptions(), as_json=False)
     said = printed.export_text()
     assert said.startswith(stage)
     assert artefact.key[:12] in said
@@ -116,7 +119,7 @@ def test_json_is_json_with_the_manifest(
     home: Path, capsys: pytest.CaptureFixture[str], stage: str
 ) -> None:
     artefact = _artefact(home, stage)
-    command.show(home, artefact.key, inspect.InspectOptions(rows=2), as_json=True)
+    command.show(home, artefact.key, InspectOptions(rows=2), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert said["manifest"]["key"] == artefact.key
     assert len(said.get("lines", [])) == (0 if stage == "tokens" else 2)
@@ -130,8 +133,8 @@ def test_a_key_that_several_begin_with_is_refused(home: Path) -> None:
         find(store, shared)
 
 
-def _row(starts: list[int], valid: int, length: int) -> inspect.Row:
-    return inspect.Row(
+def _row(starts: list[int], valid: int, length: int) -> Row:
+    return Row(
         pack_id="r-0",
         input_ids=[0] * length,
         loss_mask=[1] * length,
@@ -149,9 +152,9 @@ def test_a_rows_documents_tile_its_valid_tokens() -> None:
 
 
 def test_the_strip_is_as_wide_whatever_it_shows() -> None:
-    assert len(inspect.strip(_row([0, 480], 960, 960))) == inspect.STRIP_WIDTH
-    assert inspect.strip(_row([0, 480], 720, 960)).plain == "█" * 72 + "░" * 24
-    tiny = inspect.strip(_row([0, 1, 2], 960, 960))
+    assert len(strip(_row([0, 480], 960, 960))) == STRIP_WIDTH
+    assert strip(_row([0, 480], 720, 960)).plain == "█" * 72 + "░" * 24
+    tiny = strip(_row([0, 1, 2], 960, 960))
     assert [span.style for span in tiny.spans] == [colour(index) for index in range(3)]
 
 

@@ -35,11 +35,11 @@ def export(
     from flows.cli import data_export
 
     if form in data_export.FORMATS:
-        data_export.export(settings.home(home), what, to, form)
+        data_export.export_data(settings.home(home), what, to, form)
         return
-    from flows.cli import export as handing_on
+    from flows.cli import export as models
 
-    handing_on.export(settings.home(home), what, to, form)
+    models.export_model(settings.home(home), what, to, form)
 
 
 @app.command("import", rich_help_panel=KEEP)

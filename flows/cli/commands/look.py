@@ -71,22 +71,20 @@ def inspect(  # noqa: PLR0913 - each is an option
     as_json: Json = False,
 ) -> None:
     """Show rows and documents down to the commit, tokens, plans, runs, checkpoints, selections."""
-    from flows.cli import inspect
+    from curriculum.inspection.line_selection import InspectOptions, LineFilter, steps
     from flows.cli.inspect import command
 
-    only = inspect.LineFilter(
+    only = LineFilter(
         family=family,
         domain=domain,
         repository=repository,
         path=path,
         commit=commit,
         licence=licence,
-        step=inspect.steps(step),
+        step=steps(step),
         where=where,
     )
-    request = inspect.InspectOptions(
-        rows=rows, pack_id=pack_id, document=document, full=full, only=only
-    )
+    request = InspectOptions(rows=rows, pack_id=pack_id, document=document, full=full, only=only)
     command.show(settings.home(home), what, request, listed=listed, as_json=as_json, html=html)
 
 

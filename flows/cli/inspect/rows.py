@@ -19,7 +19,7 @@ from flows.cli.inspect.painted import painted, plain
 from schemas.visible import one_line
 
 STRIP_WIDTH = 96
-TEXT_LINES = 24
+ROW_TEXT_LINES = 24
 
 
 def row_panels(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Panel]:
@@ -27,7 +27,7 @@ def row_panels(store: Store, artefact: Artefact, options: InspectOptions) -> Ite
     tokenizer = tokenizer_of(store, artefact)
     for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
         row = row_of(line)
-        yield _panel(row, origins_of(store, artefact, row), tokenizer, full=options.full)
+        yield _row_panel(row, origins_of(store, artefact, row), tokenizer, full=options.full)
 
 
 def row_facts(row: Row) -> str:
@@ -51,9 +51,9 @@ def strip(row: Row) -> Text:
     return drawn
 
 
-def _panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: bool) -> Panel:
-    table = _documents(row, origins)
-    body = Group(Text(row_facts(row)), strip(row), table, "", *_text(row, tokenizer, full=full))
+def _row_panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: bool) -> Panel:
+    table = _row_documents(row, origins)
+    body = Group(Text(row_facts(row)), strip(row), table, "", *_row_text(row, tokenizer, full=full))
     return Panel(
         body,
         title=Text(one_line(row.pack_id)),
@@ -63,7 +63,7 @@ def _panel(row: Row, origins: dict[str, Origin], tokenizer: Tokenizer, *, full: 
     )
 
 
-def _documents(row: Row, origins: dict[str, Origin]) -> Table:
+def _row_documents(row: Row, origins: dict[str, Origin]) -> Table:
     table = plain_table("doc", "repository", "commit", "path", "start", "tokens", "scored")
     for column in table.columns[4:]:
         column.justify = "right"
@@ -81,9 +81,9 @@ def _documents(row: Row, origins: dict[str, Origin]) -> Table:
     return table
 
 
-def _text(row: Row, tokenizer: Tokenizer, *, full: bool) -> Iterator[Text]:
+def _row_text(row: Row, tokenizer: Tokenizer, *, full: bool) -> Iterator[Text]:
     """The documents' text, a coloured bar beside each; tokens that no prediction is scored on are dim."""
-    most = None if full else max(TEXT_LINES // max(len(row.spans), 1), 3)
+    most = None if full else max(ROW_TEXT_LINES // max(len(row.spans), 1), 3)
     for index, (start, end) in enumerate(row.spans):
         cut = row_pieces(row, tokenizer, start, end)
         drawn = [*(painted(cut, row.chunks) if row.is_structured else plain(cut))]

@@ -7,7 +7,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.formats import Line, count, number, percent
+from curriculum.inspection.formats import Line as TableLine
+from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
 from flows.cli.console import MUTED, plain_table, table
@@ -56,7 +57,7 @@ def _domains(report: SelectionReport) -> RenderableType:
     return drawn
 
 
-def _rejected(report: SelectionReport) -> Iterator[Line]:
+def _rejected(report: SelectionReport) -> Iterator[TableLine]:
     for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1]):
         yield {"not kept": reason.replace("_", " "), "documents": some}
 

@@ -12,9 +12,16 @@ from rich.console import Console
 from curriculum.catalog import CatalogError
 from curriculum.catalog.answer import matching
 from curriculum.inspection.documents import chosen_lines
-from curriculum.inspection.line_selection import FILTERS, regex, select_lines, slots_of, steps
+from curriculum.inspection.line_selection import (
+    FILTERS,
+    InspectOptions,
+    LineFilter,
+    regex,
+    select_lines,
+    slots_of,
+    steps,
+)
 from curriculum.store import Artefact, Store
-from flows.cli import inspect
 from flows.cli.inspect import command
 from schemas.errors import StoreError
 from tests.flows.tiny_workspace import IDS, Larder
@@ -29,7 +36,7 @@ def larder(tmp_path_factory: pytest.TempPathFactory) -> Larder:
 def _lines(larder: Larder, artefact: Artefact, **only: Any) -> list[dict[str, Any]]:
     store, options = (
         Store(larder.home, dry=True),
-        inspect.InspectOptions(only=inspect.LineFilter(**only)),
+        InspectOptions(only=LineFilter(**only)),
     )
     return [line for _, line in chosen_lines(store, artefact, options)]
 
@@ -66,7 +73,7 @@ def test_rows_are_chosen_by_what_stands_in_them(
 def test_a_lines_number_is_its_place_whatever_was_left_out(larder: Larder) -> None:
     store, options = (
         Store(larder.home, dry=True),
-        inspect.InspectOptions(only=inspect.LineFilter(domain="templates")),
+        InspectOptions(only=LineFilter(domain="templates")),
     )
     assert [number for number, _ in chosen_lines(store, larder.one, options)] == [1, 2]
 
@@ -125,7 +132,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
         ids = {
             line["document_id"] for file in each.files() for line in pq.read_table(file).to_pylist()
         }
-        masks = select_lines(store, each, inspect.LineFilter(domain="testing"))
+        masks = select_lines(store, each, LineFilter(domain="testing"))
         assert masks is not None
         assert sum(int(mask.sum()) for mask in masks) == len(ids & decided)
 
@@ -134,7 +141,7 @@ def test_the_demos_documents_know_their_domains(demo_home: Path) -> None:
 def test_what_a_stage_does_not_know_is_refused_never_passed_over(stage: str) -> None:
     values: dict[str, Any] = {"step": (1, 2)}
     for name in {name for can in FILTERS.values() for name in can}:
-        only = inspect.LineFilter(**{name: values.get(name, "x")})
+        only = LineFilter(**{name: values.get(name, "x")})
         if name in FILTERS[stage]:
             only.refuse(stage, "it")
         else:
@@ -170,15 +177,13 @@ def test_a_wrong_condition_names_the_columns(larder: Larder) -> None:
 
 def test_nothing_that_fits_is_said_not_shown_as_emptiness(larder: Larder) -> None:
     with pytest.raises(StoreError, match="--path nowhere: nothing in 2 artefacts is so"):
-        command.show(
-            larder.home, "rows", inspect.InspectOptions(only=inspect.LineFilter(path="nowhere"))
-        )
+        command.show(larder.home, "rows", InspectOptions(only=LineFilter(path="nowhere")))
 
 
 def test_a_choice_of_one_line_looks_through_all_artefacts(
     larder: Larder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = inspect.InspectOptions(rows=5, only=inspect.LineFilter(repository="beta"))
+    options = InspectOptions(rows=5, only=LineFilter(repository="beta"))
     command.show(larder.home, "rows", options, as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     assert {each["pack_id"] for each in lines} == {"one-0", "two-0"}
@@ -195,9 +200,7 @@ def test_the_rows_of_a_step_are_shown_with_their_documents(
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(
-        larder.home, "fmt/syntax", inspect.InspectOptions(only=inspect.LineFilter(step=(1, 1)))
-    )
+    command.show(larder.home, "fmt/syntax", InspectOptions(only=LineFilter(step=(1, 1))))
     said = console.export_text()
     assert "beta cccccccccc lib/c.c" in said
     assert "2 rows of 3 are so" in said
@@ -208,7 +211,7 @@ def test_a_list_names_each_artefact_by_its_key(
 ) -> None:
     console = Console(record=True, width=160, color_system=None)
     monkeypatch.setattr(command, "out", console)
-    command.show(larder.home, "rows", inspect.InspectOptions(), listed=True)
+    command.show(larder.home, "rows", InspectOptions(), listed=True)
     said = console.export_text()
     assert {larder.one.key[:12], larder.two.key[:12]} <= set(said.split())
     assert "2 artefacts" in said

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from curriculum.inspection.documents import subject_of
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.pipeline.references import Reference
 from curriculum.store import Artefact, Store
 from dashboards.palette import NAMES, SHADES
-from flows.cli import inspect
 from flows.cli.inspect import command
 from flows.cli.inspect.documents import TREE_LINES
 from schemas.document import Document, Part
@@ -31,7 +31,7 @@ def _artefact(home: Path, family: str) -> Artefact:
 def _said(
     home: Path,
     family: str,
-    options: inspect.InspectOptions,
+    options: InspectOptions,
     *,
     styles: bool = False,
     width: int = 170,
@@ -44,7 +44,7 @@ def _said(
     )
     with console.capture() as captured:
         found = Reference(artefacts=(_artefact(home, family),))
-        for piece in inspect.look(Store(home, dry=True), found, options):
+        for piece in command.look(Store(home, dry=True), found, options):
             console.print(piece)
     return captured.get()
 
@@ -57,7 +57,7 @@ def _row(said: str, name: str) -> list[str]:
 def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
     looked: Path, context: Document
 ) -> None:
-    said = _said(looked, "v4_context_graph", inspect.InspectOptions())
+    said = _said(looked, "v4_context_graph", InspectOptions())
     assert _row(said, "called by main") == [
         "├ called by main", "function", "tools/größe.cpp", "1", "resolved 0.75", "96", "96", "1",
     ]  # fmt: skip
@@ -71,46 +71,44 @@ def test_a_line_of_the_tree_says_how_its_chunk_was_reached_and_what_it_costs(
 
 
 def test_a_narrow_terminal_cuts_words_and_no_numbers(looked: Path) -> None:
-    said = _said(looked, "v4_context_graph", inspect.InspectOptions(), width=80)
+    said = _said(looked, "v4_context_graph", InspectOptions(), width=80)
     line = next(line for line in said.splitlines() if "called by m" in line)
     assert line.split()[-7:-1] == ["1", "resolved", "0.75", "96", "96", "1"]
     assert max(map(len, said.splitlines())) <= 80
 
 
 def test_the_targets_text_is_shown_and_with_full_all_of_it(looked: Path) -> None:
-    short = _said(looked, "v4_context_graph", inspect.InspectOptions())
+    short = _said(looked, "v4_context_graph", InspectOptions())
     assert "void* BumpArena::take(std::size_t size) {" in short
     assert "int main() {" not in short
-    assert "int main() {" in _said(looked, "v4_context_graph", inspect.InspectOptions(full=True))
+    assert "int main() {" in _said(looked, "v4_context_graph", InspectOptions(full=True))
 
 
 def test_a_long_tree_is_cut_at_the_far_end_and_says_so(looked: Path, wide: Document) -> None:
-    options = inspect.InspectOptions(document=wide.document_id)
+    options = InspectOptions(document=wide.document_id)
     said = _said(looked, "v4_context_graph", options)
     assert f"… {121 - TREE_LINES} more chunks: 67 at hop 1, 30 at hop 2 (--full)" in said
-    full = _said(
-        looked, "v4_context_graph", inspect.InspectOptions(document=wide.document_id, full=True)
-    )
+    full = _said(looked, "v4_context_graph", InspectOptions(document=wide.document_id, full=True))
     assert "more chunks" not in full
     assert full.count("called by main") == 30
 
 
 def test_tokens_are_left_out_where_the_workspace_has_none(looked: Path) -> None:
-    assert "tokens" not in _said(looked, "v5_clang_graph", inspect.InspectOptions())
+    assert "tokens" not in _said(looked, "v5_clang_graph", InspectOptions())
 
 
 def test_an_older_artefact_without_chunks_is_shown_by_its_parts(looked: Path) -> None:
-    said = _said(looked, "v5_clang_graph", inspect.InspectOptions())
+    said = _said(looked, "v5_clang_graph", InspectOptions())
     assert "11 parts" in said
     assert _row(said, "■ 10")[1:3] == ["target", "629"]
 
 
 def test_structure_is_in_its_colours_with_a_legend_and_levels(looked: Path) -> None:
-    plain = _said(looked, "v6_enriched", inspect.InspectOptions())
+    plain = _said(looked, "v6_enriched", InspectOptions())
     assert re.search(r"■ none 0\.1% +■ func_sig 27\.\d% +■ func_body 39\.\d% +■ comment", plain)
     assert re.search(r"│ +3 ╭ void\* BumpArena::take", plain)
     assert plain.count("╭ ") == 1
-    drawn = _said(looked, "v6_enriched", inspect.InspectOptions(), styles=True)
+    drawn = _said(looked, "v6_enriched", InspectOptions(), styles=True)
     red, green, blue = (int(SHADES["func_sig"].terminal[at : at + 2], 16) for at in (1, 3, 5))
     assert f"\x1b[38;2;{red};{green};{blue}mvoid* BumpArena::take" in drawn
     assert "made of 088d3085586fbbf971d4c45698242772" in plain
@@ -142,12 +140,12 @@ def test_every_category_has_a_colour_of_its_own() -> None:
 
 def test_an_artefact_without_documents_says_so(looked: Path) -> None:
     with pytest.raises(StoreError, match="it holds no documents"):
-        _said(looked, "v3_simple", inspect.InspectOptions())
+        _said(looked, "v3_simple", InspectOptions())
 
 
 def test_no_text_of_a_repository_steers_the_terminal(looked: Path) -> None:
-    assert "\x1b" not in _said(looked, "v2_simple", inspect.InspectOptions())
-    assert r"\x1b[31mred" in _said(looked, "v2_simple", inspect.InspectOptions())
+    assert "\x1b" not in _said(looked, "v2_simple", InspectOptions())
+    assert r"\x1b[31mred" in _said(looked, "v2_simple", InspectOptions())
 
 
 @pytest.mark.parametrize("family", ["v4_context_graph", "v6_enriched", "v2_simple"])
@@ -155,7 +153,7 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
     looked: Path, capsys: pytest.CaptureFixture[str], family: str
 ) -> None:
     artefact = _artefact(looked, family)
-    command.show(looked, str(artefact.path), inspect.InspectOptions(), as_json=True)
+    command.show(looked, str(artefact.path), InspectOptions(), as_json=True)
     line = json.loads(capsys.readouterr().out)["lines"][0]
     assert line["family"] == family
     assert ("run_ends" in line) == (family == "v6_enriched")
@@ -166,6 +164,6 @@ def test_json_has_the_document_and_the_tokens_of_its_parts(
 def test_json_of_an_id_is_that_document(
     looked: Path, wide: Document, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command.show(looked, wide.document_id, inspect.InspectOptions(rows=5), as_json=True)
+    command.show(looked, wide.document_id, InspectOptions(rows=5), as_json=True)
     said = json.loads(capsys.readouterr().out)["lines"]
     assert [line["document_id"] for line in said] == [wide.document_id]

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from curriculum.inspection.context_tree import Piece
 from curriculum.inspection.documents import DocumentView
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
 from dashboards.inspect.document_page import (
     Link,
@@ -27,7 +28,6 @@ from dashboards.inspect.document_page import (
 from dashboards.inspect.page import joined, page
 from dashboards.palette import SHADES
 from flows import cli
-from flows.cli import inspect
 from flows.cli.inspect import command
 from schemas.document import Document, Part
 from schemas.errors import StoreError
@@ -36,7 +36,7 @@ from tests.flows.html_text import Read
 
 SHOTS = Path(__file__).parents[3] / "test-output"
 PATIENCE_MS = 120_000
-OPTIONS = inspect.InspectOptions()
+OPTIONS = InspectOptions()
 TAGS = {
     *("html", "meta", "title", "style", "header", "h1", "span", "ul", "li", "nav", "div", "input"),
     *("output", "ol", "a", "i", "b", "u", "small", "p", "kbd", "main", "article", "h2"),
@@ -71,7 +71,7 @@ def _artefact(home: Path, family: str) -> Artefact:
     )
 
 
-def _written(home: Path, family: str, options: inspect.InspectOptions = OPTIONS) -> str:
+def _written(home: Path, family: str, options: InspectOptions = OPTIONS) -> str:
     return command.as_page(Store(home, dry=True), _artefact(home, family), options)
 
 
@@ -85,7 +85,7 @@ def test_the_page_holds_the_text_whole_and_once(
 def test_several_documents_are_one_page_with_a_line_each(
     looked: Path, context: Document, wide: Document
 ) -> None:
-    read = Read(_written(looked, "v4_context_graph", inspect.InspectOptions(rows=2)))
+    read = Read(_written(looked, "v4_context_graph", InspectOptions(rows=2)))
     assert _text(read) == context.text + wide.text
     titles = [line for line in read.lines if line.endswith("arena 02dff1d4a3")]
     assert [title[:32] for title in titles] == [context.document_id, wide.document_id]
@@ -212,7 +212,7 @@ def test_colours_are_those_of_the_terminal_in_light_and_dark(looked: Path) -> No
 def test_a_stage_without_texts_has_no_page(looked: Path) -> None:
     tokens = next(Store(looked, dry=True).artefacts("tokens"))
     with pytest.raises(StoreError, match="pages show documents and rows"):
-        command.as_page(Store(looked, dry=True), tokens, inspect.InspectOptions())
+        command.as_page(Store(looked, dry=True), tokens, InspectOptions())
 
 
 def test_white_space_looks_like_what_stands_before_it() -> None:
@@ -251,7 +251,7 @@ def test_a_context_page_in_a_browser(
     looked: Path, context: Document, tmp_path: Path, browser_page: Page
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(looked, context.document_id, inspect.InspectOptions(), html=file)
+    command.show(looked, context.document_id, InspectOptions(), html=file)
     browser_page.goto(file.as_uri())
     texts = browser_page.evaluate("[...document.querySelectorAll('pre')].map(e => e.textContent)")
     assert "".join(texts) == context.text
@@ -299,9 +299,7 @@ def test_structure_in_a_browser(
     looked: Path, tmp_path: Path, browser_page: Page, scheme: str
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(
-        looked, str(_artefact(looked, "v6_enriched").path), inspect.InspectOptions(), html=file
-    )
+    command.show(looked, str(_artefact(looked, "v6_enriched").path), InspectOptions(), html=file)
     browser_page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     browser_page.goto(file.as_uri())
     browser_page.locator("pre").get_by_text("BumpArena arena;").click()
@@ -322,7 +320,7 @@ def test_without_scripts_the_page_is_a_readable_text(
     looked: Path, context: Document, tmp_path: Path, browser: Browser
 ) -> None:
     file = tmp_path / "page.html"
-    command.show(looked, context.document_id, inspect.InspectOptions(), html=file)
+    command.show(looked, context.document_id, InspectOptions(), html=file)
     with browser.new_context(java_script_enabled=False) as plain:
         opened = plain.new_page()
         opened.set_default_timeout(PATIENCE_MS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from curriculum.inspection.checkpoint_weights import Tensor, groups, tensors
-from flows.cli import inspect
+from curriculum.inspection.line_selection import InspectOptions, LineFilter
 from flows.cli.inspect import command
 from flows.cli.inspect.tables import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
@@ -42,9 +42,7 @@ def _checkpoint(home: Path) -> str:
 
 
 def _json(home: Path, what: str, capsys: pytest.CaptureFixture[str], **only: Any) -> dict[str, Any]:
-    command.show(
-        home, what, inspect.InspectOptions(rows=9, only=inspect.LineFilter(**only)), as_json=True
-    )
+    command.show(home, what, InspectOptions(rows=9, only=LineFilter(**only)), as_json=True)
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
     return said
 
@@ -52,7 +50,7 @@ def _json(home: Path, what: str, capsys: pytest.CaptureFixture[str], **only: Any
 def test_a_run_is_found_by_name_and_shows_figures_loss_and_checkpoints(
     home: Path, printed: Console
 ) -> None:
-    command.show(home, "fmt/syntax", inspect.InspectOptions())
+    command.show(home, "fmt/syntax", InspectOptions())
     said = printed.export_text()
     assert "2.400 to 2.600" in said
     assert f"{LEVELS[-1]}{LEVELS[0]}  4.000 → 2.000" in said, "the loss is drawn"
@@ -72,7 +70,7 @@ def test_a_runs_steps_and_figures_can_be_chosen(
 def test_an_open_run_says_how_it_stands(
     home: Path, printed: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command.show(home, "abseil", inspect.InspectOptions())
+    command.show(home, "abseil", InspectOptions())
     said = printed.export_text()
     assert said.startswith("interrupted abseil/syntax")
     assert "stopped at step 1 of 2" in said
@@ -82,7 +80,7 @@ def test_an_open_run_says_how_it_stands(
 
 
 def test_a_checkpoint_shows_its_weights_and_what_it_has_eaten(home: Path, printed: Console) -> None:
-    command.show(home, _checkpoint(home), inspect.InspectOptions())
+    command.show(home, _checkpoint(home), InspectOptions())
     lines = [line.split() for line in printed.export_text().splitlines()]
     assert ["all", "4", "232"] in lines
     names = [line[0] for line in lines if line and line[-1] == "F32"]
@@ -110,12 +108,12 @@ def test_weights_that_are_not_there_or_not_whole_are_none(tmp_path: Path) -> Non
 
 def test_an_open_run_has_no_lines_to_choose(home: Path) -> None:
     with pytest.raises(StoreError, match="--step"):
-        command.show(home, "abseil", inspect.InspectOptions(only=inspect.LineFilter(step=(1, 1))))
+        command.show(home, "abseil", InspectOptions(only=LineFilter(step=(1, 1))))
 
 
 def test_a_name_that_no_run_has_names_those_there_are(home: Path) -> None:
     with pytest.raises(JobError, match="fmt/syntax"):
-        command.show(home, "fmt/anneal", inspect.InspectOptions())
+        command.show(home, "fmt/anneal", InspectOptions())
 
 
 def test_groups_count_numbers_as_numbers() -> None:

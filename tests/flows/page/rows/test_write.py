@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from curriculum.inspection.line_selection import InspectOptions
 from dashboards.rows import write as writing
 from dashboards.rows.write import chosen_rows, example, page_path, write
 from flows import cli
-from flows.cli.inspect import InspectOptions
 from schemas.errors import StoreError
 
 
