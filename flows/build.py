@@ -3,9 +3,8 @@
 from prefect import flow
 
 from curriculum.pipeline.execute import Scope
-from flows.hooks import HOOKS, link_report
+from flows.flow_runs import HOOKS, carry_out, link_report, start
 from flows.parameters import ALL_PHASES, BuildChanges, ChangesOfBuild, Phase, Specialist
-from flows.plan_runs import carry_out, start
 
 
 @flow(name="build", **HOOKS)

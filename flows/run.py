@@ -8,9 +8,8 @@ from curriculum.store import Artefact
 from flows.approval import ended, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
-from flows.hooks import HOOKS, link_report
+from flows.flow_runs import HOOKS, carry_out, link_report, start
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
-from flows.plan_runs import carry_out, start
 
 
 @flow(name="run", **HOOKS)

@@ -6,9 +6,8 @@ from curriculum.pipeline.execute import Scope
 from curriculum.store import Artefact
 from flows import dispatch
 from flows.artifacts import Log
-from flows.hooks import HOOKS, link_report
+from flows.flow_runs import HOOKS, carry_out, link_report, start
 from flows.parameters import ALL_PHASES, Again, Changes, ChangesOfRun, Phase, Specialist
-from flows.plan_runs import carry_out, start
 
 
 @flow(name="train", **HOOKS)

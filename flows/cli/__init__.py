@@ -5,7 +5,7 @@ Only `run`, `demo` and `serve` import Prefect; the others call the same function
 
 from flows import settings
 from flows.cli.app import app
-from flows.cli.commands import ask, diets, keep, look, make, models
+from flows.cli.commands import keep, look, make
 
 __all__ = ["app", "ask", "diets", "keep", "look", "main", "make", "models"]
 

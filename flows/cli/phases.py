@@ -1,8 +1,8 @@
-"""`curriculum build`, `mix`, `train` and `run`: a plan carried out, and the tables that they end with."""
+"""`curriculum build`, `mix`, `train` and `run`: a plan carried out or forecast, and the tables at the end."""
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from curriculum.inspection.document_tables import (
     index_lines,
     length_lines,
 )
-from curriculum.inspection.formats import number
+from curriculum.inspection.formats import Line, count, number
 from curriculum.inspection.losses import require_some
 from curriculum.inspection.runs import report_of
 from curriculum.inspection.stage_tables import YIELD_NOTE, branch_lines, run_line, yield_lines
@@ -45,7 +45,15 @@ from curriculum.pipeline.execute import (
     here,
     selected,
 )
-from curriculum.pipeline.forecast import explain_steps
+from curriculum.pipeline.forecast import (
+    Forecast,
+    Until,
+    duration,
+    expected,
+    explain_steps,
+    forecast,
+    money,
+)
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
@@ -61,8 +69,8 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.sbatch import asked
 from dashboards.report.write import rewritten, shows
 from flows import settings
-from flows.cli.check import shard_lines
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching
+from flows.cli.workspace import shard_lines
 from flows.server.supervisor import api_for
 from flows.settings import prefect_variables, trust
 from flows.settings.contexts import context_of, resources
@@ -375,3 +383,64 @@ def tokenizer(config: RunConfig) -> None:
         (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
         mark_current(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
     out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)
+
+
+def forecasted(
+    config: RunConfig,
+    phase: str | None,
+    *,
+    until: Until,
+    anew: str | None = None,
+    onwards: bool = False,
+) -> None:
+    """Print what a command would ask for.
+
+    Raises:
+        CurriculumError: for a mistake in the order, as the command itself would.
+    """
+    plan = resolve_plan(config, dry=True)
+    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=anew is not None, gates=False)
+    with looked_up(plan.store.root) as sources:
+        found = forecast(plan, scope, replace(context_of(warn=warn), sources=sources))
+    show(found, until=until)
+
+
+def show(found: Forecast, *, until: Until) -> None:
+    """Print a forecast: a line a phase, then what they come to."""
+    out.print(table(_lines(found, until=until)))
+    if until != "train":
+        out.print(Text("how long building takes isn't measured", MUTED))
+        return
+    if not found.tokens:
+        out.print("Nothing to train: every run is there.")
+        return
+    out.print(expected(found.tokens, found.model, found.speed), soft_wrap=True)
+    if found.price is None:
+        out.print(Text("$CURRICULUM_GPU_PRICE, the price of a GPU hour, gives the cost", MUTED))
+    elif found.cost is not None:
+        out.print(f"{money(found.cost)} at {found.price:g} for a GPU hour")
+
+
+def _lines(found: Forecast, *, until: Until) -> Iterator[Line]:
+    for each in found.phases:
+        line = {"phase": each.phase, "to make": _stages(each.to_make)}
+        if until == "train":
+            seconds = found.speed.seconds(each.tokens) if found.speed and each.tokens else None
+            cost = found.speed.cost(each.tokens, found.price) if found.speed else None
+            line |= {
+                "tokens": count(each.tokens) if each.tokens else "",
+                "steps": f"{each.steps:,}" if each.steps else "",
+                "time": "" if seconds is None else duration(seconds),
+                "cost": money(cost) if each.tokens else "",
+                "note": each.note,
+            }
+        yield line
+
+
+def _stages(to_make: Mapping[str, int]) -> str:
+    """List the artefacts to make of each stage.
+
+    >>> _stages({"rows": 2, "mixtures": 1}), _stages({})
+    ('rows 2, mixtures 1', 'nothing')
+    """
+    return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum import catalog
+from flows.cli.app import Form
 from flows.cli.console import MUTED, err, out, plain_table, warn
-from flows.cli.options import Form
 from schemas.errors import CurriculumError
 from schemas.visible import in_json, one_line, visible
 

@@ -1,22 +1,39 @@
-"""`curriculum status`: what the workspace holds, how far each specialist is, and what is stale."""
+"""`curriculum status`, `report` and `approve`: how far each specialist is, and approval of a finished run."""
 
 import contextlib
-from collections.abc import Iterator
+import webbrowser
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
 
 from curriculum.inspection.formats import Line, count
-from curriculum.inspection.runs import change
-from curriculum.pipeline.attempts import spelled
+from curriculum.inspection.runs import change, report_of
+from curriculum.pipeline import gates
+from curriculum.pipeline.attempts import (
+    Attempt,
+    SpecialistRef,
+    attempts_in,
+    names_of,
+    specialist_of,
+    spelled,
+)
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.forecast import money
+from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
+from curriculum.pipeline.plan import RunPlan, resolve_plan
+from curriculum.pipeline.recorded_config import course_of
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.recipe import KEY_DIGITS
-from flows.cli.console import out, print_json, table, warn
+from dashboards.report.write import write
+from flows import settings
+from flows.cli.console import MUTED, out, print_json, table, warn
+from flows.settings import prefect_variables
 from flows.settings.contexts import resources
-from flows.settings.trust import shadow_words, shadows
+from flows.settings.trust import known_config, shadow_words, shadows
+from schemas.errors import CurriculumError, JobError, StoreError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,3 +136,112 @@ def _figures(each: PhaseStatus) -> dict[str, str]:
 
 def _cost(each: PhaseStatus) -> str:
     return money(each.report.cost) if each.report else ""
+
+
+def report(home: Path, specialist: str | None, *, show: bool) -> None:
+    """Write the report of one specialist, or of all that have begun; `show` opens the first in a browser.
+
+    Raises:
+        CurriculumError: where nobody of that name has begun and no diet has it, or nothing has begun.
+    """
+    files = [_written(plan) for plan in _courses(home, specialist)]
+    for file in files:
+        out.print(str(file), soft_wrap=True)
+        address = settings.reports_at(home)
+        if address:
+            out.print(Text(f"{address}/{file.name}", MUTED), soft_wrap=True)
+    if show and files and not webbrowser.open(files[0].as_uri()):
+        warn("there is no browser to open it with; the path above leads to it")
+
+
+def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
+    store = Store(home, dry=True)
+    begun = attempts_in(store)
+    ways = {(each.job.specialist, each.job.branch) for each in begun}
+    ways |= {specialist_of(each) for each in store.artefacts("mixtures")}
+    meant = sorted((each for each in ways if specialist in {None, *_names(each)}), key=spelled)
+    if not meant and specialist is not None:
+        # It has built at most; its diet says what.
+        yield resolve_plan(RunConfig.of(specialist=specialist, workspace=home), dry=True)
+    elif not meant:
+        raise StoreError(
+            str(home), cause="nobody has begun here", cure="Begin with: curriculum demo"
+        )
+    for way in meant:
+        yield from _course(store, way, begun, must=specialist is not None)
+
+
+def _course(
+    store: Store, way: SpecialistRef, begun: Sequence[Attempt], *, must: bool
+) -> Iterator[RunPlan]:
+    """Resolve the plan of a specialist; one whose diet is gone is reported and skipped."""
+    mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
+    try:
+        yield course_of(store, way, mine)
+    except CurriculumError as wrong:
+        if must:
+            raise
+        warn(f"{spelled(way)} has no report: {wrong}")
+
+
+def _names(way: SpecialistRef) -> set[str]:
+    """Return the names of a specialist: templates/demo, templates.demo, templates."""
+    return {*names_of(way), way[0]}
+
+
+def _written(plan: RunPlan) -> Path:
+    if not plan.store.root.is_dir():
+        raise StoreError(
+            str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"
+        )
+    try:
+        return write(plan, resources(), warn)
+    except OSError as failed:
+        raise StoreError(
+            str(failed.filename or plan.store.root),
+            failed.strerror,
+            cause="the report can't be written",
+            cure="See who may write there",
+        ) from None
+
+
+def approve(home: Path, specialist: str, phase: str, comment: str) -> None:
+    """Approve the current run of a phase, and resume the flow run that is suspended for it.
+
+    Raises:
+        JobError: where the phase has no finished run.
+    """
+    plan = resolve_plan(known_config(RunConfig.of(specialist=specialist, workspace=home)), dry=True)
+    run = plan.current("runs", plan.phase(phase))
+    if run is None:
+        raise JobError(
+            f"phase {phase}",
+            cause="it has no finished run to approve",
+            cure=f"Train it first: curriculum run {specialist}",
+        )
+    if APPROVAL not in plan.phase(phase).require:
+        warn(f"The diet asks for no approval of {phase}; this one changes nothing.")
+    said = gates.write_approval(plan.store, run, who=gates.user_name(), comment=comment)
+    report = report_of(run)
+    if report.stopped != "failed":
+        record_gate(plan, run, verdict(plan, phase, run))
+    out.print(
+        f"{said.who} approved {phase} of {specialist}: run {run.key[:KEY_DIGITS]}, attempt "
+        f"{said.attempt}, val_bpb {change(report, 'phase')}",
+        soft_wrap=True,
+    )
+    resumed = _resume(home, gates.approval_ticket(plan.store, run), said.who, comment)
+    out.print(resumed or f"curriculum run {specialist} goes on from here.", soft_wrap=True)
+
+
+def _resume(home: Path, ticket: str, who: str, comment: str) -> str:
+    """Let flow runs that are suspended for a run go on; what is to be said of it."""
+    api = settings.known_api(home)
+    if api is None:
+        return ""
+    settings.apply(prefect_variables.attached(home, api))
+    # Prefect reads its settings when it is imported.
+    with prefect_variables.unset(home):
+        from flows.approval import resume
+
+    return resume(ticket, who=who, comment=comment, say=warn)

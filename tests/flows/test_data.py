@@ -14,7 +14,7 @@ from curriculum.pipeline.plan import resolve_plan
 from curriculum.store import Artefact, Store
 from curriculum.train.dataloader import PlannedRows
 from flows.cli import app
-from flows.cli.data_export import data_of
+from flows.cli.exchange import data_of
 
 KEPT = ("workspace.json", "current", "rows", "mixtures", "tokens", "tokenizers", "documents")
 

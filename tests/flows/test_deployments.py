@@ -12,7 +12,7 @@ from prefect.client.schemas.schedules import SCHEDULE_TYPES, CronSchedule
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelling, Pending, Running
 
-from flows import automations, settings
+from flows import deployments, settings
 from flows.build import build
 from flows.deployments import DECLARED, deploy
 
@@ -99,12 +99,12 @@ def test_what_a_dead_worker_left_behind_is_brought_to_an_end(
         runs = [left(), left(Pending()), left(Running()), left(Running(), Cancelling())]
         runs.append(client.create_flow_run(build, parameters={"specialist": "templates.demo"}))
         client.set_flow_run_state(runs[-1].id, Running(), force=True)
-        automations.end(client, ["gpu"])
-        automations.end(client, [])
+        deployments.end(client, ["gpu"])
+        deployments.end(client, [])
         assert [client.read_flow_run(run.id).state_type for run in runs[1:3]] == [
             *(StateType.PENDING, StateType.RUNNING)
         ]
-        automations.end(client, ["cpu"])
+        deployments.end(client, ["cpu"])
         assert [client.read_flow_run(run.id).state_type for run in runs] == [
             *(StateType.SCHEDULED, StateType.SCHEDULED, StateType.CRASHED, StateType.CANCELLED),
             StateType.RUNNING,

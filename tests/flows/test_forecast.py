@@ -11,7 +11,7 @@ from rich.console import Console
 
 from curriculum.pipeline.forecast import Forecast, PhaseForecast, Speed, duration, expected, money
 from flows import settings
-from flows.cli import forecast_table
+from flows.cli import phases
 
 
 def speed(*, device: str = "cuda", devices: int = 1, seconds_per_token: float = 1e-3) -> Speed:
@@ -36,7 +36,7 @@ def foreseen(*tokens: int, speed: Speed | None, price: float | None) -> Forecast
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     console = Console(record=True, width=160, quiet=False, file=None, force_terminal=False)
-    monkeypatch.setattr(forecast_table, "out", console)
+    monkeypatch.setattr(phases, "out", console)
     return console
 
 
@@ -71,7 +71,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
     printed: Console,
 ) -> None:
     found = foreseen(7_200_000, 0, speed=speed(devices=2), price=2.5)
-    forecast_table.show(found, until="train")
+    phases.show(found, until="train")
     said = printed.export_text()
     for part in (
         "7.2M",
@@ -85,12 +85,12 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
 
 
 def test_a_missing_price_is_asked_for(printed: Console) -> None:
-    forecast_table.show(foreseen(1000, speed=speed(), price=None), until="train")
+    phases.show(foreseen(1000, speed=speed(), price=None), until="train")
     assert "$CURRICULUM_GPU_PRICE" in printed.export_text()
 
 
 def test_nothing_to_train_is_said(printed: Console) -> None:
-    forecast_table.show(foreseen(0, 0, speed=speed(), price=2.5), until="train")
+    phases.show(foreseen(0, 0, speed=speed(), price=2.5), until="train")
     assert "Nothing to train: every run is there." in printed.export_text()
 
 

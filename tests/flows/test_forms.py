@@ -14,11 +14,11 @@ from curriculum.pipeline.config import GROUPS, RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from flows import parameters
 from flows.build import build
-from flows.hooks import run_name
+from flows.flow_runs import run_name
 from flows.mix import mix
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
-from flows.server.deploying import Choices
+from flows.server.supervisor import Choices
 from flows.train import train
 from schemas.errors import DietError
 

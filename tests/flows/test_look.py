@@ -16,10 +16,10 @@ from curriculum.inspection.rows import Row
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import find
 from curriculum.store import Artefact, Store
-from flows.cli import check, demo, phases, status
+from flows.cli import demo, phases, status, workspace
 from flows.cli.console import colour, table
 from flows.cli.inspect import command
-from flows.cli.inspect.rows import STRIP_WIDTH, strip
+from flows.cli.inspect.documents import STRIP_WIDTH, strip
 from schemas.errors import CurriculumError, StoreError
 
 
@@ -44,7 +44,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def printed(monkeypatch: pytest.MonkeyPatch) -> Console:
     """What is printed, without colours, 140 columns wide."""
     console = Console(record=True, width=140, color_system=None)
-    for module in (command, check, status, phases):
+    for module in (command, workspace, status, phases):
         monkeypatch.setattr(module, "out", console)
     return console
 
@@ -167,7 +167,7 @@ def test_status_counts_what_is_there(home: Path, printed: Console) -> None:
 
 
 def test_a_check_reads_everything_and_says_so(home: Path, printed: Console) -> None:
-    check.check([home])
+    workspace.check([home])
     said = printed.export_text()
     rows = [*Store(home, dry=True).artefacts("rows")]
     kept = re.findall(r"/rows/\S+: \d+ rows of \d+ files keep the contract", said)
@@ -182,7 +182,7 @@ def test_a_flipped_byte_is_found_and_named(home: Path, tmp_path: Path) -> None:
     try:
         file.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
         with pytest.raises(StoreError, match=re.escape(str(file))):
-            check.check([rows.path])
+            workspace.check([rows.path])
     finally:
         file.write_bytes(content)
 
@@ -223,13 +223,13 @@ def test_gc_removes_what_nothing_refers_to_and_nothing_else(
     before = {each.path for each in Store(tmp_path).artefacts()}
     phases.build(order.changed(max_commits=3), "syntax", dry=False)
     kept = {each.path for each in Store(tmp_path).artefacts()} - before
-    check.gc(tmp_path, sure=True)
+    workspace.gc(tmp_path, sure=True)
     after = {each.path for each in Store(tmp_path).artefacts()}
     assert kept
     assert kept <= after
     assert before - after
-    check.check([tmp_path])
-    check.gc(tmp_path, sure=True)
+    workspace.check([tmp_path])
+    workspace.gc(tmp_path, sure=True)
     assert "Nothing to remove" in printed.export_text()
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from curriculum.store import Recipe, Store
 from flows.cli import app
 from flows.cli import query as asking
-from flows.cli.options import Form
+from flows.cli.app import Form
 from flows.cli.query import query
 from schemas.errors import CurriculumError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.options import Form
+from flows.cli.app import Form
 from flows.cli.query import query
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7fß"

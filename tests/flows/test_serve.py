@@ -19,7 +19,7 @@ from prefect.client.schemas.schedules import SCHEDULE_TYPES, IntervalSchedule
 
 from curriculum.store import Store
 from dashboards.guard import split_login
-from flows import automations, settings
+from flows import deployments, settings
 from flows.deployments import declared_deployments
 from flows.server import children, supervisor
 from flows.server.children import ServeError
@@ -264,7 +264,7 @@ def test_nothing_outlives_a_serve_that_is_killed_and_the_next_one_goes_on(tmp_pa
         wait_until(told.is_file)
         (event,) = told.read_text().splitlines()
         assert Event.model_validate_json(event).text == (
-            f"{served.run(run).name} broke down: {automations.MESSAGE}"
+            f"{served.run(run).name} broke down: {deployments.MESSAGE}"
         )
 
 

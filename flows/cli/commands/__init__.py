@@ -1,4 +1,4 @@
-"""The commands, by what people want: make, plan diets, look, ask, try models, keep.
+"""The commands, a file a panel of `curriculum --help`.
 
 Each imports what it needs when it is called, so that help is there at once.
 """

@@ -1,4 +1,4 @@
-"""Commands that keep a workspace, and hand on what it holds."""
+"""Commands of the panel Keep: export, import, serve, trust, merge and remove what a workspace holds."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from flows import settings
-from flows.cli.app import KEEP, app
-from flows.cli.options import Home
+from flows.cli.app import KEEP, Home, app
 
 
 @app.command(rich_help_panel=KEEP)
@@ -32,14 +31,12 @@ def export(
     home: Home = None,
 ) -> None:
     """Write a trained model, or rows in training order, to a folder for other tools."""
-    from flows.cli import data_export
+    from flows.cli import exchange
 
-    if form in data_export.FORMATS:
-        data_export.export_data(settings.home(home), what, to, form)
+    if form in exchange.FORMATS:
+        exchange.export_data(settings.home(home), what, to, form)
         return
-    from flows.cli import export as models
-
-    models.export_model(settings.home(home), what, to, form)
+    exchange.export_model(settings.home(home), what, to, form)
 
 
 @app.command("import", rich_help_panel=KEEP)
@@ -98,10 +95,10 @@ def import_rows(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Check packed rows, or pack documents, that others made, and publish them as rows."""
     from curriculum.interop.derive_columns import RowFacts
-    from flows.cli import data_import
+    from flows.cli import exchange
 
     facts = RowFacts(family=family, objective=objective, variant=None, domain=domain, split=split)
-    request = data_import.Import(
+    request = exchange.Import(
         path=path,
         format=form,
         tokenizer=tokenizer,
@@ -110,7 +107,7 @@ def import_rows(  # noqa: PLR0913 - each is an option
         facts=facts,
         name=name,
     )
-    data_import.take_in(settings.home(home), request)
+    exchange.take_in(settings.home(home), request)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -147,14 +144,14 @@ def trust(
     What your own commands made from nothing is trusted already. A workspace that was copied, moved or
     received isn't, until you say so; nor is one whose folder was replaced.
     """
-    from flows.cli import trust
+    from flows.cli.workspace import forget_workspace, list_trusted, trust_workspace
 
     if listed:
-        trust.list_trusted()
+        list_trusted()
     elif forget:
-        trust.forget_workspace(settings.home(workspace))
+        forget_workspace(settings.home(workspace))
     else:
-        trust.trust_workspace(settings.home(workspace))
+        trust_workspace(settings.home(workspace))
 
 
 @app.command(rich_help_panel=KEEP)
@@ -165,11 +162,11 @@ def merge(
     home: Home = None,
 ) -> None:
     """Publish here what was built in other workspaces, each file held against its digest."""
-    from flows.cli import check
+    from flows.cli import workspace
     from flows.settings.trust import trusting_new_workspace
 
     with trusting_new_workspace(settings.home(home)):
-        check.merge_into(settings.home(home), sources)
+        workspace.merge_into(settings.home(home), sources)
 
 
 @app.command(rich_help_panel=KEEP)
@@ -177,6 +174,6 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False, home: Home = None
 ) -> None:
     """Remove what nothing refers to any more; asks first."""
-    from flows.cli import check
+    from flows.cli import workspace
 
-    check.gc(settings.home(home), sure=yes)
+    workspace.gc(settings.home(home), sure=yes)

@@ -1,4 +1,4 @@
-"""Commands that make something: build, mix, train, run, and what they begin with."""
+"""Commands of the panel Make: build, mix, train, run, and what they begin with."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +7,9 @@ import typer
 
 from curriculum.pipeline.config import RunConfig
 from flows import settings
-from flows.cli.app import CLOSED, WORK, app, tokenizer_app
-from flows.cli.options import (
+from flows.cli.app import (
+    CLOSED,
+    WORK,
     DryRun,
     Explain,
     FromPhase,
@@ -18,7 +19,9 @@ from flows.cli.options import (
     Sample,
     Shard,
     Specialist,
+    app,
     configured,
+    tokenizer_app,
 )
 from schemas.errors import DietError
 
@@ -44,11 +47,11 @@ def build(
     shard: Shard = None,
 ) -> None:
     """Read the corpus and build the packed rows that a diet asks for."""
-    from flows.cli import forecast_table, phases
+    from flows.cli import phases
 
     config = config.model_copy(update={"shard": shard})
     if dry_run:
-        forecast_table.forecasted(config, phase, until="build")
+        phases.forecasted(config, phase, until="build")
     if dry_run and not explain:
         return
     if sample is None:
@@ -63,10 +66,10 @@ def mix(
     config: RunConfig, phase: OnlyPhase = None, dry_run: DryRun = False, explain: Explain = False
 ) -> None:
     """Build, then lay down which rows a specialist is trained on, in which order."""
-    from flows.cli import forecast_table, phases
+    from flows.cli import phases
 
     if dry_run:
-        forecast_table.forecasted(config, phase, until="mix")
+        phases.forecasted(config, phase, until="mix")
     if explain or not dry_run:
         phases.mix(config, phase, dry=explain)
 
@@ -80,10 +83,10 @@ def train(
 
     Ends with 3 at a gate that isn't open, or where somebody's approval is asked for.
     """
-    from flows.cli import forecast_table, phases
+    from flows.cli import phases
 
     if dry_run:
-        forecast_table.forecasted(config, phase, until="train")
+        phases.forecasted(config, phase, until="train")
     if explain:
         phases.train(config, phase, dry=True)
     elif not dry_run and not phases.train(config, phase, dry=False):
@@ -106,7 +109,7 @@ def run(
     weights. A server of `curriculum serve` on the same workspace shows the run. Ends with 3 at a gate that
     isn't open, or where somebody's approval is asked for.
     """
-    from flows.cli import forecast_table, phases
+    from flows.cli import phases
 
     if phase is not None and from_phase is not None:
         raise DietError(
@@ -114,7 +117,7 @@ def run(
         )
     named, onwards = from_phase or phase, from_phase is not None
     if dry_run:
-        forecast_table.forecasted(config, named, until="train", anew=named, onwards=onwards)
+        phases.forecasted(config, named, until="train", anew=named, onwards=onwards)
     if explain:
         phases.explain_run(config, named, onwards=onwards)
     elif not dry_run and not phases.run(config, named, onwards=onwards):
@@ -134,9 +137,9 @@ def approve(
 
     It holds for these weights, not for another attempt. A run on a server that waits for it goes on.
     """
-    from flows.cli import approve
+    from flows.cli import status
 
-    approve.approve(settings.home(home), specialist, phase, comment)
+    status.approve(settings.home(home), specialist, phase, comment)
 
 
 @app.command(rich_help_panel=WORK)

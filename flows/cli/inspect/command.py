@@ -1,6 +1,7 @@
 """`curriculum inspect`: what is found, in the terminal, as JSON or as a page."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from curriculum import parquet
-from curriculum.inspection.documents import documents
+from curriculum.inspection.checkpoint_weights import tensors
+from curriculum.inspection.documents import Line, chosen_lines, document_lines, documents
 from curriculum.inspection.formats import count, number
 from curriculum.inspection.line_selection import (
     FILTERS,
@@ -20,24 +22,143 @@ from curriculum.inspection.line_selection import (
     line_files,
     select_lines,
 )
-from curriculum.pipeline.attempts import specialist_of, spelled
+from curriculum.inspection.rows import origins_of, row_of
+from curriculum.inspection.runs import report_of
+from curriculum.pipeline.attempts import (
+    Attempt,
+    SlotQueue,
+    attempt_state,
+    checkpoints,
+    specialist_of,
+    spelled,
+)
 from curriculum.pipeline.references import Reference, find, store_of
+from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.store.recipe import KEY_DIGITS
+from curriculum.train.checkpoint_files import manifest_of, require_listed
+from curriculum.train.run_directory import JOB, read_job
 from dashboards.inspect.document_page import document_page
 from dashboards.inspect.page import page
 from dashboards.rows.write import chosen_rows as wished_rows
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json
-from flows.cli.inspect.as_json import content
-from flows.cli.inspect.documents import document_panels
-from flows.cli.inspect.mixtures import plan
-from flows.cli.inspect.rows import row_panels
-from flows.cli.inspect.runs import checkpoint, open_run, run
-from flows.cli.inspect.selections import selection
-from flows.cli.inspect.tables import counts
-from flows.cli.inspect.tokenizers import documents_of, token_panels, tokenizer
+from flows.cli.inspect.documents import document_panels, row_panels
+from flows.cli.inspect.mixtures import plan, selection
+from flows.cli.inspect.runs import checkpoint, figures_of, open_run, run, saved_at, spec_at
+from flows.cli.inspect.text import counts
+from flows.cli.inspect.tokenizers import controls, documents_of, token_panels, tokenizer
+from flows.settings.contexts import resources
 from schemas.errors import StoreError
 from schemas.visible import one_line
+
+LINED = ("rows", "mixtures", "selections", "runs")
+
+
+def content(
+    store: Store, found: Reference, options: InspectOptions, *, listed: bool = False
+) -> dict[str, object]:
+    """Return the found artefacts; of rows and documents the chosen lines, as they lie in the files."""
+    if found.checkpoint is not None:
+        return _checkpoint(found.checkpoint)
+    if found.begun is not None:
+        return _open_run(store, found.begun)
+    if listed:
+        return {"artefacts": [_artefact(each) for each in found.artefacts]}
+    return _first(store, found.artefacts, options)
+
+
+def _first(store: Store, found: Sequence[Artefact], options: InspectOptions) -> dict[str, object]:
+    """The first artefact, and its lines; lines that are still wished then come of the next ones."""
+    first = found[0]
+    content = _artefact(first)
+    match first.manifest.stage:
+        case "runs":
+            report = report_of(first)
+            content["job"] = Attempt.at(first.path).job.model_dump(mode="json")
+            content["figures"] = figures_of(report, options)
+            content["checkpoints"] = _checkpoints(first.path)
+        case "tokenizers":
+            content["controls"] = controls(load_tokenizer(first))
+    lines = [line for each in found for line in _lines(store, each, options)]
+    if first.manifest.stage in (*LINED, "documents") or lines:
+        content["lines"] = lines[: options.rows]
+    return content
+
+
+def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[Line]:
+    stage = artefact.manifest.stage
+    if stage == "documents":
+        yield from document_lines(store, artefact, options)
+    elif stage == "rows":
+        for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows):
+            yield {**line, "documents": _documents(store, artefact, line)}
+    elif stage in LINED and (stage != "runs" or options.only.step or options.only.where):
+        yield from (
+            line
+            for _, line in itertools.islice(chosen_lines(store, artefact, options), options.rows)
+        )
+    elif stage == "tokens" and options.only.given:
+        made_of = documents_of(store, artefact)
+        if made_of is not None:
+            yield from document_lines(store, made_of, options)
+
+
+def _documents(store: Store, artefact: Artefact, line: Line) -> list[dict[str, object]]:
+    """The documents of a row, down to the commit."""
+    row = row_of(line)
+    known = origins_of(store, artefact, row)
+    return [
+        {
+            "document_id": name,
+            "repository": known[name].repository,
+            "commit": known[name].commit,
+            "path": known[name].path,
+            "licence": known[name].licence,
+            "start": start,
+            "tokens": end - start,
+            "scored": sum(row.loss_mask[start:end]),
+        }
+        for name, (start, end) in zip(row.document_ids, row.spans, strict=True)
+    ]
+
+
+def _artefact(artefact: Artefact) -> dict[str, object]:
+    return {
+        "path": str(artefact.path),
+        "manifest": artefact.manifest.model_dump(mode="json"),
+    }
+
+
+def _open_run(store: Store, begun: Attempt) -> dict[str, object]:
+    stands = attempt_state(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+    return {
+        "path": str(begun.path),
+        "state": stands.state,
+        "why": stands.why,
+        "job": begun.job.model_dump(mode="json"),
+        "checkpoints": _checkpoints(begun.path),
+    }
+
+
+def _checkpoint(path: Path) -> dict[str, object]:
+    require_listed(path)
+    spec, files = spec_at(path), manifest_of(path)
+    job = read_job(path.parents[1] / JOB)
+    return {
+        "path": str(path),
+        "manifest": files.model_dump(mode="json", include={"step", "files"}),
+        "state": saved_at(path).model_dump(mode="json"),
+        "model": spec.model_dump(mode="json") if spec else None,
+        "job": job.model_dump(mode="json"),
+        "weights": [
+            {"name": each.name, "type": each.kind, "shape": list(each.shape)}
+            for each in tensors(path)
+        ],
+    }
+
+
+def _checkpoints(run: Path) -> list[dict[str, object]]:
+    return [{"step": step, "path": str(path)} for step, path in sorted(checkpoints(run))]
 
 
 def show(

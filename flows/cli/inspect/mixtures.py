@@ -1,4 +1,4 @@
-"""Mixtures in the terminal: what is served, as planned and as realised, and the rows step by step."""
+"""Mixtures and selections in the terminal: shares, planned rows, and what is kept in which domains."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,16 +8,18 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.inspection.documents import Line, chosen_lines
+from curriculum.inspection.formats import Line as TableLine
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.origins import inputs
 from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
-from flows.cli.console import MUTED, plain_table
-from flows.cli.inspect.tables import family_style, strip
+from flows.cli.console import MUTED, plain_table, table
+from flows.cli.inspect.text import bar, family_style, strip
 from schemas.errors import StoreError
 from schemas.mixture import MixtureReport
+from schemas.reports import SelectionReport
 from schemas.visible import one_line
 
 STRIP_CELLS = 96
@@ -162,3 +164,65 @@ def _places(store: Store, mixture: Artefact, held: list[Line]) -> dict[str, list
         if rows.key in wanted:
             found |= origins_in(store, rows, wanted[rows.key])
     return found
+
+
+LINES = 12
+
+
+def selection(
+    store: Store, artefact: Artefact, options: InspectOptions
+) -> Iterator[RenderableType]:
+    """A selection: domains, losses by reason, and the documents that are asked for."""
+    report = artefact.reported(SelectionReport)
+    yield Text(
+        f"{report.kept:,} of {number(report.documents, 'document')} kept, {report.val:,} of them to "
+        "validate" + (f" · {report.repeated:,} repeated" if report.repeated else "")
+    )
+    if report.domains:
+        yield ""
+        yield _domains(report)
+    if report.rejected:
+        yield ""
+        yield table(_rejected(report))
+    for warning in report.warnings:
+        yield Text(f"\n{one_line(warning)}", "yellow")
+    yield ""
+    yield from _lines(store, artefact, options)
+
+
+def _domains(report: SelectionReport) -> RenderableType:
+    drawn = plain_table("domain", "documents", "val", "bytes", "share", "", "comments")
+    for at in (1, 2, 3, 4, 6):
+        drawn.columns[at].justify = "right"
+    for name, each in sorted(report.domains.items(), key=lambda pair: -pair[1].bytes):
+        drawn.add_row(
+            Text(one_line(name), "bold"),
+            f"{each.documents:,}",
+            f"{each.val:,}",
+            count(each.bytes),
+            percent(each.share),
+            bar(each.share),
+            percent(each.comment_share),
+        )
+    return drawn
+
+
+def _rejected(report: SelectionReport) -> Iterator[TableLine]:
+    for reason, some in sorted(report.rejected.items(), key=lambda pair: -pair[1]):
+        yield {"not kept": reason.replace("_", " "), "documents": some}
+
+
+def _lines(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[RenderableType]:
+    found = chosen_lines(store, artefact, options)
+    most = None if options.full and options.only.given else max(options.rows, LINES)
+    held = [line for _, line in itertools.islice(found, most)]
+    names = ("family", "repository", "lineage", "split", "domain", "domain_rule")
+    drawn = plain_table("document", *names[:2], "file", "split", "domain", "by the rule", "")
+    for line in held:
+        fate = "" if line["keep"] else " ".join(filter(None, (line["reason"], line["evidence"])))
+        cells = (Text(one_line(str(line.get(name) or ""))) for name in names)
+        drawn.add_row(line["document_id"][:12], *cells, Text(one_line(fate), "yellow"))
+    yield drawn
+    rest = sum(1 for _ in found)
+    if options.only.given:
+        yield Text(f"{number(len(held) + rest, 'document')} are so", MUTED)

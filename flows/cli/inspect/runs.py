@@ -24,7 +24,7 @@ from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
 from curriculum.train.run_directory import HEARTBEAT
 from flows.cli.console import MUTED, plain_table, table
-from flows.cli.inspect.tables import bar, line
+from flows.cli.inspect.text import bar, line
 from flows.settings.contexts import resources
 from schemas.errors import StoreError
 from schemas.job import Figure, Heartbeat, Job, ModelSpec, Report, TokenCounts

@@ -19,7 +19,7 @@ from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore
 from flows.cli.console import ACCENT, MUTED, plain_table
 from flows.cli.inspect.documents import cut_off
-from flows.cli.inspect.tables import bar
+from flows.cli.inspect.text import bar
 from schemas.errors import StoreError
 from schemas.reports import TokensReport
 from schemas.visible import one_line, visible

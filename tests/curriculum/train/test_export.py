@@ -21,7 +21,7 @@ from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_counterpart
 from curriculum.train.optimizer import new_train_state
 from curriculum.train.restore import longest_row, model_in, trained_model
-from flows.cli.export import vocabulary_of
+from flows.cli.exchange import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from curriculum.inspection.rows import Row, row_of, row_pieces
 from curriculum.tokens.codec import Tokenizer
-from flows.cli.inspect.painted import painted, plain
+from flows.cli.inspect.text import painted, plain
 from schemas.structure import StructureChunk
 
 TEXT = "// f\nint f();\nint g() { f(); }\n"

@@ -12,7 +12,7 @@ from rich.console import Console
 from curriculum.inspection.checkpoint_weights import Tensor, groups, tensors
 from curriculum.inspection.line_selection import InspectOptions, LineFilter
 from flows.cli.inspect import command
-from flows.cli.inspect.tables import LEVELS, bar, line, strip
+from flows.cli.inspect.text import LEVELS, bar, line, strip
 from schemas.errors import JobError, StoreError
 from tests.flows.tiny_workspace import Larder, figure, job, mixture, run
 

@@ -1,19 +1,26 @@
-"""Hooks of the flows: names of flow runs, crash notifications, and the report that each run links."""
+"""What every flow run does: plan and carry out its steps, link its report, notify of its crash; its name."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from prefect import runtime
 from prefect.client.schemas.objects import FlowRun, State
 
-from curriculum.pipeline import notifications
+from curriculum.pipeline import notifications, recorded_config
+from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.execute import Perform, PhaseTrained, Scope, execute
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import record_status
-from dashboards.report.write import rewritten
-from flows import artifacts, settings
+from curriculum.store import Store
+from dashboards.report.write import rewritten, shows
+from flows import artifacts, settings, tasks
 from flows.artifacts import Log
-from flows.parameters import BuildChanges, Changes
+from flows.parameters import ALL_PHASES, BuildChanges, Changes
+from flows.settings import trust
 from flows.settings.contexts import context_of, resources
 from schemas.errors import JobError
+from schemas.progress import ignore_progress
 
 SWITCHES = {"onwards": "and those after it", "again": "anew"}
 """Words in a run's name for a switch of its form."""
@@ -83,3 +90,36 @@ HOOKS: dict[str, Any] = {
     "on_failure": [broke_down],
 }
 """Arguments of each flow's decorator."""
+
+
+def start(specialist: str, changes: BuildChanges) -> RunPlan:
+    """Resolve a form into the plan of this flow run, as the run first saw it.
+
+    Training that another run asked for goes by that one's config.
+
+    Raises:
+        CurriculumError: for what the diet, the phases or the corpus can't give.
+    """
+    config = RunConfig.of(specialist=specialist, workspace=settings.home(), **changes.model_dump())
+    for line in trust.shadow_words(config.workspace):
+        Log().warning(line)
+    parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
+    if parent and recorded_config.place_of(store, parent).is_file():
+        return recorded_config.read_plan(store, parent)
+    return recorded_config.first_plan(config, runtime.flow_run.id)
+
+
+def carry_out(
+    plan: RunPlan, scope: Scope, phase: str, perform: Perform = tasks.perform
+) -> Iterator[PhaseTrained]:
+    """Carry a plan out in tasks, and yield each phase that is trained.
+
+    The report is written before a closed gate is returned, since nobody may look at the run afterwards.
+    """
+    named = None if phase == ALL_PHASES else phase
+    context = tasks.flow_context(ignore_progress)
+    for event in execute(plan, perform, replace(scope, phase=named), context):
+        if isinstance(event, PhaseTrained):
+            if not (event.gate and event.gate.is_open and shows(plan, event.run)):
+                link_report(plan)
+            yield event

@@ -1,4 +1,4 @@
-"""`curriculum check`, `gc` and `merge`: sound artefacts, unused ones, artefacts of other workspaces."""
+"""`curriculum check`, `gc`, `merge` and `trust`: sound and unused artefacts, other workspaces, permission."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +11,7 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count
 from curriculum.inspection.origins import inputs
+from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.config import RunConfig
@@ -21,8 +22,10 @@ from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole
 from curriculum.train.run_directory import CHECKPOINTS
 from flows.cli.console import ACCENT, MUTED, err, out, warn
-from schemas.errors import StoreError
+from flows.settings import trust
+from schemas.errors import DietError, StoreError
 from schemas.manifest import MANIFEST_NAME
+from schemas.visible import one_line
 
 MOST_LINES = 40
 """Number of shown lines of what would be removed."""
@@ -166,3 +169,58 @@ def merge_into(home: Path, sources: Sequence[Path]) -> None:
         )
     if not taken:
         out.print("Nothing to merge: nothing is published there.")
+
+
+def trust_workspace(home: Path) -> None:
+    """Print the commands that a workspace names, diet by diet, and trust it.
+
+    Raises:
+        StoreError: where no folder is there.
+    """
+    if not home.is_dir():
+        raise StoreError(
+            str(home), cause="there is no such folder", cure="Name the folder of a workspace"
+        )
+    commands = [*_commands(home)]
+    for file, command in commands:
+        out.print(Text(f"{one_line(str(file))}  ", MUTED), Text(one_line(command)), soft_wrap=True)
+    if not commands:
+        out.print("No diet in it names a command.")
+    Store(home).open()
+    trust.trust(home)
+    out.print(f"{one_line(str(home.resolve()))} is trusted: what its diets name runs as you")
+
+
+def forget_workspace(home: Path) -> None:
+    """Trust a workspace no more.
+
+    Raises:
+        StoreError: where it wasn't trusted.
+    """
+    if not trust.forget(home):
+        raise StoreError(
+            str(home.resolve()), cause="it isn't trusted", cure="See curriculum trust --list"
+        )
+    out.print(f"{one_line(str(home.resolve()))} isn't trusted any more")
+
+
+def list_trusted() -> None:
+    """Print the workspaces that are trusted, and which of them are others by now."""
+    listed = trust.trusted()
+    for each in listed:
+        words = "" if trust.is_trusted(Path(each.path)) else "  another folder by now, or none"
+        out.print(Text(one_line(each.path)), Text(words, MUTED), sep="", soft_wrap=True)
+    if not listed:
+        out.print("No workspace is trusted.")
+
+
+def _commands(home: Path) -> Iterator[tuple[Path, str]]:
+    for name in diet_names(home):
+        try:
+            files = [each for each in diet_files(name, home) if trust.is_inside(each, home)]
+            trainer = load_diet(name, home=home).trainer if files else None
+        except DietError as broken:
+            out.print(Text(one_line(f"{name}: it can't be read ({broken.cause})"), MUTED))
+            continue
+        if trainer is not None:
+            yield files[0], trainer.command

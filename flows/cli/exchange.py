@@ -1,0 +1,325 @@
+"""`curriculum export` and `import`: models and data for other tools, and rows that others made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from rich.text import Text
+
+from curriculum.inspection.formats import count
+from curriculum.interop import tokens_out
+from curriculum.interop.card import write_card
+from curriculum.interop.derive_columns import RowFacts
+from curriculum.interop.foreign_parquet import bounded_memory, check_facts
+from curriculum.interop.huggingface import export_parquet, whole_folder
+from curriculum.interop.publish import Imported, ImportFormat, parquet_rows, publish
+from curriculum.interop.row_order import Ordered
+from curriculum.interop.tokens_in import token_rows
+from curriculum.mixing.imported import IMPORT, TRAIN, check_name, mark_of
+from curriculum.pipeline.attempts import mark_current
+from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
+from curriculum.stages.tokens import given_tokenizer, load_tokenizer
+from curriculum.store import Artefact, Store, read_mark
+from curriculum.store.recipe import KEY_DIGITS
+from curriculum.tokens.codec import Tokenizer
+from curriculum.tokens.controls import DocumentTokens
+from flows.cli.console import MUTED, err, out
+from flows.settings import trust
+from schemas.errors import JobError, SchemaError, StoreError
+from schemas.manifest import TokenFormat
+from schemas.reports import ImportReport
+from schemas.text import nearest
+
+if TYPE_CHECKING:
+    from curriculum.tokens.codec import Tokenizer
+if TYPE_CHECKING:
+    from curriculum.train.export import Vocabulary
+
+TOKEN_FORMATS: tuple[TokenFormat, ...] = get_args(TokenFormat)
+PARQUET_FORMAT = "huggingface"
+FORMATS = (*TOKEN_FORMATS, PARQUET_FORMAT)
+"""Formats of data; those of models are curriculum.train.export's."""
+STAGES = ("rows", "mixtures", "tokens", "documents")
+LISTED = 3
+
+
+def export_data(home: Path, what: str, to: Path, form: str) -> None:
+    """Write rows, a mixture in training order, or tokens to a folder, and say what is there.
+
+    Raises:
+        StoreError: for none or several that could be meant, and where something is at `to`.
+    """
+    store, artefact = data_of(home, what)
+    if form == PARQUET_FORMAT and artefact.manifest.stage == "tokens":
+        raise StoreError(
+            what,
+            artefact.manifest.stage,
+            cause="`datasets` loads rows; documents it loads from the workspace as they lie",
+            cure=f"Take rows or a mixture, or load_dataset({str(store.root)!r}, …)",
+        )
+    tokenizer = load_tokenizer(_tokenizer_of(store, artefact))
+    with whole_folder(to) as folder:
+        _write(store, artefact, tokenizer, folder, form)
+    for file in sorted(each for each in to.rglob("*") if each.is_file()):
+        out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
+
+
+def _write(
+    store: Store, artefact: Artefact, tokenizer: "Tokenizer", folder: Path, form: str
+) -> None:
+    if artefact.manifest.stage == "tokens":
+        tokens_out.export_tokens(artefact, tokenizer, folder, _token_format(form))
+        return
+    ordered = Ordered.of(store, artefact)
+    if form == PARQUET_FORMAT:
+        rows = {each.key for each in ordered.sources}
+        made_of = [
+            each for row in store.artefacts("rows") if row.key in rows
+            for each in _inputs(store, row, "documents")
+        ]  # fmt: skip
+        export_parquet(ordered, tokenizer, folder, {each.key: each for each in made_of}.values())
+    else:
+        tokens_out.export_rows(ordered, tokenizer, folder, _token_format(form))
+
+
+def _token_format(form: str) -> TokenFormat:
+    return next(each for each in TOKEN_FORMATS if each == form)
+
+
+def data_of(home: Path, what: str) -> tuple[Store, Artefact]:
+    """The rows, mixture or tokens that a path, a name or the first digits of a key mean.
+
+    A name is that of a phase's current mixture: templates/syntax. Documents stand for their tokens.
+
+    Raises:
+        StoreError: for none, or several.
+    """
+    store = store_of(home, what)
+    found = artefacts_of(store, what, STAGES)
+    if len(found) != 1:
+        raise StoreError(
+            what,
+            ", ".join(str(each.path.relative_to(store.root)) for each in found[:LISTED]) or None,
+            cause=f"{len(found):,} data sets are meant"
+            if found
+            else "it names no rows and no mixture",
+            cure="Give the folder or key of rows, tokens or a mixture, or SPECIALIST/PHASE",
+        )
+    return store, _tokens_for(store, found[0])
+
+
+def _tokens_for(store: Store, artefact: Artefact) -> Artefact:
+    """The tokens of documents; any other artefact itself."""
+    if artefact.manifest.stage != "documents":
+        return artefact
+    found = [
+        each for each in store.artefacts("tokens")
+        if artefact.key in {made.key for made in each.manifest.inputs}
+    ]  # fmt: skip
+    if len(found) != 1:
+        raise StoreError(
+            str(artefact.path.relative_to(store.root)),
+            f"{len(found)} tokens",
+            cause="documents go as tokens of one tokenizer",
+            cure="Name the folder below tokens/",
+        )
+    return found[0]
+
+
+def _tokenizer_of(store: Store, artefact: Artefact) -> Artefact:
+    found = _inputs(store, artefact, "tokenizer")
+    if not found:
+        of_rows = [
+            each for row in _inputs(store, artefact, "rows")
+            for each in _inputs(store, row, "tokenizer")
+        ]  # fmt: skip
+        # Imported rows may have come with the tokenizer that was trained here too.
+        found = list({each.content: each for each in of_rows}.values())
+    if len(found) != 1:
+        raise StoreError(
+            str(artefact.path.relative_to(store.root)),
+            f"{len(found)} tokenizers",
+            cause="the tokenizer that it was made with isn't there",
+            cure="Build it again, or merge the workspace that holds it",
+        )
+    return found[0]
+
+
+def _inputs(store: Store, artefact: Artefact, role: str) -> Sequence[Artefact]:
+    """The inputs of a role, by the first word of their names; their stage is called alike."""
+    keys = {each.key for each in artefact.manifest.inputs if each.name.split()[0] == role}
+    stage = "tokenizers" if role == "tokenizer" else role
+    return [each for each in store.artefacts(stage) if each.key in keys] if keys else []
+
+
+def export_model(home: Path, what: str, to: Path, form: str) -> None:
+    """Write the model of a run or checkpoint to a folder; print which it is, and what is there.
+
+    Raises:
+        JobError: for no such checkpoint or format, and a model that the format can't hold.
+    """
+    checkpoint = checkpoint_of(home, what)
+    err.print(Text(title_of(checkpoint), MUTED), soft_wrap=True)
+    from curriculum.train import export as exporting
+    from curriculum.train.restore import job_of
+
+    known = next((each for each in exporting.FORMATS if each == form), None)
+    if known is None:
+        cure = nearest(form, exporting.FORMATS)
+        raise JobError("--format", form, cause="there is no such format", cure=cure)
+    store = Store.containing(checkpoint)
+    tokenizer = load_tokenizer(store.load(store.root / job_of(checkpoint).tokenizer.path))
+    exporting.export(checkpoint, to, vocabulary_of(tokenizer), known)
+    for file in sorted(to.iterdir()):
+        out.print(Text(f"{file}  "), Text(f"{count(file.stat().st_size)}B", MUTED), soft_wrap=True)
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> "Vocabulary":
+    """A tokenizer as an export holds it."""
+    from curriculum.train.export import Vocabulary
+
+    return Vocabulary(
+        json=tokenizer.json,
+        document_tokens=tokenizer.document_tokens,
+        ids={str(role): token for role, token in tokenizer.ids_of.items()},
+        texts={
+            role: tokenizer.decode([token])
+            for role, token in tokenizer.ids_of.items()
+            if tokenizer.special[token]
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """Options of an import; None where nothing is given."""
+
+    path: Path
+    format: str
+    tokenizer: str | None
+    document_tokens: str
+    row_length: int | None
+    facts: RowFacts
+    name: str | None = None
+    """Name of the rows in diets."""
+
+
+def take_in(home: Path, options: Import) -> None:
+    """Publish rows from elsewhere, make them live, and say what was filled in.
+
+    Raises:
+        SchemaError: for what can't be read as rows; nothing is published then.
+        DietError: for a name that can't be one, and for a name for rows that a diet can't serve.
+    """
+    _check(options)
+    store = Store(home)
+    trust.make_trusted(home)
+    with store.leased():
+        tokenizer = _tokenizer_for(store, options)
+        with bounded_memory(options.path):
+            rows = publish(store, _read(options, load_tokenizer(tokenizer)), tokenizer)
+        before = _live_before(store, options.name, rows)
+        mark_current(store, _mark_of(options.name, rows), [rows, tokenizer])
+    write_card(store)
+    _tell(store, rows)
+    if options.name is not None:
+        _tell_name(options.name, rows, before)
+
+
+def _mark_of(name: str | None, rows: Artefact) -> str:
+    if name is None:
+        return f"{IMPORT}-{rows.key[:KEY_DIGITS]}"
+    return mark_of(name, rows.manifest.labels["split"])
+
+
+def _live_before(store: Store, name: str | None, rows: Artefact) -> str | None:
+    """The first digits of what stood under the name; None where nothing else did."""
+    file = store.root / "current" / f"{_mark_of(name, rows)}.txt"
+    lines = read_mark(file) if file.is_file() else ()
+    keys = [line.rpartition("/")[2] for line in lines if line.startswith("rows/")]
+    return next((key for key in keys if key != rows.key[:KEY_DIGITS]), None)
+
+
+def _tell_name(name: str, rows: Artefact, before: str | None) -> None:
+    instead = f", in place of {before}" if before else ""
+    if rows.manifest.labels["split"] == TRAIN:
+        out.print(f"a diet serves them as {{imported: {name}, share: …}}{instead}")
+    else:
+        out.print(f"they measure what is served as {name}{instead}")
+
+
+def _check(options: Import) -> None:
+    if options.name is not None:
+        check_name(options.name)
+    check_facts(options.facts)
+    known = {
+        "--format": (options.format, get_args(ImportFormat)),
+        "--document-tokens": (options.document_tokens, get_args(DocumentTokens)),
+    }
+    for name, (value, values) in known.items():
+        if value is not None and value not in values:
+            raise SchemaError(
+                name, value, cause="there is no such value", cure=nearest(str(value), values)
+            )
+    if not options.path.exists() and options.format == "parquet":
+        raise SchemaError(str(options.path), cause="it isn't there", cure="Check the path")
+
+
+def _read(options: Import, tokenizer: "Tokenizer") -> Imported:
+    if options.format == "parquet":
+        return parquet_rows(options.path, options.facts, tokenizer)
+    form: TokenFormat = next(each for each in get_args(TokenFormat) if each == options.format)
+    return token_rows(options.path, form, options.facts, tokenizer, options.row_length)
+
+
+def _tokenizer_for(store: Store, options: Import) -> Artefact:
+    """Find the tokenizer by a key of the workspace, a path, or beside the data."""
+    beside = (options.path if options.path.is_dir() else options.path.parent) / "tokenizer.json"
+    said = options.tokenizer
+    if said is None and not beside.is_file():
+        raise SchemaError(
+            "--tokenizer",
+            cause=f"there is no {beside.name} beside {options.path.name}, so ids mean nothing",
+            cure="Give the path of a tokenizer.json, or the key of one of the workspace",
+        )
+    if said is not None and not Path(said).exists():
+        found = [each for each in store.artefacts("tokenizers") if each.key.startswith(said)]
+        if len(found) != 1:
+            raise SchemaError(
+                "--tokenizer",
+                said,
+                cause="it is no path, and no key of one tokenizer begins so",
+                cure="Give the path of a tokenizer.json, or more digits of a key",
+            )
+        return store.load(found[0].path)
+    file = Path(said) if said is not None else beside
+    file = file / "tokenizer.json" if file.is_dir() else file
+    framed = next(each for each in get_args(DocumentTokens) if each == options.document_tokens)
+    return given_tokenizer(store, file, framed)
+
+
+def _tell(store: Store, rows: Artefact) -> None:
+    report = rows.reported(ImportReport)
+    domains = report.domains.values()
+    sums = {
+        "rows": sum(each.rows for each in domains),
+        "documents": sum(each.documents for each in domains),
+        "tokens": sum(each.tokens for each in domains),
+    }
+    state = "" if rows.made else "  was there already"
+    where = rows.path.relative_to(store.root)
+    out.print(Text(str(where)), Text(state, MUTED), soft_wrap=True)
+    out.print(Text("  ".join(f"{value:,} {name}" for name, value in sums.items())))
+    cut = {
+        "divided": report.divided,
+        "added bos": report.added_bos,
+        "empty": report.empty,
+        "unscored": report.unscored,
+    }
+    for name, number in cut.items():
+        if number:
+            out.print(Text(f"{name}: {number}"))
+    left_behind = (f"{name} is left behind" for name in report.columns_left_behind)
+    for line in (*report.fallbacks, *report.read_as, *left_behind):
+        out.print(Text(line, MUTED), soft_wrap=True)

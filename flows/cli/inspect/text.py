@@ -1,0 +1,150 @@
+"""Drawings of characters: code with its structure in colour, shares as bars, numbers as lines, counts."""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from curriculum.inspection.context_tree import Piece, shares
+from curriculum.inspection.formats import percent
+from curriculum.store import Artefact
+from dashboards.palette import NAMES, family_colours, shade
+from flows.cli.console import ACCENT, MUTED, plain_table
+from schemas.structure import Structure, StructureChunk
+from schemas.visible import one_line, visible
+
+LEVEL_CELLS = 3
+TAB_CELLS = 4
+
+
+def legend(structure: Structure) -> Text:
+    """Each category that occurs, in its colour, with its share of the bytes."""
+    drawn = Text()
+    counted = shares(structure)
+    for code, size in enumerate(counted):
+        if size:
+            drawn.append("■ ", shade(code).terminal)
+            drawn.append(f"{NAMES[code] if code < len(NAMES) else code} ")
+            drawn.append(f"{percent(size / sum(counted))}   ", MUTED)
+    return drawn
+
+
+def painted(pieces: Iterable[Piece], chunks: Sequence[StructureChunk]) -> Iterator[Text]:
+    """Lines in the colours of their structure; a bar marks each chunk, its dep_level its first line."""
+    known = -1
+    for line in lines_of(pieces):
+        chunk = next((piece.chunk for piece in line if piece.text.strip()), line[0].chunk)
+        yield _line(line, chunk, chunk > known, chunks)
+        known = max(known, chunk)
+
+
+def lines_of(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """The pieces of each line, without its end; an empty line has one that is empty."""
+    line: list[Piece] = []
+    for piece in pieces:
+        first, *rest = piece.text.split("\n")
+        line.append(piece._replace(text=first))
+        for text in rest:
+            yield line
+            line = [piece._replace(text=text)]
+    if any(piece.text for piece in line):
+        yield line
+
+
+def plain(pieces: Iterable[Piece]) -> Iterator[Text]:
+    """Lines without structure; what no prediction is scored on is dim."""
+    text = Text()
+    for piece in pieces:
+        text.append(visible(piece.text), None if piece.scored else "dim")
+    for line in text.split("\n"):
+        line.expand_tabs(TAB_CELLS)
+        yield line
+
+
+def _line(
+    pieces: Iterable[Piece], chunk: int, begins: bool, chunks: Sequence[StructureChunk]
+) -> Text:
+    line = Text()
+    for piece in pieces:
+        style = shade(piece.code).terminal
+        line.append(visible(piece.text), style if piece.scored else f"dim {style}")
+    line.expand_tabs(TAB_CELLS)
+    gutter = Text(" " * (LEVEL_CELLS + 3))
+    if chunk >= 0:
+        level = str(chunks[chunk].dep_level - 1) if begins else ""
+        colour = shade(chunks[chunk].kind).terminal
+        gutter = Text.assemble(
+            (f"{level:>{LEVEL_CELLS}} ", MUTED), ("╭ " if begins else "│ ", colour)
+        )
+    return Text.assemble(gutter, line, no_wrap=True, overflow="ellipsis")
+
+
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = "▁▂▃▄▅▆▇█"
+BAR_CELLS = 24
+LINE_CELLS = 60
+
+
+def bar(share: float, style: str = ACCENT, cells: int = BAR_CELLS) -> Text:
+    """A share in [0, 1] as a bar, to an eighth of a cell.
+
+    >>> bar(0.5, cells=4).plain, bar(0.03, cells=4).plain
+    ('██  ', '▏   ')
+    """
+    eighths = round(min(max(share, 0.0), 1.0) * cells * 8)
+    if share > 0:
+        eighths = max(eighths, 1)
+    whole, rest = divmod(eighths, 8)
+    drawn = "█" * whole + (EIGHTHS[rest] if rest else "")
+    return Text(drawn.ljust(cells), style)
+
+
+def line(values: Sequence[float], cells: int = LINE_CELLS) -> str:
+    """Numbers as a line of levels, lowest to highest; of more than there are cells the means of runs.
+
+    >>> line([3.0, 2.0, 1.0]), line([1.0, 1.0])
+    ('█▅▁', '▁▁')
+    """
+    if not values:
+        return ""
+    cells = min(cells, len(values))
+    borders = [at * len(values) // cells for at in range(cells + 1)]
+    means = [sum(values[start:end]) / (end - start) for start, end in itertools.pairwise(borders)]
+    least, span = min(means), max(means) - min(means)
+    top = len(LEVELS) - 1
+    return "".join(LEVELS[round((each - least) / span * top) if span else 0] for each in means)
+
+
+def strip(parts: Sequence[tuple[float, str]], cells: int) -> Text:
+    """Shares of a whole side by side, each in its style; what is left is dim.
+
+    >>> strip([(0.5, "red"), (0.25, "blue")], 4).plain
+    '███░'
+    """
+    drawn, at = Text(), 0.0
+    for share, style in parts:
+        size = round((at + share) * cells) - round(at * cells)
+        drawn.append("█" * size, style)
+        at += share
+    drawn.append("░" * max(cells - len(drawn), 0), MUTED)
+    return drawn
+
+
+def family_style(family: str) -> str:
+    """The colour of a family, as pages have it on a light ground: it stands on a dark one too."""
+    return family_colours()[family].light if family in family_colours() else MUTED
+
+
+LONGEST_VALUE = 200
+
+
+def counts(artefact: Artefact) -> Table:
+    """Return the counts of a stage as a table."""
+    drawn = plain_table("counted", "value")
+    for name, value in artefact.manifest.report.items():
+        shown = f"{value:,}" if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
+        short = shown if len(shown) < LONGEST_VALUE else f"{shown[: LONGEST_VALUE - 1]}…"
+        drawn.add_row(Text(one_line(name)), Text(one_line(short)))
+    return drawn
