@@ -1,4 +1,4 @@
-"""What every flow run does: plan and carry out its steps, link its report, notify of its crash; its name."""
+"""Work common to all flow runs: resolve and carry out a plan, link its report, notify of a crash, a name."""
 
 from collections.abc import Iterator
 from dataclasses import replace

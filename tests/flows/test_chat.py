@@ -11,6 +11,7 @@ from curriculum.inspection.document_tables import (
     conversation_warnings,
     graph_lines,
 )
+from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.runs import report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
@@ -19,7 +20,7 @@ from curriculum.pipeline.references import Reference
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.stages import Built
 from curriculum.store import Artefact, Store
-from flows.cli.inspect.command import InspectOptions, as_page, look
+from flows.cli.inspect.command import as_page, look
 from schemas.errors import CorpusError, DietError
 from schemas.job import Report
 
