@@ -29,7 +29,7 @@ from dashboards.guard import (
     headers_of,
     with_headers,
 )
-from dashboards.question_queue import PAGES, Watched
+from dashboards.questions import PAGES, Watched
 
 HERE = Path(__file__).parent
 SESSION_TTL_S = 120

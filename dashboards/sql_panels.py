@@ -8,8 +8,7 @@ from typing import Any
 from curriculum.catalog import CatalogError, Relation, macros, open_catalog, relations
 from curriculum.catalog.sandbox import Limits, Reply, ask
 from dashboards import frame
-from dashboards.question_queue import PAGES, TURNS
-from dashboards.questions import Question, recipes
+from dashboards.questions import PAGES, TURNS, Question, recipes
 
 FIRST = """\
 SELECT family, split, count(*) AS rows, sum(valid_token_count) AS tokens

@@ -12,12 +12,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from curriculum.corpus.load import unpack_samples
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 settings.register_profile(
     "repeatable",
@@ -47,8 +51,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     importlib.import_module("torch.nn.attention.varlen")
 
 TESTS = Path(__file__).parent
-TOGETHER = ("tests/dashboards/",)
-"""Folders whose files share a server and are taken by one process."""
+TOGETHER = ("tests/dashboards/test_",)
+"""Files that share a server and are taken by one process, by how their paths begin."""
 LONG = ("stages", "train")
 """Folders of tests/curriculum whose files take up to a minute: none of them is begun last."""
 PACKAGE = TESTS.parent / "curriculum"
@@ -58,6 +62,14 @@ DEMO_COMMITS = {"lattice": 10, "arena": 26, "ringlog": 10}
 """Newest commits that the tests' demo reads: those of arena rename a file."""
 DEMO_BUDGET = "token_budget: 112K\ntokens_per_step: 2048"
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+BROWSER_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+]
+PATIENCE_MS = 120_000
+"""For a browser: by itself it waits for five seconds, or thirty."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,7 +103,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class Scheduling(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+            return next((group for group in TOGETHER if file.startswith(group)), file)
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)
@@ -125,6 +137,46 @@ def chromium() -> str:
     """The browser that browser tests drive."""
     assert CHROMIUM
     return CHROMIUM
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator["Browser"]:
+    """A browser for the tests of one file; an event loop runs in this process until it is closed."""
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=BROWSER_FLAGS, timeout=PATIENCE_MS
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser_page(browser: "Browser") -> Iterator["Page"]:
+    """A page in a context of its own that fails the test on any error and on any request but for a file."""
+    wrong: list[str] = []
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        opened = context.new_page()
+        opened.set_default_timeout(PATIENCE_MS)
+        opened.on("console", lambda message: wrong.append(message.text))
+        opened.on("pageerror", lambda error: wrong.append(str(error)))
+        opened.on("dialog", lambda dialog: wrong.append(dialog.message))
+        opened.on(
+            "request",
+            lambda request: None if request.url.startswith("file:") else wrong.append(request.url),
+        )
+        yield opened
+    assert wrong == []
+
+
+@pytest.fixture(scope="session")
+def shots() -> Path:
+    """Where screenshots are kept."""
+    folder = TESTS.parent / "test-output"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ with app.setup:
 
     import marimo as mo
 
-    from dashboards import frame, mixture_panels, other_shares, workspace
+    from dashboards import frame, mixture_panels, workspace
     from dashboards.questions import Snapshot
 
     SHARES, TIMES = "shares", "budget"
@@ -127,7 +127,7 @@ def _(
     which: mixture_panels.Mixed,
 ) -> None:
     mo.Html(
-        other_shares.card(
+        mixture_panels.card(
             which,
             found,
             [each.text for each in sliders.elements],

@@ -7,7 +7,7 @@ app = marimo.App(width="full", app_title="SQL")
 with app.setup:
     import marimo as mo
 
-    from dashboards import frame, question_queue, sql_panels, workspace
+    from dashboards import frame, questions, sql_panels, workspace
 
     def set_parameter(sql: str | None) -> None:
         """Keep the question in the address."""
@@ -48,7 +48,7 @@ def _(asked: mo.ui.form[str, str], first: str) -> tuple[sql_panels.Outcome]:
     came = sql_panels.outcome(
         workspace.home(),
         first if asked.value is None else str(asked.value),
-        session=question_queue.session_of(mo.app_meta().request),
+        session=questions.session_of(mo.app_meta().request),
         show=_show,
     )
     mo.output.clear()

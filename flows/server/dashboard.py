@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from dashboards import question_queue
 from dashboards.guard import login
 from flows import settings
 from flows.settings.contexts import resources
@@ -112,11 +111,13 @@ def _show(workspace: Path, ear: socket.socket, token: str, cure: str) -> None:
     with tempfile.TemporaryDirectory(prefix="curriculum-dashboard-") as folder:
         (Path(folder) / ".marimo.toml").write_text(CONFIG)
         settings.apply(settings.shown(workspace, Path(folder)))
-        question_queue.share(settings.state_folder() / "questions")
         with contextlib.chdir(folder):
             import uvicorn
 
+            from dashboards import questions
             from dashboards.server import application
+
+            questions.share(settings.state_folder() / "questions")
 
             port = ear.getsockname()[1]
             names = {f"{settings.HOST}:{port}", f"localhost:{port}"}

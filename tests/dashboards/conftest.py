@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
@@ -30,7 +30,6 @@ EVIL = "<img src=x onerror=alert(1)>"
 REPOSITORIES = ("leveldb", "fmt", EVIL)
 DOMAINS = {"templates": 24, "testing": 12, "general": 40}
 """Rows of each."""
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 STEP = 4096
 COURSES: dict[tuple[str, str | None], tuple[tuple[str, float], ...]] = {
     ("templates", None): (("syntax", 2.9), ("file_graph", 2.4), ("structure", 2.1)),
@@ -328,18 +327,6 @@ def _free() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    """A browser; no longer than a file, for while it is open an event loop runs in this process."""
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=FLAGS, timeout=PATIENCE_MS
-        )
-        yield browser
-        browser.close()
-
-
 class Watched:
     """A page of the browser, and all that it asked for and complained of."""
 
@@ -372,11 +359,3 @@ def watched(browser: Browser, address: str) -> Iterator[Watched]:
     context.set_default_timeout(PATIENCE_MS)
     yield Watched(context)
     context.close()
-
-
-@pytest.fixture(scope="session")
-def shots() -> Path:
-    """Where screenshots are kept."""
-    folder = Path(__file__).parents[2] / "test-output"
-    folder.mkdir(exist_ok=True)
-    return folder

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards import charts, frame, other_shares, overview_panels, questions
+from dashboards import charts, frame, mixture_panels, overview_panels, questions
 from dashboards.guard import Guard, Message, Receive, Scope, Send
 from dashboards.server import Pages, policy
 from flows.settings import DASHBOARD_LOGIN
@@ -25,7 +25,7 @@ PAGE = (
 )
 
 
-@pytest.mark.parametrize("module", [charts, questions, overview_panels, other_shares])
+@pytest.mark.parametrize("module", [charts, questions, overview_panels, mixture_panels])
 def test_examples_hold(module: ModuleType) -> None:
     done = doctest.testmod(module)
     assert (done.failed, done.attempted > 0) == (0, True)

@@ -16,8 +16,8 @@ import pytest
 
 from curriculum.catalog import CatalogError, sandbox_process
 from curriculum.catalog.sandbox import Limits, ask
-from dashboards import question_queue, sql_panels
-from dashboards.question_queue import OpenPages, Turns, Watched, session_of
+from dashboards import questions, sql_panels
+from dashboards.questions import OpenPages, Turns, Watched, session_of
 
 ENDLESS = "SELECT count(*) FROM range(10000000000) a, range(10000000000) b WHERE a.range < b.range"
 
@@ -98,7 +98,7 @@ def test_servers_of_a_user_take_their_turns_together(tmp_path: Path) -> None:
 def test_a_server_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
     code = (
         "import pathlib, sys, time\n"
-        "from dashboards.question_queue import Turns\n"
+        "from dashboards.questions import Turns\n"
         "with Turns(most=1, slots=pathlib.Path(sys.argv[1])).turn(print, lambda: False):\n"
         "    print('held', flush=True)\n"
         "    time.sleep(600)\n"
@@ -120,11 +120,11 @@ def test_a_server_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
 def test_dashboard_servers_share_the_folder_of_their_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(question_queue.TURNS, "slots", None)
-    question_queue.share(tmp_path / "questions")
-    assert question_queue.TURNS.slots == tmp_path / "questions"
+    monkeypatch.setattr(questions.TURNS, "slots", None)
+    questions.share(tmp_path / "questions")
+    assert questions.TURNS.slots == tmp_path / "questions"
     assert (tmp_path / "questions").stat().st_mode & 0o777 == 0o700
-    with question_queue.TURNS.turn(print, _never):
+    with questions.TURNS.turn(print, _never):
         assert [each.name for each in (tmp_path / "questions").iterdir()] == ["0.lock"]
 
 
@@ -211,5 +211,5 @@ def test_marimos_pages_are_watched_by_their_sessions() -> None:
 
 
 def test_examples_hold() -> None:
-    assert question_queue.MOST == 2
+    assert questions.MOST == 2
     assert doctest.testmod(sql_panels).failed == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from curriculum.mixing.demand import demand
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.mixing.supply import Supply
-from dashboards import other_shares
+from dashboards import mixture_panels
 from schemas.errors import MixtureError
 
 DOMAINS = ("general", "templates", "testing")
@@ -83,13 +83,13 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
         _phase([each / sum(planned[:many]) for each in planned[:many]], tokens=1), supplies
     )
     known = [
-        other_shares.Supply(
+        mixture_panels.Supply(
             serving=each.serving.index, domain=each.domain, tokens=each.tokens, share=each.share
         )
         for each in plan
     ]
-    limits = other_shares.Limits(budget=budget, max_repetition=4.0, renormalises=renormalises)
-    found = other_shares.outcome(other_shares.at_shares(known, dict(enumerate(asked))), limits)
+    limits = mixture_panels.Limits(budget=budget, max_repetition=4.0, renormalises=renormalises)
+    found = mixture_panels.outcome(mixture_panels.at_shares(known, dict(enumerate(asked))), limits)
 
     # A serving that nothing is asked of is one that the diet doesn't have.
     kept = [at for at, each in enumerate(wanted[:many]) if each]
@@ -111,11 +111,11 @@ def test_other_shares_are_served_or_refused_as_the_mix_would(
 
 def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
     supplies = [
-        other_shares.Supply(serving=0, domain="general", tokens=1000, share=0.9),
-        other_shares.Supply(serving=1, domain="testing", tokens=90_000, share=0.1),
+        mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.9),
+        mixture_panels.Supply(serving=1, domain="testing", tokens=90_000, share=0.1),
     ]
-    limits = other_shares.Limits(budget=10_000, max_repetition=4, renormalises=False)
-    found = other_shares.outcome(supplies, limits)
+    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=False)
+    found = mixture_panels.outcome(supplies, limits)
     assert found.short == (0,)
     assert found.refusal == (
         "Domain general: 9,000 tokens are asked and there are 1,000. Each row would be seen 9.00 times; "
@@ -124,6 +124,6 @@ def test_a_refusal_says_what_is_short_and_by_how_much() -> None:
 
 
 def test_nothing_asked_is_said_to_be_nothing() -> None:
-    supplies = [other_shares.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
-    limits = other_shares.Limits(budget=10_000, max_repetition=4, renormalises=True)
-    assert other_shares.outcome(supplies, limits).refusal == "Nothing is asked."
+    supplies = [mixture_panels.Supply(serving=0, domain="general", tokens=1000, share=0.0)]
+    limits = mixture_panels.Limits(budget=10_000, max_repetition=4, renormalises=True)
+    assert mixture_panels.outcome(supplies, limits).refusal == "Nothing is asked."

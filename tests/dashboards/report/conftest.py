@@ -1,7 +1,6 @@
 """A specialist of four weeks, as its report would find it: every state, gates, approvals, GPUs that cost."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 
@@ -297,11 +296,3 @@ def facts() -> Facts:
             val=23_000,
         ),
     )
-
-
-@pytest.fixture
-def shots() -> Path:
-    """Where screenshots are kept."""
-    folder = Path(__file__).parents[3] / "test-output"
-    folder.mkdir(exist_ok=True)
-    return folder

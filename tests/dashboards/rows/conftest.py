@@ -195,11 +195,3 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         [tokenizer.as_input("tokenizer"), documents.as_input("documents v3_simple arena")],
     )  # fmt: skip
     return Made(home=home, store=store, rows=rows, documents=(documents,), tokenizer=tokenizer)
-
-
-@pytest.fixture
-def shots() -> Path:
-    """Where screenshots are kept."""
-    folder = Path(__file__).parents[4] / "test-output"
-    folder.mkdir(exist_ok=True)
-    return folder

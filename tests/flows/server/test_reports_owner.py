@@ -14,7 +14,7 @@ import pytest
 from dashboards.guard import login
 from flows import settings
 from flows.server.report_pages import Server
-from tests.flows.page.test_server import OWNER, TOKEN
+from tests.flows.server.test_report_pages import OWNER, TOKEN
 
 SECRET = "int of_ours();"
 PAGE = f'<!doctype html><title>report</title><p>{SECRET}</p><a href="rows/one.html">rows</a>'
