@@ -30,8 +30,8 @@ def find_layout(path: Path, *, name: str) -> git.Layout | None:
     """
     inner = path / ".git"
     if not (inner.is_symlink() or inner.exists()):
-        return _layout(path, name)
-    layout = _layout(_git_folder(inner, name), name)
+        return _layout_of(path, name)
+    layout = _layout_of(_git_folder(inner, name), name)
     if layout is None:
         _refuse_lost(inner, name)
     return layout
@@ -76,7 +76,7 @@ def _is_same(one: Path, other: Path) -> bool:
         return False  # Nothing lies there, or a loop of links.
 
 
-def _layout(folder: Path, name: str) -> git.Layout | None:
+def _layout_of(folder: Path, name: str) -> git.Layout | None:
     common = folder
     link = folder / "commondir"
     if link.is_symlink() or link.exists():

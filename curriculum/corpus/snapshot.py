@@ -29,7 +29,7 @@ def read_directory(
         if file.is_link:
             skips.add("symlink", path=path, commit=source.commit)
             continue
-        blob_id, judged = _judge(source, spec, file.raw, rules)
+        blob_id, judged = _judge_file(source, spec, file.raw, rules)
         seen.add(file.raw, blob_id)
         if isinstance(judged, FileChange):
             skips.read += 1
@@ -53,7 +53,7 @@ def _rules(source: Source, spec: RepositorySpec, corpus: CorpusSpec) -> PathRule
     return path_rules(spec, corpus, headers=headers)
 
 
-def _judge(
+def _judge_file(
     source: Source, spec: RepositorySpec, raw: bytes, rules: PathRules
 ) -> tuple[str, FileChange | Reason | None]:
     """A file's blob id, and the file as a snapshot, or why it is none."""

@@ -101,7 +101,7 @@ def _encoded(
     types, type_edges = _renumbered(structure.type_edges, place)
     encoded = EncodedStructure(
         base_document_id=structure.base_document_id,
-        codes=_codes(structure, at, chunk),
+        codes=_token_codes(structure, at, chunk),
         chunks=np.concatenate((found[:, 1:], structure.chunks[found[:, 0], 2:]), axis=1),
         call_edges=call_edges,
         type_edges=type_edges,
@@ -116,7 +116,7 @@ def _deciding_bytes(encoding: Encoding, token_bytes: Int32s, leading_space: Int3
     return at
 
 
-def _codes(structure: ByteStructure, at: Int32s, chunk: Int32s) -> Codes:
+def _token_codes(structure: ByteStructure, at: Int32s, chunk: Int32s) -> Codes:
     """[n, 5]: STRUCTURE_TOKENS."""
     runs = structure.codes[np.searchsorted(structure.ends, at, side="right")]
     runs[at < 0] = 0

@@ -101,7 +101,7 @@ def categories(nodes: Nodes) -> Categories:
     """The category of each node; a few gathers over all nodes, whatever the tree's depth."""
     own = _fixed(nodes)
     _settle_loose(nodes, own, _inherited(nodes, own))
-    _lead(nodes, own)
+    _join_template(nodes, own)
     has_block = np.zeros(len(own), dtype=bool)
     has_block[nodes.parent[_IS_BLOCK[nodes.kind]]] = True
     return Categories(of=_inherited(nodes, own), own=own, has_block=has_block)
@@ -153,7 +153,7 @@ def _declares_function(nodes: Nodes) -> Flags:
     return declares & IS_DECLARATION[nodes.kind]
 
 
-def _lead(nodes: Nodes, own: Bytes) -> None:
+def _join_template(nodes: Nodes, own: Bytes) -> None:
     """`template <…>` is part of what it is a template of: its last node that isn't a comment."""
     place = np.arange(len(own), dtype=np.int32)
     counts = IS_NODE[nodes.kind] & ~_IS_COMMENT[nodes.kind]

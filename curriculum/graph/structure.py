@@ -218,7 +218,7 @@ def _of_nodes(raw: bytes, nodes: Nodes, facts: FileFacts) -> CodeStructure:
     owner = deepest(nodes.start[own.node], nodes.end[own.node], own.parent, len(data))
     ids = np.where(node >= 0, found.of[node], OTHER).astype(np.uint8)
     blanked = is_solid(data) & ~((node >= 0) & is_token(nodes)[node])
-    _lead(raw, blanked & ((node < 0) | IS_SHELL[nodes.kind[node]]), ids, owner)
+    _join_macro(raw, blanked & ((node < 0) | IS_SHELL[nodes.kind[node]]), ids, owner)
     _mark_guard(raw, ids, owner)
     known = (node >= 0) & ~in_error(nodes)[node] & ~blanked
     return CodeStructure(
@@ -255,7 +255,7 @@ def _level(values: Ints, node: Ints, known: Flags) -> Bytes:
     return np.where(known, level[node], 0).astype(np.uint8)
 
 
-def _lead(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
+def _join_macro(raw: bytes, blanked: Flags, ids: Bytes, owner: Ints) -> None:
     """A blanked macro before a declaration on its line belongs to it."""
     data = np.frombuffer(raw, dtype=np.uint8)
     place = np.flatnonzero(is_solid(data))

@@ -43,10 +43,10 @@ class Source:
     @property
     def first(self) -> FileRange:
         """The place that stands for all of them."""
-        return self.places[0] if self.places else NOWHERE
+        return self.places[0] if self.places else NO_FILE
 
 
-NOWHERE = FileRange(repository="?", commit="", path="", num_bytes=0)
+NO_FILE = FileRange(repository="?", commit="", path="", num_bytes=0)
 UNKNOWN = Source()
 """Source of a document whose artefact is gone."""
 

@@ -24,7 +24,7 @@ CODES: dict[int, str] = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int6
 """Codes of whole numbers."""
 SMALL_VOCABULARY = 65_500
 """Below it Megatron stores uint16, from it on int32."""
-AT_ONCE = 1 << 20
+DOCUMENTS_AT_ONCE = 1 << 20
 """Documents."""
 
 
@@ -119,7 +119,10 @@ def _read(file: Path, index: BinaryIO, kind: str, count: int) -> npt.NDArray[np.
 
 
 def _parts(count: int) -> Iterator[range]:
-    return (range(first, min(first + AT_ONCE, count)) for first in range(0, count, AT_ONCE))
+    return (
+        range(first, min(first + DOCUMENTS_AT_ONCE, count))
+        for first in range(0, count, DOCUMENTS_AT_ONCE)
+    )
 
 
 def _shown(numbers: Int64s) -> str:

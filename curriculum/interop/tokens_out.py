@@ -59,7 +59,7 @@ first = ids[offsets[0] : offsets[1]]
 """,
 }
 """Code on the card, which its test runs."""
-AT_ONCE = 1 << 22
+TOKENS_AT_ONCE = 1 << 22
 """Tokens copied at a time where nothing else is done with them."""
 MASK = "loss_mask"
 Values = npt.NDArray[Any]
@@ -100,8 +100,8 @@ def export_tokens(tokens: Artefact, tokenizer: Tokenizer, folder: Path, form: To
     """
     store = TokenStore.open(tokens.path)
     with TokenWriter(folder, form, tokenizer.vocab_size, ()) as writer:
-        for first in range(0, len(store.ids), AT_ONCE):
-            writer.add_tokens(np.asarray(store.ids[first : first + AT_ONCE]), {})
+        for first in range(0, len(store.ids), TOKENS_AT_ONCE):
+            writer.add_tokens(np.asarray(store.ids[first : first + TOKENS_AT_ONCE]), {})
         writer.add_documents(np.asarray(store.offsets[:-1]))
     _finish(folder, form, tokens, tokenizer, writer, (), None, None)
 

@@ -22,7 +22,7 @@ from schemas.change import Conversation
 from schemas.corpus import ConversationsSpec, CorpusSpec
 from schemas.families import CHAT_FAMILY
 
-FEWEST = 2_000
+FEWEST_CONVERSATIONS = 2_000
 """Conversations of a source that are read at least."""
 
 
@@ -65,7 +65,7 @@ class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]
         frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
         frame = frame.unique("commit", keep="first", maintain_order=True)
         write_frame(frame, drafts[0].path / SURVEY_NAME)
-        listed = in_sample(frame["commit"], self.share, fewest=FEWEST)
+        listed = in_sample(frame["commit"], self.share, fewest=FEWEST_CONVERSATIONS)
         write_touched([(each, "", 0) for each in listed], drafts[0].path)
         chosen = frozenset(listed)
         with FamilyWriters(drafts[1:]) as writers:

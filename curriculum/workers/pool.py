@@ -25,13 +25,13 @@ from typing import Generic, TypeVar
 from curriculum.workers.map import TRIES, Backlog, Failure, Outcomes, Pool, attempt, pickled
 from schemas.errors import WorkerError
 
-Work = TypeVar("Work")
+Setup = TypeVar("Setup")
 WAIT_SECONDS = 1.0
 """The longest wait at once: an interrupt that comes a moment before a wait begins is seen when it ends."""
 
 
 def spawned(
-    serve: Callable[[Work, Connection], None], work: Work
+    serve: Callable[[Setup, Connection], None], work: Setup
 ) -> tuple[BaseProcess, Connection]:
     """A process that answers with `serve`, a module's function, and our end of the pipe to it.
 
