@@ -27,11 +27,10 @@ from pathlib import Path
 from curriculum.corpus.paths import language_of
 from curriculum.corpus.sources import resolve
 from curriculum.corpus.trees import export_tree
-from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.call_graph import CODE, CallGraph
 from curriculum.graph.clang import Snapshot, index_tree
 from curriculum.graph.clang.index import paths_of
 from curriculum.graph.facts import NodeId
-from curriculum.graph.source_tree import CODE
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import RepositorySpec
 

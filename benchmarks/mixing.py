@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.mixing.demand import demand
 from curriculum.mixing.plan import Planner, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mixing.supply import read_supply
+from curriculum.mixing.supply import demand, read_supply
 
 ROWS_PER_SHARD = 100_000
 ROW_GROUP = 16

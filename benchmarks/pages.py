@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
-from curriculum.inspection.packed_rows import DocumentInRow, FileRange, RowView, Source
-from curriculum.inspection.rows import Row
+from curriculum.inspection.rows import DocumentInRow, FileRange, Row, RowView, Source
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer
 from dashboards.rows.page import page

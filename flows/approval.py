@@ -20,7 +20,7 @@ from curriculum.pipeline.execute import PhaseTrained
 from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from flows import dispatch
 from flows.artifacts import Log, unmarked
 from schemas.visible import visible

@@ -11,7 +11,7 @@ from benchmarks.on_device.setting import Setting
 from curriculum.leakcheck.claims import ROW_LENGTH
 from curriculum.leakcheck.decoders import whole
 from curriculum.leakcheck.proof import Scope, prove
-from curriculum.leakcheck.prove_step import prove_step
+from curriculum.leakcheck.step_claims import prove_step
 from curriculum.leakcheck.subject import dtype_name
 from schemas.job import Backend
 from schemas.leak import Finding

@@ -1,20 +1,93 @@
-"""Blobs as decoded text, and the rules of quality that refuse a text."""
+"""Blobs as decoded text, the rules of quality that refuse a text, and counts of what was skipped."""
 
 import re
 import subprocess
 import tempfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal, get_args
 
 from curriculum.corpus import git
-from curriculum.corpus.skips import Reason
 from schemas.change import Blob
 from schemas.corpus import QualitySpec
 from schemas.errors import CorpusError
+from schemas.reports import SkipsReport
+
+Unreadable = Literal["binary", "corrupt", "encoding", "missing", "path", "unreadable"]
+"""Lost data: NUL bytes in a source file, a damaged object, text that isn't UTF-8, an object that isn't
+there, a path that isn't printable UTF-8 inside the tree, a file that the system won't let us read."""
+Unwanted = Literal[
+    "boundary",
+    "excluded",
+    "generated",
+    "line_length",
+    "submodule",
+    "symlink",
+    "too_large",
+    "too_small",
+    "unchanged",
+    "vendored",
+    "versions",
+]
+"""Choices: the commit that a shallow clone ends at, include and exclude, the rules of quality, what
+isn't a file, a change of nothing but line ends, and versions beyond `versions_per_path`."""
+Reason = Literal[Unreadable, Unwanted]
+
+EXAMPLES = 5
+"""Number of examples of each reason that are kept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """One thing that was skipped."""
+
+    path: str
+    commit: str
+
+
+@dataclass(kw_only=True, slots=True)
+class Skips:
+    """Counts of changes that were read, and of those that were not by reason."""
+
+    read: int = 0
+    exact_renames: bool = False
+    """True if lineages end at renames with edits, since a blob that tells them can't be read."""
+    counts: Counter[Reason] = field(default_factory=Counter)
+    examples: dict[Reason, list[Example]] = field(default_factory=dict)
+    trees: Counter[Reason] = field(default_factory=Counter)
+    """Versions of files that came into a commit's tree and are in no graph, whatever became of the
+    changes that made them."""
+
+    def add(self, reason: Reason, *, path: str, commit: str) -> None:
+        """Count one, and keep it as an example while there are few."""
+        self.counts[reason] += 1
+        kept = self.examples.setdefault(reason, [])
+        if len(kept) < EXAMPLES:
+            kept.append(Example(path=path, commit=commit))
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the wanted input that could not be read, to compare with `max_skipped`."""
+        unreadable = sum(self.counts[reason] for reason in get_args(Unreadable))
+        return unreadable / max(1, self.read + unreadable)
+
+    def report(self) -> SkipsReport:
+        """The counts and examples as a manifest carries them, sorted by reason."""
+        return SkipsReport(
+            read=self.read,
+            lost=self.lost_share,
+            renames="exact" if self.exact_renames else "similar",
+            skipped={reason: self.counts[reason] for reason in sorted(self.counts)},
+            examples={
+                reason: tuple(f"{each.commit}:{each.path}" for each in self.examples[reason])
+                for reason in sorted(self.examples)
+            },
+            trees={reason: self.trees[reason] for reason in sorted(self.trees)},
+        )
+
 
 VENDORED = re.compile(
     r"(?:^|/)(?:third[_-]?party|3rd[_-]?party|thirdparty|vendor|vendored|externals?|extern|bundled|"

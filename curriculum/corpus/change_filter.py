@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from curriculum.corpus.log import Commit, Entry, Log, commits
+from curriculum.corpus.blobs import Reason, Skips
+from curriculum.corpus.git import Commit, Entry, Log, commits
 from curriculum.corpus.paths import PathRules, WantedPath, is_cpp_only, language_of
-from curriculum.corpus.skips import Reason, Skips
 from curriculum.corpus.sources import Source
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from curriculum.corpus import git
-from curriculum.corpus.atomic_dir import once
 from curriculum.corpus.domains import is_path, load_domains, text_of
+from curriculum.corpus.sources import once
 from schemas.corpus import CorpusSpec, RepositorySpec
 from schemas.errors import CorpusError
 from schemas.text import named, parse

@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
-from curriculum.corpus.blobs import is_vendored
-from curriculum.corpus.skips import Reason
+from curriculum.corpus.blobs import Reason, is_vendored
 from schemas import regular_files
 from schemas.corpus import CorpusSpec, Language, RepositorySpec
 from schemas.errors import CorpusError

@@ -1,14 +1,30 @@
 """Selection over a whole corpus: the documents that are kept, and their side of the split.
 
-No text is read: ids, lineages, times and provenance are enough. Sides go by lineage (split.py); the same
-text in two repositories is kept in the one that the corpus names first. Domains come after
-(label_domains.py), so that another rule for them moves nothing here.
+No text is read: ids, lineages, times and provenance are enough. The same text in two repositories is kept in
+the one that the corpus names first. Domains come after (domains.py), so that another rule for them moves
+nothing here.
 
 Documents of files decide the sides. Documents of graphs are selected later, each family by itself, on the
 sides that are known then: what they say changes nothing for what was packed before.
+
+No file and no copy of one is on both sides:
+
+    lineage   repository:path, through renames
+    cluster   lineages that share a byte-equal blob, and theirs: vendored copies, forks, moved files
+    side      by the hash of the cluster's oldest lineage; with many repositories, of its repository
+
+The oldest is the one whose repository the corpus names first, and in it the one that began first: what is
+added to a corpus at its end, or to a history, takes the side of what was there.
+
+`touched_files` finds the files whose functions each commit touched, as the documents of files show them:
+
+    v3_simple   a `repeated` span, lines that a hunk added, meets a `body` span
+    v2_simple   a file that is new, since v3 has nothing of it, with a `body` span
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,18 +34,154 @@ import pyarrow.parquet as pq
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.corpus.split import (
-    WHOLE_REPOSITORIES,
-    Lineage,
-    clusters,
-    hash_fraction,
-    held_out,
-    held_out_alone,
-)
-from curriculum.corpus.touched import touched_files
 from schemas.corpus import CorpusSpec
 from schemas.document import KEPT_SCHEMA, SIDES_SCHEMA
 from schemas.reports import SelectionReport
+
+WHOLE_REPOSITORIES = 20
+"""Number of repositories from which on a repository is on one side as a whole."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lineage:
+    """A lineage as the split needs it; `order` is its repository's place in the corpus."""
+
+    name: str
+    repository: str
+    order: int
+    since: int
+    """Seconds UTC of its first document."""
+
+    @property
+    def age(self) -> tuple[int, int, str]:
+        """Sorts the oldest first."""
+        return self.order, self.since, self.name
+
+
+def clusters(lineages: Iterable[Lineage], pairs: Iterable[tuple[str, str]]) -> dict[str, Lineage]:
+    """The oldest lineage of each lineage's cluster, by name; `pairs` are names that share a blob.
+
+    Memory is that of the lineages, not of the documents.
+    """
+    known = {lineage.name: lineage for lineage in lineages}
+    parent = {name: name for name in known}
+    for one, other in pairs:
+        first, second = sorted(
+            (known[_root(parent, one)], known[_root(parent, other)]), key=lambda each: each.age
+        )
+        parent[second.name] = first.name
+    return {name: known[_root(parent, name)] for name in known}
+
+
+def hash_fraction(unit: str) -> float:
+    """Hash a unit to a number in [0, 1), the same for ever; below val_fraction is val."""
+    return int.from_bytes(hashlib.sha256(unit.encode()).digest()[:7]) / 256**7
+
+
+def held_out(
+    units: Mapping[str, Sequence[str]], *, val_fraction: float
+) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+    """The units in val, and the (family, unit) that had to join so that the family has any.
+
+    `units` are those of each family. A family with a single unit keeps it in train.
+    """
+    val = {unit for each in units.values() for unit in each if hash_fraction(unit) < val_fraction}
+    joined: list[tuple[str, str]] = []
+    for family, own in units.items():
+        if val.isdisjoint(own) and len(set(own)) > 1:
+            lowest = min(own, key=lambda unit: (hash_fraction(unit), unit))
+            val.add(lowest)
+            joined.append((family, lowest))
+    return frozenset(val), tuple(joined)
+
+
+def held_out_alone(
+    commits: Sequence[frozenset[str]], val: frozenset[str], *, val_fraction: float
+) -> tuple[str, ...]:
+    """The units that join val, lowest hash first, so that enough commits lie in it whole.
+
+    `commits` are the units that each commit changed. A document of a commit that changed units on both
+    sides is lost. Where that leaves val without any, it gets its fraction of all commits from those that
+    changed one unit alone, and one at least; train keeps one at least.
+
+    >>> commits = [frozenset("a"), frozenset("ab"), frozenset("b"), frozenset("c"), frozenset("c")]
+    >>> held_out_alone(commits, frozenset(), val_fraction=0.4)
+    ('c',)
+    >>> held_out_alone(commits, frozenset("a"), val_fraction=0.4)
+    ()
+    """
+    if any(changed <= val for changed in commits):
+        return ()
+    wanted, held = max(1, val_fraction * len(commits)), 0
+    alone = Counter(next(iter(changed)) for changed in commits if len(changed) == 1)
+    joined: list[str] = []
+    candidates = sorted(alone.keys() - val, key=lambda unit: (hash_fraction(unit), unit))
+    for unit in candidates[: len(alone) - 1]:
+        if held >= wanted:
+            break
+        held += alone[unit]
+        joined.append(unit)
+    return tuple(joined)
+
+
+def _root(parent: dict[str, str], name: str) -> str:
+    """The root of a name's tree, halving the path on the way."""
+    while parent[name] != name:
+        parent[name] = parent[parent[name]]
+        name = parent[name]
+    return name
+
+
+CODE = ("cpp", "c")
+_WIDTH = 1 << 32
+"""Room for the offsets of one document, so that those of all are one sorted column."""
+
+
+def touched_files(rows: pl.LazyFrame) -> list[list[str]]:
+    """Return the lineages in which each commit touched a function in C or C++.
+
+    `rows` are documents with family, language, lineage, timestamp, spans and provenance. Costs a join of
+    their spans, some 40 bytes each.
+    """
+    coded = (
+        rows.filter(pl.col("language").is_in(CODE))
+        .with_columns(
+            commit=pl.col("provenance").list.first().struct.field("commit"),
+            kinds=pl.col("spans").list.eval(pl.element().struct.field("kind")),
+        )
+        .filter(pl.col("kinds").list.contains("body"))
+        .select("family", "lineage", "commit", "timestamp", "spans")
+    )
+    edits = coded.filter(family="v3_simple").with_row_index("document").collect(engine="streaming")
+    first = pl.col("timestamp") == pl.col("timestamp").min().over("lineage")
+    new = (
+        coded.filter(first, family="v2_simple")
+        .select("lineage", "commit")
+        .join(edits.lazy(), on=["lineage", "commit"], how="anti")
+    )
+    files = pl.concat([_edited(edits.lazy()).select("lineage", "commit"), new]).unique()
+    found = files.group_by("commit").agg(pl.col("lineage").sort()).sort("commit")
+    return found.collect(engine="streaming")["lineage"].to_list()
+
+
+def _edited(documents: pl.LazyFrame) -> pl.LazyFrame:
+    """The documents in which added lines meet a function's body."""
+    place = pl.col("document").cast(pl.Int64) * _WIDTH
+    spans = (
+        documents.explode("spans")
+        .unnest("spans")
+        .select(
+            "lineage", "commit", "kind", start=place + pl.col("start"), end=place + pl.col("end")
+        )
+    )
+    bodies = spans.filter(kind="body").select(body_start="start", body_end="end").sort("body_end")
+    added = spans.filter(kind="repeated").sort("start")
+    # The first body that ends behind the place where the added lines begin.
+    met = added.with_columns(at=pl.col("start") + 1).join_asof(
+        bodies, left_on="at", right_on="body_end", strategy="forward"
+    )
+    return met.filter(pl.col("body_start") < pl.col("end"))
+
 
 REVISION = 3
 """Raised when the same documents are kept or split otherwise."""

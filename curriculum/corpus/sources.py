@@ -1,19 +1,286 @@
-"""Location of a repository and the commit that is read: the resolution of a pin."""
+"""Location of a repository and the commit that is read: the resolution of a pin.
+
+A repository from elsewhere is a folder of files that its author wrote. Git follows links among them, and
+files that name another repository, and would read that one's objects as this one's: `find_layout` checks that
+each part lies in the repository. A plain directory is a corpus too: one snapshot of its files, and nothing
+from outside it.
+"""
 
 import contextlib
 import hashlib
+import os
+import stat
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 from urllib.parse import unquote
 
-from curriculum.corpus import directory, git
-from curriculum.corpus.atomic_dir import once
-from curriculum.corpus.layout import find_layout
+from curriculum.corpus import git
+from curriculum.corpus.paths import language_of
+from schemas import regular_files
 from schemas.corpus import RepositorySpec
 from schemas.errors import CorpusError
+
+UNREADABLE = "0" * 40
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DirectoryFile:
+    """A file in a language that we know; `raw` is its path under the directory as the system has it."""
+
+    raw: bytes
+    is_link: bool
+
+
+def directory_files(root: Path) -> Iterator[DirectoryFile]:
+    """Regular files and links in languages that we know, in the order of their paths.
+
+    Links are named but never followed; `.git` folders are passed over.
+    """
+    for raw in sorted(_walk(os.fsencode(root))):
+        if language_of(os.fsdecode(raw), headers="c") is None:
+            continue
+        mode = (root / os.fsdecode(raw)).lstat().st_mode
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+            yield DirectoryFile(raw=raw, is_link=stat.S_ISLNK(mode))
+
+
+def directory_content(root: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of every regular file that the system lets us read, in the order of paths."""
+    for raw in sorted(_walk(os.fsencode(root))):
+        if regular_files.status(root / os.fsdecode(raw)) is None:
+            continue
+        with contextlib.suppress(OSError):
+            content = read_in_directory(root, raw, largest=sys.maxsize)[1]
+            assert content is not None
+            yield raw, content
+
+
+def read_in_directory(root: Path, raw: bytes, *, largest: int) -> tuple[str, bytes | None]:
+    """The id that git gives a file's bytes, and the bytes where they are at most `largest`.
+
+    Raises:
+        OSError: if the system won't let us read it.
+    """
+    handle = regular_files.opened(root / os.fsdecode(raw))
+    with open(handle, "rb") as file:  # noqa: PTH123
+        size = os.fstat(handle).st_size
+        digest = hashlib.sha1(f"blob {size}\0".encode())
+        if size <= largest:
+            content = file.read(size)
+            digest.update(content)
+            return digest.hexdigest(), content
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest(), None
+
+
+class DirectoryDigest:
+    """The digest of a directory, built file by file: 40 hex digits, like a commit's."""
+
+    def __init__(self) -> None:
+        self._sha1 = hashlib.sha1()
+
+    def add(self, raw: bytes, blob_id: str) -> None:
+        """Take in a file."""
+        self._sha1.update(blob_id.encode() + b" " + raw + b"\0")
+
+    def __str__(self) -> str:
+        return self._sha1.hexdigest()
+
+
+def directory_digest(root: Path) -> str:
+    """The digest of all files in languages that we know; a file that can't be read counts as such."""
+    built = DirectoryDigest()
+    for file in directory_files(root):
+        if not file.is_link:
+            built.add(file.raw, _id(root, file.raw))
+    return str(built)
+
+
+def _id(root: Path, raw: bytes) -> str:
+    try:
+        return read_in_directory(root, raw, largest=0)[0]
+    except OSError:
+        return UNREADABLE
+
+
+def _walk(root: bytes) -> Iterator[bytes]:
+    """Paths of everything that is no directory, relative to the root; `.git` folders are passed over."""
+    for folder, names, leaves in os.walk(root, followlinks=False):
+        names[:] = [name for name in names if name != b".git"]
+        for leaf in leaves:
+            yield (folder + b"/" + leaf)[len(root) + 1 :]
+
+
+CONTROL_FILES = ("HEAD", "config", "packed-refs", "shallow")
+FOLDERS = ("objects", "refs")
+BORROWED = ("objects/info/alternates", "objects/info/http-alternates")
+LONGEST_PATH = 4096
+CLONE = "Clone it, and give the clone"
+
+
+def find_layout(path: Path, *, name: str) -> git.Layout | None:
+    """Find the repository of a work tree or a bare repository; None where `path` is a plain folder.
+
+    Links and folders that lead to `path` itself may be any.
+
+    Raises:
+        CorpusError: naming `name` and the part, for one that is a link, a pipe or a device, that borrows
+            objects of another repository, or that names a repository which doesn't name it in turn.
+    """
+    inner = path / ".git"
+    if not (inner.is_symlink() or inner.exists()):
+        return _layout_of(path, name)
+    layout = _layout_of(_git_folder(inner, name), name)
+    if layout is None:
+        _refuse_lost(inner, name)
+    return layout
+
+
+def _git_folder(inner: Path, name: str) -> Path:
+    """The folder behind `.git`: in linked work trees and submodules that is a file `gitdir: …`."""
+    if inner.is_symlink():
+        _refuse(name, inner, "it is a link", "Give the path of the repository that it leads to")
+    if inner.is_dir():
+        return inner
+    named = _path_in(inner, b"gitdir: ")
+    if named is None or not (named / "HEAD").is_file():
+        _refuse_lost(inner, name)
+    if not _names_back(named, inner):
+        _refuse(
+            name,
+            inner,
+            "the repository that it names does not name this folder in turn",
+            "Give the path of that repository; `git worktree repair` there mends a moved work tree",
+        )
+    return named
+
+
+def _names_back(folder: Path, inner: Path) -> bool:
+    """Return True if `folder` is the repository of the work tree of `inner`, by its own account.
+
+    A linked work tree is named in `gitdir`, a submodule in `core.worktree`.
+    """
+    linked = _path_in(folder / "gitdir", b"")
+    if linked is not None and _is_same(linked, inner):
+        return True
+    config = git.control_file(folder / "config")
+    tree = git.setting(config, "core.worktree") if config else ""
+    return bool(tree) and _is_same(folder / tree, inner.parent)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False  # Nothing lies there, or a loop of links.
+
+
+def _layout_of(folder: Path, name: str) -> git.Layout | None:
+    common = folder
+    link = folder / "commondir"
+    if link.is_symlink() or link.exists():
+        common = _path_in(link, b"") or folder
+        if not _is_same(common / "worktrees", folder.resolve().parent):
+            cause = "it names a repository that this is no work tree of"
+            _refuse(name, link, cause, CLONE)
+    if not _is_repository(folder, common):
+        return None
+    _require_own_parts(folder, common, name)
+    return git.Layout(head=folder / "HEAD", common=common)
+
+
+def _is_repository(folder: Path, common: Path) -> bool:
+    head = folder / "HEAD"
+    return (head.is_symlink() or head.is_file()) and all(
+        (common / each).is_dir() for each in FOLDERS
+    )
+
+
+def _require_own_parts(folder: Path, common: Path, name: str) -> None:
+    """Refuse links, pipes and devices among what git opens, and objects that lie elsewhere."""
+    for each in (folder / "HEAD", *(common / each for each in CONTROL_FILES)):
+        if each.is_symlink():
+            _refuse(name, each, "it is a link", CLONE)
+        if each.exists() and not each.is_file():
+            _refuse(name, each, "it is no file", CLONE)
+    for top in FOLDERS:
+        if (common / top).is_symlink():
+            _refuse(name, common / top, "it is a link", CLONE)
+        for place in _irregular_entries(common / top):
+            _refuse(name, place, "it is neither a file nor a folder", CLONE)
+    for borrowed in BORROWED:
+        if (common / borrowed).exists():
+            cause = (
+                "the repository borrows objects of another one, which may be any on this machine"
+            )
+            cure = "`git repack -a -d` copies them, then delete that file; or clone it without --shared"
+            _refuse(name, common / borrowed, cause, f"{cure} and --reference")
+
+
+def _irregular_entries(folder: Path) -> Iterator[Path]:
+    """Everything below `folder` that is neither a regular file nor a folder, such as a link."""
+    folders = [folder]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path)
+
+
+def _path_in(file: Path, prefix: bytes) -> Path | None:
+    """The path that a control file holds, relative to its folder; None without the file or the prefix."""
+    raw = git.control_file(file)
+    if raw is None or not raw.startswith(prefix) or b"\0" in raw or len(raw) > LONGEST_PATH:
+        return None
+    return file.parent / os.fsdecode(raw.removeprefix(prefix).rstrip(b"\r\n"))
+
+
+def _refuse_lost(inner: Path, name: str) -> NoReturn:
+    cure = "Clone the repository anew, or remove .git to read the folder as plain files"
+    _refuse(name, inner, "it does not lead to a repository", cure)
+
+
+def _refuse(name: str, part: Path, cause: str, cure: str) -> NoReturn:
+    raise CorpusError(name, part, cause=cause, cure=cure)
+
+
+def once(target: Path, make: Callable[[Path], None]) -> Path:
+    """The folder `target`, made by `make` at a path beside it unless it is there already.
+
+    Two processes may try at once: the first to finish wins, and the other's work is dropped. Where `make`
+    fails, no folder is left that wasn't there before.
+    """
+    if target.is_dir():
+        return target
+    absent = [each for each in target.parents if not each.exists()]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".draft-", dir=target.parent) as folder:
+            draft = Path(folder) / target.name
+            make(draft)
+            _publish(draft, target)
+    finally:
+        for each in absent:
+            if not any(each.iterdir()):
+                each.rmdir()
+    return target
+
+
+def _publish(draft: Path, target: Path) -> None:
+    try:
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
 
 BUNDLE_MAGIC = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 
@@ -87,8 +354,7 @@ class Sources:
         path = self._place(spec)
         layout = _layout(path, spec)
         if layout is None:
-            digest = directory.digest(path)
-            return Source(kind="directory", path=path, commit=digest, layout=None)
+            return Source(kind="directory", path=path, commit=directory_digest(path), layout=None)
         commit = _commit(layout, spec)
         boundary = git.shallow_commits(layout)
         return Source(kind="git", path=path, commit=commit, layout=layout, boundary=boundary)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from curriculum.corpus import git
+from curriculum.corpus.blobs import Skips
 from curriculum.corpus.change_filter import Candidate, candidates
 from curriculum.corpus.history import OpenHistory, mark_of
 from curriculum.corpus.paths import WantedPath
-from curriculum.corpus.skips import Skips
 from schemas.change import FileChange
 from schemas.corpus import QualitySpec, RepositorySpec
 

@@ -16,14 +16,18 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import IO, NamedTuple
 
-from curriculum.corpus import directory, git
-from curriculum.corpus.blobs import Unread, Version, decode
+from curriculum.corpus import git, sources
+from curriculum.corpus.blobs import Reason, Skips, Unread, Version, decode
 from curriculum.corpus.change_filter import ABSENT, CODE, FILE_MODES, SUBMODULE, Origins
-from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened
-from curriculum.corpus.log import Commit, commits
+from curriculum.corpus.git import Commit, commits
+from curriculum.corpus.history import (
+    OpenHistory,
+    SampledCommits,
+    changes_of,
+    opened,
+    read_directory,
+)
 from curriculum.corpus.paths import WantedPath, is_plain, language_of
-from curriculum.corpus.skips import Reason, Skips
-from curriculum.corpus.snapshot import read_directory
 from curriculum.corpus.sources import Source
 from schemas.change import CommitChange, FileChange, TreeDelta, TreeFile
 from schemas.corpus import CorpusSpec, QualitySpec, RepositorySpec
@@ -316,7 +320,7 @@ def export_tree(source: Source, folder: Path) -> None:
 def _files(source: Source) -> Iterator[tuple[bytes, bytes]]:
     """Path and bytes of every regular file that can be read."""
     if source.layout is None:
-        yield from directory.everything(source.path)
+        yield from sources.directory_content(source.path)
         return
     with git.view(source.layout) as repository:
         entries = [each for each in listed(repository, source.commit) if each.mode in FILE_MODES]

@@ -7,10 +7,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.encode.batch import Batch, Split, columns_of
+from curriculum.encode.batch import Batch, Split, columns_of, with_structure
 from curriculum.encode.documents import FitResult, Int32s, TokenizedDocument
 from curriculum.encode.fit import Fitter, policy_of
-from curriculum.encode.structure import with_structure
 from curriculum.encode.turns import TurnFitter
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.store import TokenStore, document_batches

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from curriculum.encode.documents import Bools, FitResult, Int32s, Outcome, TokenizedDocument
 from curriculum.tokens import Encoding
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.turns import TurnMarks, turn_marks
+from curriculum.tokens.codec import Tokenizer, TurnMarks, turn_marks
 from schemas.document import PART_KINDS
 from schemas.packed_row import GENERATED_PIECE, TEXT_PIECE
 

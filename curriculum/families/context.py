@@ -19,8 +19,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 
-from curriculum.families.document_builder import DocumentBuilder, in_order
-from curriculum.families.header import commit_header, line_mark, one_line, subject_of, unspliced
+from curriculum.families.document_builder import (
+    DocumentBuilder,
+    commit_header,
+    in_order,
+    line_mark,
+    one_line,
+    subject_of,
+    unspliced,
+)
 from schemas.change import CommitChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import (

@@ -1,10 +1,18 @@
-"""A document in the making: text is added from top to bottom, and offsets count themselves."""
+"""A document in the making: text is added from top to bottom, and offsets count themselves.
 
-from collections.abc import Iterable, Sequence
+Comment headers hold facts about a change in comments that no text from outside can end; `Changes` are the
+hunks of a file in a commit, removed lines as comments and added lines as live code.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
 from curriculum.graph.outline import Outline
-from schemas.change import Blob, FileChange
+from schemas.change import Blob, CommitChange, FileChange, Hunk
+from schemas.corpus import Language
 from schemas.document import (
     SPAN_KINDS,
     Document,
@@ -120,3 +128,266 @@ class DocumentBuilder:
 def in_order(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Spans as documents have them: by kind, then as the text goes."""
     return tuple(sorted(spans, key=lambda span: (SPAN_KINDS.index(span.kind), span.start)))
+
+
+Mark = Literal["//", "#"]
+
+_UNPRINTABLE = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
+_SPLICES = ("\\", "??/")
+
+
+def line_mark(language: Language) -> Mark:
+    """Return the mark of a comment that ends with its line."""
+    return "//" if language in ("cpp", "c") else "#"
+
+
+def one_line(text: str) -> str:
+    r"""Text from outside as one line that neither opens nor closes a comment.
+
+    >>> one_line("end it */ int x;\n#define Y")
+    'end it * / int x; #define Y'
+    """
+    line = _UNPRINTABLE.sub(" ", text).strip()
+    return line.replace("*/", "* /").replace("/*", "/ *")
+
+
+def unspliced(line: str, mark: Mark) -> str:
+    r"""A comment's line without its end that cannot continue on the next line.
+
+    A backslash, its trigraph, or either before blanks would glue the next line to the comment; the
+    mark is set behind.
+
+    >>> unspliced("// - #define SUM \\", "//")
+    '// - #define SUM \\ //'
+    """
+    return f"{line} {mark}" if line.rstrip(" \t\f\v\0").endswith(_SPLICES) else line
+
+
+Style = Literal["simple", "doxygen"]
+Side = Literal["before", "after", "change"]
+Fact = tuple[str, str]
+
+LONGEST_SUBJECT = 200
+"""Characters; the rest of a subject is left out and an ellipsis stands for it."""
+COMMIT_DIGITS = 12
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999."""
+_COMMAND = re.compile(r"\\|(?<!\w)@")
+_TAGS = {"File": "@file", "Subject": "@brief", "Date": "@date", "Commit": "@version"}
+
+
+def header(change: FileChange, *, side: Side, style: Style) -> str:
+    """A comment with what is known of the change and a blank line; a fact that isn't known is left out.
+
+    It holds whatever a path or a subject contains: no text from outside ends the comment, begins
+    another one, or reads as a Doxygen command.
+    """
+    facts = [(name, one_line(value)) for name, value in _facts(change, side)]
+    known = [(name, value) for name, value in facts if value]
+    lines = _plain(known, change) if style == "simple" else _doxygen(known, change)
+    return "\n".join(lines) + "\n\n"
+
+
+def commit_header(commit: CommitChange, language: Language) -> str:
+    """Plain comment lines with what is known of a whole commit; its subject is left to the caller."""
+    mark = line_mark(language)
+    lines = (f"{mark} {name}: {one_line(value)}" for name, value in _place(commit))
+    return "".join(f"{unspliced(line, mark)}\n" for line in lines)
+
+
+def subject_of(commit: CommitChange) -> str:
+    """The subject of a commit as one line that is not too long; it may be empty."""
+    return _shortened(one_line(commit.subject))
+
+
+def _facts(change: FileChange, side: Side) -> Iterator[Fact]:
+    was = "before " if side == "before" else ""
+    yield "File", change.old_path if side == "before" else change.path
+    subject = _shortened(one_line(change.subject))
+    if subject:
+        yield "Subject", f"Before: {subject}" if was else subject
+    if side != "before" and change.old_path != change.path:
+        yield "Renamed from", change.old_path
+    yield from _place(change, was)
+
+
+def _place(change: FileChange | CommitChange, was: str = "") -> Iterator[Fact]:
+    """Yield the facts of a change's place and time."""
+    yield "Repository", change.repository
+    if change.commit:
+        yield "Commit", was + change.commit[:COMMIT_DIGITS]
+    if 0 < change.timestamp <= _LAST_SECOND:
+        yield "Date", datetime.fromtimestamp(change.timestamp, UTC).date().isoformat()
+
+
+def _shortened(subject: str) -> str:
+    if len(subject) <= LONGEST_SUBJECT:
+        return subject
+    return subject[: LONGEST_SUBJECT - 1].rstrip() + "…"
+
+
+def _plain(facts: list[Fact], change: FileChange) -> Iterator[str]:
+    mark = line_mark(change.language)
+    for name, value in facts:
+        yield unspliced(f"{mark} {name}: {value}", mark)
+
+
+def _doxygen(facts: list[Fact], change: FileChange) -> Iterator[str]:
+    mark = line_mark(change.language)
+    opening, margin = ("/**", " *") if mark == "//" else ("##", "#")
+    yield opening
+    for name, value in facts:
+        tag = _TAGS.get(name, f"@remark {name}:")
+        yield unspliced(f"{margin} {tag} {_COMMAND.sub(_escaped, value)}", mark)
+    if mark == "//":
+        yield " */"
+
+
+def _escaped(command: re.Match[str]) -> str:
+    """Doxygen's own escape: the character twice."""
+    return command.group() * 2
+
+
+BLANK = b" \t\r\n\f\v"
+
+
+class DocComment(NamedTuple):
+    """Comments that have their lines to themselves, and the first byte of the code below."""
+
+    start: int
+    end: int
+    code: int
+
+
+def comment_above(data: bytes, start: int, end: int) -> DocComment | None:
+    r"""The comments that `data[start:end]` begins with, or None where it begins with a line of code.
+
+    >>> comment_above(b"  // a\n  /* b */\nint f();", 0, 21)
+    DocComment(start=2, end=16, code=17)
+    >>> comment_above(b"// a\n/* b */ int f();", 0, 17)
+    DocComment(start=0, end=4, code=5)
+    """
+    first = code = at = _after_blanks(data, start, end)
+    last = first
+    while at < end:
+        if data.startswith(b"//", at):
+            done = _end_of_line(data, at, end)
+        elif data.startswith(b"/*", at):
+            closing = data.find(b"*/", at + 2, end)
+            done = closing + 2 if closing >= 0 else end
+        else:
+            break
+        at = _after_blanks(data, done, end)
+        if b"\n" in data[done:at]:
+            last, code = done, at
+    return DocComment(first, last, code) if last > first else None
+
+
+def _after_blanks(data: bytes, at: int, end: int) -> int:
+    while at < end and data[at] in BLANK:
+        at += 1
+    return at
+
+
+def _end_of_line(data: bytes, at: int, end: int) -> int:
+    found = data.find(b"\n", at, end)
+    return found if found >= 0 else end
+
+
+SIDE_BYTES = 8_192
+"""The removed lines of a hunk take so many bytes at most, and so do the added ones."""
+CHANGES_BYTES = 65_536
+"""Hunks that begin past so many bytes are left out, and the last line says how many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changes:
+    """The hunks of a change as text, and what was too much of it."""
+
+    blocks: tuple[str, ...]
+    """One a hunk; each line of it is generated, or a comment, or an added line as it stands."""
+    shown: tuple[tuple[int, int], ...]
+    """Lines of the file afterwards that stand in `blocks` word for word, in order."""
+    lines_left_out: int
+    hunks_left_out: int
+
+
+def lines_of(text: str) -> list[str]:
+    r"""The lines of a text without their ends; only `\n` ends a line.
+
+    >>> lines_of("a\n\nb\n")
+    ['a', '', 'b']
+    """
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def is_blank_change(before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk]) -> bool:
+    """Return True if no hunk changes more than white space."""
+    return all(
+        _dense(before[hunk.before_start : hunk.before_start + hunk.before_lines])
+        == _dense(after[hunk.after_start : hunk.after_start + hunk.after_lines])
+        for hunk in hunks
+    )
+
+
+def _dense(lines: Sequence[str]) -> str:
+    return "".join("".join(lines).split())
+
+
+def describe(
+    before: Sequence[str], after: Sequence[str], hunks: Sequence[Hunk], mark: Mark
+) -> Changes:
+    """The hunks as text within the limits; whole lines are shown or left out.
+
+    A removed line is a comment on a line of its own, whatever it holds: where it would glue the next
+    line to itself, `unspliced` ends it otherwise. Added lines are fragments: one that opens a comment
+    or a raw string that closes in an unchanged line leaves what follows inside it.
+    """
+    blocks: list[str] = []
+    shown: list[tuple[int, int]] = []
+    size = left_out = 0
+    for hunk in hunks:
+        if size >= CHANGES_BYTES:
+            break
+        removed = before[hunk.before_start : hunk.before_start + hunk.before_lines]
+        added = after[hunk.after_start : hunk.after_start + hunk.after_lines]
+        num_removed, num_added = _fitting(removed), _fitting(added)
+        shown.append((hunk.after_start, hunk.after_start + num_added))
+        left_out += len(removed) - num_removed + len(added) - num_added
+        block = [f"{mark} @@ line {(hunk.after_start if after else hunk.before_start) + 1}"]
+        block += [_removed(line, mark) for line in removed[:num_removed]]
+        block += _excluded(len(removed) - num_removed, "removed", mark)
+        block += added[:num_added]
+        block += _excluded(len(added) - num_added, "added", mark)
+        blocks.append("\n".join(block) + "\n")
+        size += len(blocks[-1].encode())
+    missing = len(hunks) - len(blocks)
+    if missing:
+        blocks[-1] += f"{mark} … {missing} more hunks\n"
+    return Changes(
+        blocks=tuple(blocks),
+        shown=tuple(each for each in shown if each[0] < each[1]),
+        lines_left_out=left_out,
+        hunks_left_out=missing,
+    )
+
+
+def _fitting(lines: Sequence[str]) -> int:
+    """Return how many lines, from the first, fit in SIDE_BYTES."""
+    size = 0
+    for count, line in enumerate(lines):
+        size += len(line.encode()) + 1
+        if size > SIDE_BYTES:
+            return count
+    return len(lines)
+
+
+def _removed(line: str, mark: Mark) -> str:
+    return unspliced(f"{mark} - {line}" if line else f"{mark} -", mark)
+
+
+def _excluded(count: int, what: str, mark: Mark) -> list[str]:
+    return [f"{mark} … {count} more {what} lines"] if count else []

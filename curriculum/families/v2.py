@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
-from curriculum.families.document_builder import DocumentBuilder
-from curriculum.families.header import Side, Style, header
+from curriculum.families.document_builder import DocumentBuilder, Side, Style, header
 from curriculum.families.render import Reason
 from curriculum.graph.outline import outline
 from schemas.change import Blob, FileChange

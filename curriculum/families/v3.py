@@ -11,9 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from curriculum.families.changes import Changes, describe, is_blank_change, lines_of
-from curriculum.families.document_builder import DocumentBuilder
-from curriculum.families.header import Style, header, line_mark
+from curriculum.families.document_builder import (
+    Changes,
+    DocumentBuilder,
+    Style,
+    describe,
+    header,
+    is_blank_change,
+    line_mark,
+    lines_of,
+)
 from curriculum.families.render import ExclusionCount, Reason
 from curriculum.graph.outline import Item, outline
 from schemas.change import Blob, FileChange, Hunk

@@ -1,4 +1,4 @@
-"""v6_enriched: any document as it is, and its structure beside it.
+"""v6_enriched: any document as it is, and its structure beside it: chunks, edges between them, their levels.
 
 Generated lines are comments, the hunks of CHANGES are `other` and aren't parsed. Each piece of code is
 parsed by itself, so depth and siblings count within it. Languages other than C and C++ have no structure:
@@ -6,33 +6,267 @@ every code is 0, and there are no chunks.
 """
 
 import functools
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.families.chunk_edges import (
-    CALL_KINDS,
-    TYPE_KINDS,
-    Link,
-    Piece,
-    edges_of,
-    links_in_file,
-    main_chunk,
-    pieces,
-    renamed,
-    with_levels,
-)
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.facts import NodeId, RepositoryGraph
 from curriculum.graph.index import facts_of
 from curriculum.graph.structure import CodeChunk, CodeStructure, code_structure
 from schemas.change import Blob, TreeDelta, TreeFile
 from schemas.corpus import Language
-from schemas.document import Document
-from schemas.structure import RUN_COLUMNS, STRUCTURE_CODES, Structure
+from schemas.document import Chunk, Document, EdgeKind, EdgeLabel, Part
+from schemas.structure import (
+    LABEL_CODES,
+    LARGEST_LEVEL,
+    RUN_COLUMNS,
+    STRUCTURE_CODES,
+    Structure,
+    StructureChunk,
+    StructureEdge,
+)
+
+_BESIDE = (STRUCTURE_CODES["comment"], STRUCTURE_CODES["preamble"])
+_BODY = STRUCTURE_CODES["func_body"]
+_SEVERAL = ("file", "target")
+"""Chunks that show more than one definition, under a name that is none of theirs."""
+
+
+class Piece(NamedTuple):
+    """Bytes `[start, end)` of a document."""
+
+    start: int
+    end: int
+    chunks: tuple[int, ...]
+    """The document's chunks that it shows, in order; none in a document without chunks."""
+    source: int
+    """The source of its first part."""
+
+
+def pieces(document: Document) -> Iterator[Piece]:
+    """The pieces in order.
+
+    Of a file document each run of parts of one source: as a rule the whole file. Of a context document
+    each chunk without the generated part that it begins with, and what begins with a part of a file goes on
+    with the piece before; generated lines between its parts are in the piece.
+    """
+    parts, chunks = document.parts, document.chunks
+    starts = [
+        number
+        for number, chunk in enumerate(chunks)
+        if not number or parts[chunk.first_part].source < 0
+    ]
+    for first, after in pairwise((*starts, len(chunks))):
+        span = slice(chunks[first].first_part, chunks[after - 1].last_part)
+        yield from _piece(parts[span], tuple(range(first, after)))
+    if not chunks:
+        for _, group in groupby(parts, key=lambda part: part.source):
+            yield from _piece(tuple(group), ())
+
+
+def _piece(parts: tuple[Part, ...], chunks: tuple[int, ...]) -> Iterator[Piece]:
+    sourced = [part for part in parts if part.source >= 0]
+    if sourced:
+        yield Piece(sourced[0].start, sourced[-1].end, chunks, sourced[0].source)
+
+
+def main_chunk(found: Sequence[CodeChunk], chunk: Chunk) -> int:
+    """Return the chunk found in a piece that the document's chunk shows; -1 where there is none.
+
+    The first whose name ends the document's, which knows namespaces that the piece doesn't; else the
+    first body of a function, where it shows one; else the first that is code.
+    """
+    code = [i for i, each in enumerate(found) if each.kind not in _BESIDE]
+    named = [i for i in code if _prefix(chunk.name, found[i].name) is not None]
+    bodies = [i for i in code if found[i].kind == _BODY and chunk.symbol == "function"]
+    return next(iter(named or bodies or code), -1)
+
+
+def renamed(found: Sequence[CodeChunk], main: int, chunk: Chunk) -> tuple[CodeChunk, ...]:
+    """The chunks of a piece with names as the document's chunk qualifies them."""
+    if main < 0 or chunk.symbol in _SEVERAL:
+        return tuple(found)
+    prefix = _prefix(chunk.name, found[main].name)
+    if prefix is None:
+        main_only = found[main]._replace(name=chunk.name)
+        return (*found[:main], main_only, *found[main + 1 :])
+    return tuple(each._replace(name=prefix + each.name if each.name else "") for each in found)
+
+
+def _prefix(name: str, tail: str) -> str | None:
+    """Return the text before a qualified name's tail.
+
+    >>> _prefix("lattice::Matrix::at", "Matrix::at"), _prefix("at", "at"), _prefix("format", "at")
+    ('lattice::', '', None)
+    """
+    prefix = name.removesuffix(tail) if tail else name
+    is_whole = prefix in ("", "::") or prefix.endswith("::")
+    return prefix if tail and name.endswith(tail) and is_whole else None
+
+
+def levels(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """[count] the length of the shortest way from each node to a leaf, breadth first.
+
+    Nodes that reach each other, as functions do that call each other, count as one; a leaf is such a
+    group (mostly a single node) from which no edge leads out. 0 → 1 ⇄ 2 → 3 and 4 → 4:
+
+    >>> levels(5, [(0, 1), (1, 2), (2, 1), (2, 3), (4, 4)])
+    [2, 1, 1, 0, 0]
+    """
+    ahead: list[list[int]] = [[] for _ in range(count)]
+    behind: list[list[int]] = [[] for _ in range(count)]
+    for source, target in edges:
+        ahead[source].append(target)
+        behind[target].append(source)
+    found = [-1] * count
+    for group in _groups(ahead, behind):
+        # All that a group leads to stands in earlier groups; its own nodes have no level yet.
+        below = [found[target] for node in group for target in ahead[node] if found[target] >= 0]
+        level = 1 + min(below) if below else 0
+        for node in group:
+            found[node] = level
+    return found
+
+
+def _groups(ahead: list[list[int]], behind: list[list[int]]) -> list[list[int]]:
+    """The strongly connected components, each after all that it leads to (Kosaraju)."""
+    grouped = [False] * len(ahead)
+    groups: list[list[int]] = []
+    for root in reversed(_finished(ahead)):
+        if grouped[root]:
+            continue
+        grouped[root] = True
+        group = [root]
+        for node in group:
+            for source in behind[node]:
+                if not grouped[source]:
+                    grouped[source] = True
+                    group.append(source)
+        groups.append(group)
+    groups.reverse()
+    return groups
+
+
+def _finished(ahead: list[list[int]]) -> list[int]:
+    """All nodes, each after those that a depth-first walk found behind it."""
+    seen = [False] * len(ahead)
+    done: list[int] = []
+    for root in range(len(ahead)):
+        if seen[root]:
+            continue
+        seen[root] = True
+        path = [(root, iter(ahead[root]))]
+        while path:
+            node, rest = path[-1]
+            fresh = next((target for target in rest if not seen[target]), None)
+            if fresh is None:
+                done.append(node)
+                path.pop()
+            else:
+                seen[fresh] = True
+                path.append((fresh, iter(ahead[fresh])))
+    return done
+
+
+CALL_KINDS: frozenset[EdgeKind] = frozenset({"calls", "constructs"})
+TYPE_KINDS: frozenset[EdgeKind] = frozenset({"uses", "inherits", "overrides", "member"})
+_CLASS_DECL = STRUCTURE_CODES["class_decl"]
+Pair = tuple[int, int]
+
+
+class Link(NamedTuple):
+    """Relation of the chunk `source` to `target`."""
+
+    source: int
+    target: int
+    kind: EdgeKind
+    label: EdgeLabel
+
+
+def edges_of(links: Iterable[Link], kinds: frozenset[EdgeKind]) -> tuple[StructureEdge, ...]:
+    """The links of some kinds, sorted, each pair once, with its best label."""
+    best: dict[Pair, int] = {}
+    for link in links:
+        if link.kind in kinds:
+            pair = (link.source, link.target)
+            best[pair] = min(LABEL_CODES[link.label], best.get(pair, len(LABEL_CODES)))
+    return tuple(
+        StructureEdge(source=source, target=target, label=best[source, target])
+        for source, target in sorted(best)
+    )
+
+
+def links_in_file(graph: RepositoryGraph, path: str, chunks: Sequence[CodeChunk]) -> Iterator[Link]:
+    """The links of a graph between the chunks of one of its files.
+
+    What a class declares and nothing defines is found in the class. A chunk has a link to itself only
+    where a function calls itself.
+    """
+    symbols = graph.source(path).facts.symbols
+    chunk_of = [chunk_at(chunks, symbol.name_start) for symbol in symbols]
+    for number, source in enumerate(chunk_of):
+        if source < 0:
+            continue
+        node = NodeId(path, number)
+        for near in graph.neighbours(node):
+            target = chunk_of[near.node.number] if near.node.path == path else -1
+            is_recursion = near.node == node and near.kind in CALL_KINDS
+            if near.outward and target >= 0 and (source != target or is_recursion):
+                yield Link(source, target, near.kind, near.label)
+
+
+def chunk_at(chunks: Sequence[CodeChunk], offset: int) -> int:
+    """The chunk that holds a byte, or -1.
+
+    >>> chunk_at([CodeChunk(2, 5, 4, "f"), CodeChunk(7, 9, 4, "g")], 4)
+    0
+    """
+    found = bisect_right(chunks, offset, key=lambda chunk: chunk.start) - 1
+    return found if found >= 0 and offset < chunks[found].end else -1
+
+
+def dep_levels(names: Sequence[tuple[int, str]], edges: Iterable[StructureEdge]) -> list[int]:
+    """The stored level of each chunk, from their kinds and names: `levels` + 1, clamped.
+
+    The pieces of a class count as one. f calls g, which is in no other's way; C, in two pieces, uses f:
+
+    >>> edge = lambda source, target: StructureEdge(source=source, target=target, label=1)
+    >>> chunks = [(5, "C"), (4, "C::m"), (5, "C"), (4, "f"), (4, "g")]
+    >>> dep_levels(chunks, [edge(2, 3), edge(3, 4)])
+    [3, 1, 3, 2, 1]
+    """
+    first: dict[str, int] = {}
+    node = [
+        first.setdefault(name, number) if kind == _CLASS_DECL and name else number
+        for number, (kind, name) in enumerate(names)
+    ]
+    found = levels(len(node), [(node[edge.source], node[edge.target]) for edge in edges])
+    return [min(found[whose] + 1, LARGEST_LEVEL) for whose in node]
+
+
+def with_levels(
+    chunks: Sequence[CodeChunk], edges: Sequence[StructureEdge]
+) -> tuple[StructureChunk, ...]:
+    """Chunks with their levels over call and type edges."""
+    found = dep_levels([(chunk.kind, chunk.name) for chunk in chunks], edges)
+    return tuple(
+        StructureChunk(
+            start=chunk.start,
+            end=chunk.end,
+            kind=chunk.kind,
+            name=chunk.name,
+            dep_level=level,
+        )
+        for chunk, level in zip(chunks, found, strict=True)
+    )
+
 
 _REMEMBERED = 10_000
 """Pieces, some 3 kB each with their structure."""

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from curriculum.graph.facts import NodeId, RepositoryGraph, symbol
+from curriculum.graph.facts import Includes, NodeId, RepositoryGraph, folders_between, symbol
 from curriculum.graph.fragments import WHOLE_FILE, Budget, Costs, Form, Fragment, Link
-from curriculum.graph.includes import Includes, folders_between
 from curriculum.graph.line_ranges import size_of
 from schemas.document import EdgeKind
 

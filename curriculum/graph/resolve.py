@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from curriculum.graph.definitions import Function, Type, agree
 from curriculum.graph.facts import NodeId
 from curriculum.graph.memo import Memo, derived
-from curriculum.graph.names import Scope, Written, canonical
+from curriculum.graph.names import Function, Scope, Type, Written, agree, canonical
 from curriculum.graph.scopes import Ranks, Scopes, is_alike
 from schemas.document import EdgeKind
 

@@ -4,10 +4,18 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from curriculum.graph.definitions import Function, Type, functions_of, types_of
 from curriculum.graph.facts import NodeId
 from curriculum.graph.memo import Memo, derived
-from curriculum.graph.names import Scope, TrackedNames, canonical, last_name
+from curriculum.graph.names import (
+    Function,
+    Scope,
+    TrackedNames,
+    Type,
+    canonical,
+    functions_of,
+    last_name,
+    types_of,
+)
 
 MOST_CLASSES = 256
 """Number of bases or heirs of one class that are followed, the nearest first."""

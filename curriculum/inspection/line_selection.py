@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.inspection.origins import inputs
+from curriculum.inspection.lineage import inputs
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store
 from schemas.errors import StoreError

@@ -1,13 +1,22 @@
-"""Reports of finished runs and their figures in words."""
+"""Reports of finished runs, their figures in words, and comparisons of several runs.
 
-from collections.abc import Iterable
-from typing import Literal
+A comparison has the settings that differ, measurements, and the strata of their mixtures.
+"""
 
-from curriculum.inspection.formats import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from curriculum.inspection.formats import count, percent
+from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.train.recipe import WHICH_RUN
 from curriculum.train.run_directory import read_report
-from schemas.job import Figure, Report
+from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
+from schemas.mixture import StratumReport
 
 TOO_FEW = "too few documents to tell"
 """Shown for an interval without a width, which is that of a single document."""
@@ -61,3 +70,222 @@ def mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> Figure 
     """The weighted mean of one evaluation: the anchor, or the phase that came last."""
     means = [each for each in figures if (each.kind, each.family) == (kind, "*")]
     return means[-1] if means else None
+
+
+NOT_SETTINGS = {
+    *WHICH_RUN,
+    *("plan", "plan_key", "plan_content", "rows", "evaluations", "tokenizer", "start_from"),
+}
+"""Fields of a job that say which run it is, or are told in other words."""
+Place = tuple[Literal["phase", "anchor"], str, str, str]
+"""Kind, phase, family and domain of a figure."""
+ROWS = "rows"
+OTHER_ROWS, TOUCH = "measured on other rows", "intervals touch"
+Stratum = tuple[str, str]
+"""A serving and a domain."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedRun:
+    """A run, open or closed."""
+
+    title: str
+    path: Path
+    job: Job
+    report: Report | None
+    """None while it is open."""
+    state: str
+    """State of an open one, with its reason; empty of a finished one."""
+    beat: Heartbeat | None
+    """Progress of an open one."""
+    mixture: Artefact | None
+    """Mixture that it is trained on; None where that is gone."""
+    tools: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """Something that isn't set alike."""
+
+    name: str
+    values: tuple[str, ...]
+    """A word a run; empty where it has no such thing."""
+
+    @property
+    def says_something(self) -> bool:
+        """Return True if it differs; of rows that only some draw on, the servings tell it already."""
+        is_partial = self.name.startswith(f"{ROWS} ") and not all(self.values)
+        return len(set(self.values)) > 1 and not is_partial
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MeasuredPair:
+    """An evaluation at the end of each run; None where a run hasn't got it."""
+
+    place: Place
+    figures: tuple[Figure | None, ...]
+    same_rows: bool
+    """True if all that have it were measured on the same rows, so that the figures can be compared."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Return True if two runs or more have it."""
+        return sum(each is not None for each in self.figures) > 1
+
+    @property
+    def verdict(self) -> str:
+        """Compare the last with the first: `lower` or `higher` only where their intervals don't touch.
+
+        The interval of a single document has no width, and says nothing.
+        """
+        first, last = self.figures[0], self.figures[-1]
+        if first is None or last is None:
+            return ""
+        if not self.same_rows:
+            return OTHER_ROWS
+        if not (first.is_sure and last.is_sure):
+            return TOO_FEW
+        if first.low <= last.high and last.low <= first.high:
+            return TOUCH
+        return "lower" if last.val_bpb < first.val_bpb else "higher"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """A stratum in each mixture; None where a mixture hasn't got it."""
+
+    place: Stratum
+    strata: tuple[StratumReport | None, ...]
+    totals: tuple[int, ...]
+    """Valid tokens of each mixture; 0 for one that is gone."""
+
+
+def settings(compared: Sequence[ComparedRun]) -> list[Setting]:
+    """Return the settings that differ, in the order of the job."""
+    listed = [dict(_settings(each)) for each in compared]
+    names = dict.fromkeys(name for each in listed for name in each)
+    found = (
+        Setting(name=name, values=tuple(each.get(name, "") for each in listed)) for name in names
+    )
+    return [each for each in found if each.says_something]
+
+
+def measured(compared: Sequence[ComparedRun]) -> list[MeasuredPair]:
+    """Every evaluation that a run ended with: the weighted means first, then strata."""
+    after = [
+        {_place(each): each for each in (side.report.after if side.report else ())}
+        for side in compared
+    ]
+    grounds = [_grounds(side.job) for side in compared]
+    places = dict.fromkeys(place for each in after for place in each)
+    found = [
+        MeasuredPair(
+            place=place,
+            figures=tuple(each.get(place) for each in after),
+            same_rows=len(
+                {
+                    ground.get(place)
+                    for ground, each in zip(grounds, after, strict=True)
+                    if place in each
+                }
+            )
+            == 1,
+        )
+        for place in places
+    ]
+    return sorted(found, key=lambda each: (each.place[2] != "*", *each.place[:2]))
+
+
+def shared(compared: Sequence[ComparedRun]) -> list[Shared]:
+    """Every stratum of the mixtures, in their order."""
+    reports = [mixture_report_of(side.mixture) if side.mixture else None for side in compared]
+    by_place = [
+        {_stratum(each): each for each in (report.strata if report else ())} for report in reports
+    ]
+    places = dict.fromkeys(place for each in by_place for place in each)
+    totals = tuple(report.tokens if report else 0 for report in reports)
+    return [
+        Shared(place=place, strata=tuple(each.get(place) for each in by_place), totals=totals)
+        for place in places
+    ]
+
+
+def _settings(side: ComparedRun) -> Iterator[tuple[str, str]]:
+    job = side.job
+    yield from _flat(
+        "", {k: v for k, v in job.model_dump(mode="json").items() if k not in NOT_SETTINGS}
+    )
+    yield "tokenizer", job.tokenizer.key[:KEY_DIGITS]
+    yield "starts from", job.start_from.run_key[:KEY_DIGITS] if job.start_from else "nothing"
+    for rows in job.rows:
+        yield f"{ROWS} {_labels(rows.path)}", rows.key[:KEY_DIGITS]
+    if side.mixture is not None:
+        yield from _of_mixture(side.mixture)
+    yield from side.tools.items()
+    for name, value in job.overrides.items():
+        yield name if name == "diet" else f"override {name}", value
+
+
+def _of_mixture(mixture: Artefact) -> Iterator[tuple[str, str]]:
+    config: Mapping[str, Any] = mixture.manifest.config
+    told = {
+        name: value for name, value in config.items() if name not in ("servings", "drawn", "seed")
+    }
+    yield from _flat("mixture.", told)
+    for serving in config["servings"]:
+        name = f"serving {serving['family']} {serving['objective']} {serving['row_length']}"
+        factors = ", ".join(f"{domain} {factor:g}" for domain, factor in serving["domains"].items())
+        yield name, ", ".join(filter(None, (percent(serving["share"]), factors)))
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Nested values by dotted names.
+
+    >>> [*_flat("", {"model": {"width": 128}, "require": ["leakcheck"]})]
+    [('model.width', '128'), ('require', 'leakcheck')]
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{name}.", value)
+        elif isinstance(value, list | tuple):
+            yield f"{prefix}{name}", ", ".join(map(str, value)) or "none"
+        else:
+            yield f"{prefix}{name}", "none" if value is None else str(value)
+
+
+def _labels(path: str) -> str:
+    """The labels of an artefact's path, but for those that say little.
+
+    >>> _labels("rows/family=v3_simple/objective=causal/variant=0/row_length=512/split=train/787bd5ce12ad")
+    'v3_simple causal 512'
+    """
+    pairs = (part.partition("=") for part in Path(path).parts if "=" in part)
+    return " ".join(
+        value for name, _, value in pairs if name != "split" and (name, value) != ("variant", "0")
+    )
+
+
+def _grounds(job: Job) -> dict[Place, str]:
+    """Return the rows behind each figure of a run, in words that are the same for the same rows."""
+    found: dict[Place, str] = {}
+    for each in job.evaluations:
+        found[each.kind, each.phase, "*", "*"] = repr(_ground(each))
+        for stratum in each.strata:
+            place = (each.kind, each.phase, stratum.family, stratum.domain)
+            found[place] = f"{stratum.rows.content} {each.max_positions}"
+    return found
+
+
+def _ground(evaluation: Evaluation) -> list[tuple[object, ...]]:
+    return [
+        (each.family, each.domain, each.weight, each.rows.content, evaluation.max_positions)
+        for each in evaluation.strata
+    ]
+
+
+def _place(figure: Figure) -> Place:
+    return figure.kind, figure.phase, figure.family, figure.domain
+
+
+def _stratum(stratum: StratumReport) -> Stratum:
+    return f"{stratum.family} {stratum.objective} {stratum.row_length}", stratum.domain

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.inspection.origins import UNKNOWN, inputs, origins
+from curriculum.inspection.lineage import UNKNOWN, inputs, origins
 from curriculum.mixing.mix import PLAN_NAME
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from schemas.errors import StoreError
 
 ROWS = "rows"

@@ -17,7 +17,7 @@ from curriculum.packing.document_rules import NAMES
 from curriculum.packing.layout import Layout, attention_pairs, doc_ids, lists
 from curriculum.packing.violations import REQUIRED, BatchPosition, Columns, Violations
 from curriculum.packing.write import histogram_lists
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
 from schemas.packed_row import GENERATED_PIECE, PACKED_ROW_SCHEMA, PIECE_TYPE, RowFormat

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curriculum.interop import megatron
+from curriculum.interop import tokens_out
 from curriculum.interop.tokens_out import INDEX_NAME, OFFSETS_NAME, TOKENS_NAME
 from curriculum.tokens.codec import Tokenizer
 from schemas.errors import SchemaError
@@ -61,7 +61,7 @@ def open_tokens(path: Path, form: TokenFormat, tokenizer: Tokenizer) -> TokenFil
     record = _record(ids_file, form, tokenizer)
     other = _boundaries_file(ids_file, form)
     if form == "megatron":
-        edges, dtype = megatron.read_index(other)
+        edges, dtype = tokens_out.read_index(other)
         ids = _mapped(ids_file, dtype, int(edges[-1]))
     else:
         ids, edges = _flat(ids_file, other, record, tokenizer)

@@ -10,7 +10,6 @@ bit. And the proof is proven itself: leaks are planted, and each must turn exact
 
 from curriculum.leakcheck.claims import leakcheck
 from curriculum.leakcheck.decoders import check_decoder
-from curriculum.leakcheck.job_sizes import doc_ids_of, layouts
-from curriculum.leakcheck.subject import Build, Cut
+from curriculum.leakcheck.subject import Build, Cut, doc_ids_of, layouts
 
 __all__ = ["Build", "Cut", "check_decoder", "doc_ids_of", "layouts", "leakcheck"]

@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("job", type=Path, help="the job.json in a run's directory")
     parser.add_argument("--report", type=Path, required=True, help="file for the report, as JSON")
     arguments = parser.parse_args()
-    from curriculum.leakcheck.gate import prove_file
+    from curriculum.leakcheck.proof import prove_file
     from schemas.errors import CurriculumError
 
     try:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.job_sizes import doc_ids_of
 from curriculum.leakcheck.subject import (
     Build,
     Cut,
@@ -18,6 +17,7 @@ from curriculum.leakcheck.subject import (
     awake,
     by_boundaries,
     cut_by_ids,
+    doc_ids_of,
     embedding_of,
     numbers,
     one_thread,

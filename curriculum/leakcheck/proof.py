@@ -1,8 +1,15 @@
-"""The whole proof: every case on every backend in every dtype, then every leak planted."""
+"""The whole proof: all cases, backends and dtypes, then each injected leak; and the proof of a job.
 
+A job is proved as it will train: its model, loader, row lengths, precision and recomputation.
+`prove_file` reads a job.json and writes a sealed report.
+"""
+
+import dataclasses
+import hashlib
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -11,19 +18,35 @@ from curriculum.leakcheck.decoders import (
     NAMES,
     Case,
     cases,
+    check_decoder,
     every_case,
     findings,
+    small_model,
     subject,
 )
 from curriculum.leakcheck.injected import LEAKS, InjectedLeak, try_leak
 from curriculum.leakcheck.mutations import MUTATIONS, Mutation
-from curriculum.leakcheck.prove_step import prove_step
-from curriculum.leakcheck.subject import dtype_name, one_thread
+from curriculum.leakcheck.rows import Document, Rows, planned_rows
+from curriculum.leakcheck.step import Setting
+from curriculum.leakcheck.step_claims import drawn_rows, prove_step, step_findings, subject_of_step
+from curriculum.leakcheck.subject import (
+    SHORT_ROW,
+    Sizes,
+    dtype_name,
+    muted_layouts,
+    one_thread,
+    step_layouts,
+)
 from curriculum.model.masks import BLOCK
 from curriculum.model.presets import model_spec
+from curriculum.store import Store
+from curriculum.train.device import prepare
+from curriculum.train.metrics import log
+from curriculum.train.run_directory import read_job, write_text
+from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
-from schemas.job import Backend, ModelSpec
-from schemas.leak import Finding, InjectedLeakReport, LeakReport, Skipped
+from schemas.job import Backend, Job, ModelSpec
+from schemas.leak import Finding, InjectedLeakReport, LeakReport, ProvenJob, Skipped
 from schemas.packed_row import ROW_MULTIPLE
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
@@ -314,3 +337,141 @@ def environment(device: torch.device) -> tuple[tuple[str, str], ...]:
         ("device", f"{device.type}, {name}"),
         ("threads", str(torch.get_num_threads())),
     )
+
+
+REAL_ROWS = 2
+"""Rows of the plan in a step of short rows; of long rows there is one."""
+
+
+def prove_job(
+    job: Job, workspace: Path, device: torch.device, watch: ProgressCallback = ignore_progress
+) -> LeakReport:
+    """The claims about a small model with the layers and sizes of a job, and about its steps.
+
+    Steps read rows of the job's plan beside adversarial ones, of each of its row lengths.
+
+    Raises:
+        CurriculumError: where plan and rows can't be read.
+    """
+    lengths = sorted({rows.row_length for rows in job.rows})
+    found = list(check_decoder(job.model, job.backend, device=device).findings)
+    for done, row_length in enumerate(lengths):
+        watch(
+            Progress(stage="leakcheck", item="", done=done, total=len(lengths), unit="row lengths",
+                     note=expected(job, row_length))
+        )  # fmt: skip
+        found += _of_steps(job, workspace, device, row_length, watch)
+    return LeakReport(
+        findings=tuple(found),
+        covered=tuple(
+            f"rows of {each} tokens, {job.model.vocab_size} ids, "
+            f"{'recomputed blocks' if job.recompute else 'blocks without recomputation'}"
+            for each in lengths
+        ),
+        uncovered=tuple(_uncovered(job)),
+        environment=environment(device),
+    )
+
+
+def _of_steps(
+    job: Job, workspace: Path, device: torch.device, row_length: int, watch: ProgressCallback
+) -> Iterator[Finding]:
+    small = small_model(job.model)
+    setting = Setting(
+        model=small,
+        backend=job.backend,
+        recompute=job.recompute,
+        dtype=torch.float32,
+        device=device,
+        row_length=row_length,
+        rope_base=job.rope_base,
+        optimizer=job.optimizer,
+        carries_on=job.start_from is not None,
+        seed=job.seed,
+    )
+    sizes = Sizes.of(small, row_length)
+    count = REAL_ROWS if row_length <= SHORT_ROW else 1
+    like = drawn_rows(small, row_length, [(row_length,)])
+    real = planned_rows(job, workspace, like, count)
+    rows, muted = (
+        _beside(drawn_rows(small, row_length, layouts), real)
+        for layouts in (step_layouts(sizes), muted_layouts(sizes))
+    )
+    again = dataclasses.replace(muted, rows=(*muted.rows, *muted.changed(_all, seed=20).rows))
+    yield from step_findings(subject_of_step(setting, rows, again), watch)
+
+
+def _beside(rows: Rows, real: tuple[tuple[Document, ...], ...]) -> Rows:
+    """Rows of the plan among the adversarial ones, so that micro-batches hold both."""
+    found = list(rows.rows)
+    for at, row in enumerate(real):
+        found.insert(at * (len(found) + 1) // len(real) + 1, row)
+    return dataclasses.replace(rows, rows=tuple(found))
+
+
+def _all(row: int, document: int) -> bool:
+    return True
+
+
+def expected(job: Job, row_length: int) -> str:
+    """The row length, and where its proof takes longer than a minute on a CPU, about how long."""
+    words, attends = f"T={row_length}", "A" in job.model.blocks
+    # Biases of structure take the square of a row, at some cost for each pair.
+    long = LONG // 2 if job.model.structure and attends else LONG
+    if job.device == "cuda" or row_length <= long:
+        return words
+    minutes = (row_length / long) ** (2 if attends else 1)
+    return f"{words}, about {max(round(minutes), 1)} minutes"
+
+
+LONG = 16_384
+"""Rows up to so many tokens are proven within a minute of a CPU."""
+
+
+def _uncovered(job: Job) -> Iterator[str]:
+    if job.processes > 1:
+        yield f"{job.processes} processes that share the model: one computed its step alone"
+    if job.workers:
+        yield f"{job.workers} processes that load rows: the proof loaded them itself"
+
+
+def prove_file(path: Path, report: Path) -> bool:
+    """Prove the job in a file as it will train, write the report, and return whether no leak was seen.
+
+    Raises:
+        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+    """
+    proven = proven_file(path, _log)
+    log(proven.table())
+    for words in proven.uncovered:
+        log(f"leakcheck  not covered: {words}")
+    sealed = ProvenJob(
+        job=hashlib.sha256(path.read_bytes()).hexdigest(), result=proven.result, report=proven
+    )
+    write_text(report, sealed.model_dump_json(indent=1))
+    return proven.passed
+
+
+def proven_file(path: Path, watch: ProgressCallback) -> LeakReport:
+    """The report of the job in a file.
+
+    Raises:
+        JobError: for a job of another trainer, whose steps only that trainer can prove.
+        CurriculumError: for a job that can't be read, or whose parts don't fit together.
+    """
+    job = read_job(path)
+    if job.trainer is not None:
+        raise JobError(
+            str(path),
+            f"trainer = {job.trainer!r}",
+            cause="its steps are computed by that command, which leakcheck doesn't examine",
+            cure="Let the trainer's own report say that it passed",
+        )
+    store = Store.containing(path)
+    device = prepare(job)
+    require_fitting(job, store.root)
+    return prove_job(job, store.root, device, watch)
+
+
+def _log(progress: Progress) -> None:
+    log(f"leakcheck  {progress.note}: {progress.done} of {progress.total} {progress.unit}")

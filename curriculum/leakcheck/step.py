@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from curriculum.leakcheck.rows import KEY, PLAN, Document, Rows
-from curriculum.leakcheck.rows_file import RowsFile
+from curriculum.leakcheck.rows import KEY, PLAN, Document, Rows, RowsFile
 from curriculum.leakcheck.subject import awake
 from curriculum.model import loss
 from curriculum.train.dataloader import PlannedRows, steps_of

@@ -1,4 +1,4 @@
-"""Two claims about steps of training: what a scored document shares with others, and what an unscored leaves.
+"""Two claims about steps of training: what a scored document shares, and what an unscored one leaves.
 
 Sets of documents are changed together: every second document of each row, then the others, and every
 second run of three documents, then the others. So each document is held against its neighbours on both
@@ -9,7 +9,7 @@ further, which an index of few bits would take for it.
 import functools
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,12 +17,31 @@ import torch
 from torch import Tensor
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.job_sizes import LONG_ROW
-from curriculum.leakcheck.rows import Chosen, Rows
-from curriculum.leakcheck.rows_file import RowsFile
-from curriculum.leakcheck.step import ROWS, STEPS, StepSeen, Traces
-from curriculum.leakcheck.subject import dtype_name, same_bits
+from curriculum.leakcheck.decoders import small_model
+from curriculum.leakcheck.rows import Chosen, Rows, RowsFile, random_rows
+from curriculum.leakcheck.step import (
+    FEW_SCORED,
+    ROWS,
+    SCORED,
+    STEPS,
+    Setting,
+    StepSeen,
+    Traces,
+    run_steps,
+    thinned,
+)
+from curriculum.leakcheck.subject import (
+    LONG_ROW,
+    Layout,
+    Sizes,
+    dtype_name,
+    muted_layouts,
+    one_thread,
+    same_bits,
+    step_layouts,
+)
 from schemas.errors import NotFiniteError
+from schemas.job import Backend, ModelSpec
 from schemas.leak import Finding
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
@@ -308,3 +327,71 @@ def _lacking(file: RowsFile, rows: slice, wanted: Tensor, found: Tensor, words: 
         f"document {at % count - 1} of row {at // count} {words}"
         for at in (wants & ~has).nonzero().flatten().tolist()
     ]
+
+
+CPU = torch.device("cpu")
+
+
+@one_thread()
+def prove_step(
+    spec: ModelSpec,
+    *,
+    backend: Backend,
+    row_length: int,
+    dtype: torch.dtype = torch.float32,
+    recompute: bool = False,
+    structure: bool | None = None,
+    device: torch.device = CPU,
+    watch: ProgressCallback = ignore_progress,
+) -> tuple[Finding, ...]:
+    """Both claims about the step of a small model with these sizes, on adversarial rows.
+
+    Vocabulary, kernel, chunk and streams are those of `spec`; width and depth are small. `structure` stands
+    in for the model's own.
+    """
+    chosen = spec.structure if structure is None else structure
+    small = small_model(spec.model_copy(update={"structure": chosen}))
+    setting = Setting(
+        model=small,
+        backend=backend,
+        recompute=recompute,
+        dtype=dtype,
+        device=device,
+        row_length=row_length,
+    )
+    sizes = Sizes.of(small, row_length)
+    subject = subject_of_step(
+        setting,
+        drawn_rows(small, row_length, step_layouts(sizes)),
+        drawn_rows(small, row_length, muted_layouts(sizes) * STEPS),
+    )
+    return step_findings(subject, watch)
+
+
+def drawn_rows(spec: ModelSpec, row_length: int, layouts: Sequence[Layout]) -> Rows:
+    """Rows of these layouts for a model, with ids over its whole vocabulary."""
+    return random_rows(
+        layouts,
+        row_length=row_length,
+        vocab_size=spec.vocab_size,
+        structured=spec.structure,
+        seed=1,
+    )
+
+
+def subject_of_step(setting: Setting, rows: Rows, muted_rows: Rows) -> StepSubject:
+    """Rows of one step and of two, thinned, and our trainer's steps over them."""
+
+    def run(workspace: Path, steps: int, scaled: Tensor | None) -> list[StepSeen]:
+        return run_steps(setting, workspace, steps=steps, scaled=scaled)
+
+    return StepSubject(
+        name=f"step {setting.model.blocks}",
+        backend=setting.backend if "A" in setting.model.blocks else "",
+        dtype=setting.dtype,
+        device=setting.device,
+        mode="train, recompute" if setting.recompute else "train",
+        rows=thinned(rows, len(rows.rows), SCORED),
+        muted_rows=thinned(muted_rows, len(muted_rows.rows) // STEPS, FEW_SCORED),
+        run=run,
+    )

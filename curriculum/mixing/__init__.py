@@ -2,9 +2,8 @@
 
 load.py        YAML by name or path, what it extends, what the command line changed
 resolve.py     diet + phases: each serving with its row length, repositories and tokens
-supply.py      the small columns of the rows, and repetition of source files over all servings
+supply.py      the small columns of the rows, repetition of source files, and the demand of each stratum
 imported.py    imported rows that a diet serves by name
-demand.py      what is asked of each stratum, held against what there is
 check.py       a diet against supply, before anything is mixed
 schedule.py    slots and rows in training order, from quotas and a seed; excluded rows
 plan.py        the plan, streamed until the budget is covered

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from curriculum.mixing.demand import Stratum, demand, without_rows
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Supply
+from curriculum.mixing.supply import Stratum, Supply, demand, without_rows
 from schemas.errors import MixtureError
 
 SUPPOSED = "estimate"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from curriculum.store import Artefact, Store, read_mark
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from schemas.corpus import is_name
 from schemas.diet import Diet, DietPhase, Serving
 from schemas.errors import DietError

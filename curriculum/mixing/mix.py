@@ -10,13 +10,22 @@ import polars as pl
 from pydantic import JsonValue
 
 from curriculum import frames
-from curriculum.mixing.demand import Stratum, Taken, demand, without_rows
 from curriculum.mixing.plan import Planner, Totals, within, write_plan
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.mixing.schedule import counted, of_keys, passed_until
-from curriculum.mixing.supply import READ, ArtefactUse, read_supply, source_repetition, warning
+from curriculum.mixing.supply import (
+    READ,
+    ArtefactUse,
+    Stratum,
+    Taken,
+    demand,
+    read_supply,
+    source_repetition,
+    warning,
+    without_rows,
+)
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, in_lease
-from curriculum.store.recipe import digest
+from curriculum.store.artefact import digest
 from curriculum.store.verify import check_pages, verify_footers
 from schemas.diet import Diet
 from schemas.errors import MixtureError

@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curriculum.mixing.demand import Stratum
 from curriculum.mixing.schedule import (
     DrawnRows,
     ExcludedRows,
@@ -20,7 +19,7 @@ from curriculum.mixing.schedule import (
     rates,
     write_left_out,
 )
-from curriculum.mixing.supply import Supply, pack_ids
+from curriculum.mixing.supply import Stratum, Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, PLAN_SCHEMA
 
 ROW_GROUP = 1 << 15

@@ -17,8 +17,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from curriculum import frames
-from curriculum.mixing.demand import Stratum
-from curriculum.mixing.supply import KEY_DIGITS, Supply, pack_ids
+from curriculum.mixing.supply import KEY_DIGITS, Stratum, Supply, pack_ids
 from schemas.mixture import BLOCK_SLOTS, LEFT_OUT_NAME, LEFT_OUT_SCHEMA, LeftOut
 
 _ONE = 1 << 32

@@ -1,7 +1,8 @@
-"""Supply of a mixture: the small columns of packed rows, and how often each source file is seen."""
+"""Supply of a mixture, from the small columns of rows, and the demand of each stratum."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy.typing as npt
 import polars as pl
 
 from curriculum import frames
+from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
 from curriculum.store.verify import read_pages
-from schemas.errors import SchemaError
-from schemas.mixture import SourceRepetition
+from schemas.errors import DietError, MixtureError, SchemaError
+from schemas.mixture import SourceRepetition, cut_to
+from schemas.text import nearest
 
 KEY_DIGITS = 12
 INDEX_DIGITS = 10
@@ -210,3 +213,250 @@ def _tokens_by_lineage(draw: ArtefactUse, documents: pl.LazyFrame) -> pl.LazyFra
 def _rounded(value: float) -> float:
     """Sums of floats may differ in their last digits from run to run."""
     return round(value, 6)
+
+
+Taken = Mapping[tuple[str, str], int]
+"""Rows that earlier plans took, by (rows key, domain)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """The rows of a stratum in one variant of its objective: what one pass over them reads."""
+
+    number: int
+    """Number of the supply, among those of the serving."""
+    key: str
+    """Key of the rows artefact."""
+    rows: npt.NDArray[np.int64]
+    """Numbers of its rows in that supply."""
+    tokens: int
+    """Valid tokens of those rows that may be taken."""
+    drawn_before: int
+    """Rows of it that came before, those that were passed over among them."""
+    left_out: npt.NDArray[np.bool_] | None = None
+    """Flags of `rows` that are never taken; never all."""
+
+    @property
+    def available(self) -> int:
+        """Rows that may be taken."""
+        return len(self.rows) - (0 if self.left_out is None else int(self.left_out.sum()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stratum:
+    """One serving in one domain: what there is of it, and what is asked."""
+
+    serving: ResolvedServing
+    domain: str
+    variants: tuple[Variant, ...]
+    """One, but for an objective that has several; passes read them in turn."""
+    share: float
+    """Share of the phase's valid tokens in the diet."""
+    served: float
+    """The share after a shortage was renormalised; else the same."""
+
+    @property
+    def title(self) -> str:
+        """Serving and domain in words."""
+        return f"{self.serving.title}, domain {self.domain}"
+
+    @property
+    def rows(self) -> int:
+        """Rows of one pass, on average over the variants."""
+        return round(sum(each.available for each in self.variants) / len(self.variants))
+
+    @property
+    def tokens(self) -> int:
+        """Valid tokens of one pass, on average over the variants."""
+        return _mean_tokens(self.variants)
+
+    def slots_per_token(self, slot_length: int) -> float:
+        """Slots that hold one valid token of it: how often it must come for its share."""
+        rows_per_slot = slot_length // self.serving.row_length
+        rows = sum(each.available for each in self.variants)
+        return rows / (rows_per_slot * sum(each.tokens for each in self.variants))
+
+
+def demand(
+    phase: ResolvedPhase, supplies: Sequence[Sequence[Supply]], taken: Taken | None = None
+) -> tuple[Stratum, ...]:
+    """The strata of a phase, by serving and domain; their `served` sum to 1.
+
+    `supplies` hold the training rows of each serving, in the servings' order: one of each variant.
+    A domain that has no rows has no stratum, whatever its factor.
+
+    Raises:
+        MixtureError: for a serving that has no rows, and for a stratum of which more is asked than
+            max_repetition times what there is, unless the phase renormalises its shares.
+    """
+    assert len(supplies) == len(phase.servings)
+    strata = [
+        stratum
+        for serving, variants in zip(phase.servings, supplies, strict=True)
+        for stratum in _strata(serving, variants, taken or {})
+    ]
+    empty = [
+        serving.title
+        for serving in phase.servings
+        if not any(stratum.serving.index == serving.index for stratum in strata)
+    ]
+    if empty and (phase.on_shortage == "stop" or not strata):
+        raise MixtureError(
+            f"phase {phase.name}",
+            empty[0],
+            cause="there is no row of it",
+            cure="Take the serving out, or build it from a larger corpus",
+        )
+    return _within_supply(phase, strata)
+
+
+def without_rows(phase: ResolvedPhase, strata: Sequence[Stratum]) -> Iterator[str]:
+    """Yield a sentence for each domain that a diet asks for and that has no row."""
+    for serving in phase.servings:
+        there = {each.domain for each in strata if each.serving.index == serving.index}
+        for name, factor in serving.domains:
+            if factor and name not in {"*", *there}:
+                yield f"{serving.title}: no row is of domain {name}, so its factor {factor:g} is idle"
+
+
+def check_domains(phases: Sequence[ResolvedPhase], known: Collection[str]) -> None:
+    """Refuse a factor for a domain that no rule of the corpus gives, or that imported rows don't have.
+
+    Raises:
+        DietError: with the likely name, or all that there are.
+    """
+    for phase in phases:
+        for serving in phase.servings:
+            there = known if serving.imported is None else serving.imported.domains
+            for name in sorted({name for name, _ in serving.domains} - {"*", *there}):
+                raise DietError(
+                    f"phase {phase.name}: {serving.title}",
+                    f"domains.{name}",
+                    cause="the corpus has no such domain"
+                    if serving.imported is None
+                    else "no imported row is of that domain",
+                    cure=nearest(name, there),
+                )
+
+
+def unmeasured(phases: Sequence[ResolvedPhase]) -> Iterator[str]:
+    """Imported rows that nothing held out measures, a sentence each."""
+    listed = [each.imported for phase in phases for each in phase.servings]
+    for name in dict.fromkeys(each.name for each in listed if each and each.measured_by is None):
+        yield (
+            f"{name}: no rows of split val were imported under this name, so val_bpb says nothing of it. "
+            f"Import some: curriculum import PATH --split val --name {name}"
+        )
+
+
+def check_gates(phases: Sequence[ResolvedPhase]) -> None:
+    """Refuse a gate that waits for val_bpb where nothing is held out to measure it.
+
+    Raises:
+        DietError: naming the phase.
+    """
+    for phase in phases:
+        rule, names = phase.advance_when, {each.imported for each in phase.servings}
+        blind = all(each is not None and each.measured_by is None for each in names)
+        if rule is not None and rule.val_bpb is not None and blind:
+            raise DietError(
+                f"phase {phase.name}",
+                "advance_when.val_bpb",
+                cause="all that it serves was imported, and nothing of split val beside",
+                cure="Import rows under the same name with --split val, or leave val_bpb out",
+            )
+
+
+def _strata(serving: ResolvedServing, supplies: Sequence[Supply], taken: Taken) -> list[Stratum]:
+    """A serving's domains: tokens of each in proportion to what there is times its factor."""
+    factors = dict(serving.domains)
+    domains = sorted({domain for supply in supplies for domain in supply.domains})
+    rest = factors.get("*", 1.0)
+    found = {name: _variants(supplies, name, taken) for name in domains}
+    variants = {name: each for name, each in found.items() if each}
+    weights = {name: _mean_tokens(variants[name]) * factors.get(name, rest) for name in variants}
+    whole = math.fsum(weights.values())
+    return [
+        Stratum(
+            serving=serving,
+            domain=name,
+            variants=variants[name],
+            share=serving.share * weight / whole,
+            served=serving.share * weight / whole,
+        )
+        for name, weight in weights.items()
+        if weight > 0
+    ]
+
+
+def _variants(supplies: Sequence[Supply], domain: str, taken: Taken) -> tuple[Variant, ...]:
+    variants = (
+        Variant(
+            number=number,
+            key=supply.key,
+            rows=(rows := supply.rows_of(domain)),
+            tokens=supply.tokens_of(domain),
+            drawn_before=taken.get((supply.key, domain), 0),
+            left_out=None if supply.left_out is None else supply.left_out[rows],
+        )
+        for number, supply in enumerate(supplies)
+        if domain in supply.domains
+    )
+    return tuple(each for each in variants if each.available)
+
+
+def _mean_tokens(variants: Sequence[Variant]) -> int:
+    return round(sum(each.tokens for each in variants) / len(variants))
+
+
+def _within_supply(phase: ResolvedPhase, strata: list[Stratum]) -> tuple[Stratum, ...]:
+    most = [phase.max_repetition * stratum.tokens / phase.tokens for stratum in strata]
+    whole = math.fsum(stratum.share for stratum in strata)
+    shares = [stratum.share / whole for stratum in strata]
+    short = [at for at, share in enumerate(shares) if share > most[at]]
+    if short and phase.on_shortage == "stop":
+        raise _shortage(phase, [strata[at] for at in short])
+    if short:
+        shares = _renormalised(phase, shares, most)
+    return tuple(
+        replace(stratum, served=share) for stratum, share in zip(strata, shares, strict=True)
+    )
+
+
+def _renormalised(phase: ResolvedPhase, shares: list[float], most: list[float]) -> list[float]:
+    """Shares cut to what there is, the others raised alike in their place.
+
+    _renormalised(phase, [0.5, 0.25, 0.25], [0.2, 1.0, 1.0]) -> [0.2, 0.4, 0.4]
+    """
+    if math.fsum(most) < 1:
+        there = int(math.fsum(most) * phase.tokens)
+        raise MixtureError(
+            f"phase {phase.name}",
+            f"{phase.tokens} tokens are asked",
+            cause=f"all servings together have {there} at max_repetition {phase.max_repetition:g}",
+            cure=f"Lower token_budget to {_budget(phase, there)}, raise max_repetition or enlarge "
+            "the corpus",
+        )
+    return cut_to(shares, most)
+
+
+def _shortage(phase: ResolvedPhase, short: Sequence[Stratum]) -> MixtureError:
+    worst = max(short, key=lambda stratum: stratum.share / stratum.tokens)
+    asked = worst.share * phase.tokens
+    times = math.ceil(100 * asked / worst.tokens) / 100
+    fitting = int(phase.max_repetition * worst.tokens / worst.share)
+    others = f" ({len(short) - 1} more are short)" if len(short) > 1 else ""
+    return MixtureError(
+        f"phase {phase.name}: {worst.title}",
+        f"{asked:,.0f} tokens are asked and there are {worst.tokens:,}{others}",
+        cause=f"each row would be seen {times:g} times, and max_repetition is "
+        f"{phase.max_repetition:g}",
+        cure=f"Lower token_budget to {_budget(phase, fitting)}, raise max_repetition to "
+        f"{math.ceil(times)}, lower its share, enlarge the corpus, "
+        "or set on_shortage: renormalise",
+    )
+
+
+def _budget(phase: ResolvedPhase, tokens: int) -> str:
+    """The diet's budget of which the phase's portion are so many tokens, as an option takes it."""
+    return f"{int(tokens / phase.portion / 1000)}K" if tokens > 1000 else str(tokens)

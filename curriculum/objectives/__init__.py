@@ -7,15 +7,14 @@ documentation.py  a body after its comment, a comment after its code
 chat.py           the assistant's turns
 
 rearrange.py      an encoding in another order
-documented.py     comments and the code that they are about
-copied_spans.py   text of a comment that is copied from code
+documented.py     comments, the code that they are about, and text of a comment that is copied from it
 """
 
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens.codec import Tokenizer
 from schemas.objectives import OBJECTIVES
 
-__all__ = ["Document", "Objective", "Result", "lesson_of"]
+__all__ = ["Document", "Objective", "Result", "objective_of"]
 
 
 def objective_of(objective: str, tokenizer: Tokenizer, *, variant: int) -> Objective:

@@ -8,8 +8,7 @@ import numpy.typing as npt
 from curriculum.objectives.causal import overlaps
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.tokens import Encoding, byte_ranges
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.turns import TurnMarks, turn_marks
+from curriculum.tokens.codec import Tokenizer, TurnMarks, turn_marks
 
 
 def objective(tokenizer: Tokenizer, variant: int) -> Objective:

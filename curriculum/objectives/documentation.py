@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from curriculum.objectives import causal
-from curriculum.objectives.copied_spans import copied_spans
 from curriculum.objectives.documented import (
     BODY,
     CODE,
@@ -23,6 +22,7 @@ from curriculum.objectives.documented import (
     START,
     Int32s,
     Lines,
+    copied_spans,
     documented,
 )
 from curriculum.objectives.objective import Document, Objective, Result

@@ -1,11 +1,21 @@
-"""Documentation in an encoding, with the code below it, and their lines."""
+"""Documentation in an encoding, with the code below it, and lines of it that say code verbatim.
 
+A line gives code away where it has a part in a run of GIVEN_AWAY words and marks that is in the code too.
+Blanks don't count, since neither indentation nor the spaces in an expression hide a copy. Not tokens,
+since what is masked mustn't depend on a vocabulary, nor on what begins a line of comment; and not bytes,
+since a name of thirty of them is what a comment has to share with code.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives.objective import Document
+from curriculum.packing.repeats import Int64s, covered, first_copies
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, TOKEN_END, TOKEN_START, Encoding
 from curriculum.tokens.codec import Tokenizer
 from schemas.document import PartKind
@@ -92,3 +102,132 @@ class Lines:
     def text(self, low: int, high: int) -> bytes:
         """Bytes `[low, high)` of the document."""
         return self.data[low - self.first : high - self.first].tobytes()
+
+
+GIVEN_AWAY = 8
+"""Words and marks; `return a.first < b.first;` has nine."""
+_UNIT = re.compile(rb"[\w\x80-\xff]+|[^\w\s]")
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_OPENING = re.compile(rb"/\*[*!]?<?")
+_WORD = re.compile(rb"\w")
+
+
+def copied_spans(
+    lines: Lines, comments: Int32s, codes: Int32s, changes: Int32s
+) -> tuple[Int32s, Bools]:
+    """Bytes of lines that give code away, [r, 2], and by comment whether no word of it is left without.
+
+    `comments` [c, 2] are sorted and disjoint, `codes` [c, 2] what each is compared with: the same code
+    costs once where the comments beside each other share it. The encoding has all of their bytes.
+    `changes` [p, 2] are parts that may show lines of the comments again; equal lines of them go too. The
+    result is sorted and disjoint.
+    """
+    wordless = np.zeros(len(comments), dtype=np.bool_)
+    # A unit has a byte at least: what is shorter than a run shares none.
+    long_enough = codes[:, 1] - codes[:, 0] >= GIVEN_AWAY
+    told = _spans(lines, comments[long_enough], codes[long_enough])
+    if not len(told):
+        return np.empty((0, 2), dtype=np.int32), wordless
+    masked = [np.empty((0, 2), dtype=np.int32)]
+    gone_of: dict[bytes, Bools] = {}
+    owners = np.searchsorted(comments[:, 0], told, side="right") - 1
+    for number in np.unique(owners).tolist():
+        low = int(lines.starts_of(comments[number : number + 1, 0])[0])
+        high = int(lines.ends_of(comments[number : number + 1, 1] - 1)[0])
+        comment = lines.text(low, high)
+        gone = masked_bytes(comment, told[owners == number] - low)
+        left = np.frombuffer(comment, dtype=np.uint8)[~gone].tobytes()
+        wordless[number] = _WORD.search(left) is None
+        masked.append(_ranges_of(gone) + low)
+        gone_of |= _by_line(comment, gone)
+    again = [_shown_again(lines, part, gone_of) for part in changes.tolist() if gone_of]
+    found = np.concatenate((*masked, *again))
+    return found[np.argsort(found[:, 0])], wordless
+
+
+def masked_bytes(comment: bytes, told: Int64s) -> Bools:
+    r"""[n]: which bytes of a comment's lines go, so that no line is left with a byte of `told`.
+
+    Where some lines of a block comment stay, what opens and closes it does too.
+
+    >>> comment = b"/** Adds:\n *  a + b\n */\n"
+    >>> gone = masked_bytes(comment, np.array([5, 14]))
+    >>> bytes(byte for byte, is_gone in zip(comment, gone) if not is_gone)
+    b'/**\n */\n'
+    """
+    data = np.frombuffer(comment, dtype=np.uint8)
+    newlines = np.flatnonzero(data == ord("\n"))
+    line = np.searchsorted(newlines, np.arange(len(data)))
+    goes = np.zeros(len(newlines) + 1, dtype=np.bool_)
+    goes[line[told]] = True
+    gone: Bools = goes[line]
+    for each in _COMMENT.finditer(comment):
+        first, last = line[each.start()], line[each.end() - 1]
+        opening = _OPENING.match(comment, each.start())
+        if opening is not None and not goes[first : last + 1].all():
+            gone[each.start() : opening.end()] = False
+            gone[newlines[[first, last]]] = False
+            gone[each.end() - len("*/") : each.end()] = False
+    return gone
+
+
+def _spans(lines: Lines, comments: Int32s, codes: Int32s) -> Int64s:
+    """The first bytes of words and marks of comments that stand in runs of their codes, sorted."""
+    if not len(comments):
+        return np.empty(0, dtype=np.int64)
+    numbers: dict[bytes, int] = {}
+    units: list[int] = []
+    places: list[int] = []
+    firsts: list[int] = []
+    code_ends: list[int] = []
+    pairs = zip(codes.tolist(), comments.tolist(), strict=True)
+    for (first, last), group in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        firsts.append(len(units))
+        code = [
+            numbers.setdefault(each, len(numbers))
+            for each in _UNIT.findall(lines.text(first, last))
+        ]
+        units += code
+        places += [-1] * len(code)
+        for number, (_, (start, end)) in enumerate(group):
+            found = list(_UNIT.finditer(lines.text(start, end)))
+            units += [numbers.setdefault(each.group(), len(numbers)) for each in found]
+            places += [start + each.start() for each in found]
+            # A number that no other unit has: no run goes from one comment on into the next.
+            units.append(-1 - number)
+            places.append(-1)
+        code_ends += [firsts[-1] + len(code)] * (len(units) - firsts[-1])
+    at = np.array(places, dtype=np.int64)
+    copies = first_copies(np.array(units, dtype=np.int64), np.array(firsts), run=GIVEN_AWAY)
+    copies[(at < 0) | (copies > np.array(code_ends, dtype=np.int64) - GIVEN_AWAY)] = -1
+    return at[covered(copies, GIVEN_AWAY)]
+
+
+def _by_line(comment: bytes, gone: Bools) -> dict[bytes, Bools]:
+    """The lines of a comment that lose bytes, and which."""
+    return {
+        comment[start:end]: gone[start:end]
+        for start, end in _line_ranges(comment)
+        if gone[start:end].any()
+    }
+
+
+def _shown_again(lines: Lines, part: Sequence[int], gone_of: Mapping[bytes, Bools]) -> Int32s:
+    """[r, 2]: the bytes of a part whose lines are among those that lose bytes."""
+    low = max(part[0], lines.first)
+    text = lines.text(low, part[1])
+    gone = np.zeros(len(text), dtype=np.bool_)
+    for start, end in _line_ranges(text):
+        gone[start:end] = gone_of.get(text[start:end], False)
+    return _ranges_of(gone) + low
+
+
+def _line_ranges(text: bytes) -> Iterator[tuple[int, int]]:
+    ends = [at.end() for at in re.finditer(rb"\n", text)]
+    return itertools.pairwise([0, *ends, *([len(text)] if not text.endswith(b"\n") else [])])
+
+
+def _ranges_of(chosen: Bools) -> Int32s:
+    """[r, 2]: where runs begin and end: [0 1 1 0 1] -> [1 3) [4 5)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], chosen, [False])).astype(np.int8)))
+    return edges.reshape(-1, 2).astype(np.int32)

@@ -19,18 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
-from curriculum.objectives.copied_spans import copied_spans
-from curriculum.objectives.documented import CODE, END, LAST, START, Lines, documented
+from curriculum.objectives.documented import CODE, END, LAST, START, Lines, copied_spans, documented
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import NAMES, Role
+from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
 from schemas.document import PartKind, SpanKind
 from schemas.errors import TokenizerError
 from schemas.packed_row import TEXT_PIECE
 
-SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
+SENTINELS: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 SPLIT_PARTS: tuple[PartKind, ...] = ("code", "target")
 SYNTACTIC: tuple[SpanKind, ...] = ("body", "statement", "arguments")
 RESERVE = 16

@@ -10,8 +10,8 @@ from typing import Literal
 
 from curriculum.inspection.formats import count
 from curriculum.store import Artefact, Store, inside, read_mark
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.store.leases import is_alive, this_process
-from curriculum.store.recipe import KEY_DIGITS
 from curriculum.train.launch.gpu_slots import Slots
 from curriculum.train.run_directory import CHECKPOINTS, HEARTBEAT, JOB, REPORT, STATE, read_job
 from schemas.job import CheckpointRef, Heartbeat, Job, Report, RunState, SlotState

@@ -12,7 +12,7 @@ from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline.command_text import approve_command, command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.gate import gate_bits
 from curriculum.train.run_directory import write_text
 from schemas.diet import AdvanceWhen

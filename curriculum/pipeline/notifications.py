@@ -20,7 +20,7 @@ from curriculum.pipeline.gates import Verdict, verdict
 from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import REPORT
 from schemas import regular_files
 from schemas.errors import (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from curriculum.corpus.domains import load_domains
 from curriculum.corpus.load import corpus_of_repositories, load_corpus
-from curriculum.mixing.demand import check_domains, check_gates
 from curriculum.mixing.imported import ImportedRows, imported_rows
 from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
+from curriculum.mixing.supply import check_domains, check_gates
 from curriculum.model.presets import preset
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
@@ -25,7 +25,7 @@ from curriculum.pipeline.resume import (
 )
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.metric_writers import parse_writers
 from schemas.corpus import CHAT_DOMAIN, CorpusSpec
 from schemas.diet import Diet

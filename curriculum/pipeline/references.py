@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.inspection.origins import inputs
+from curriculum.inspection.lineage import inputs
 from curriculum.mixing.load import diet_names, load_diet
 from curriculum.pipeline.attempts import (
     STEP,

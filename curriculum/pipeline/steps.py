@@ -11,7 +11,7 @@ import polars as pl
 
 from curriculum import frames
 from curriculum.inspection.losses import require_documents
-from curriculum.interop.card import write_card
+from curriculum.interop.huggingface import write_card
 from curriculum.mixing.imported import completed
 from curriculum.mixing.load import Phases
 from curriculum.mixing.mix import mix
@@ -25,7 +25,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
 from curriculum.stages import Built, RowsSpec, Shard, Tokenizing, Workers, build, sample
 from curriculum.store import Artefact, Recipe, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.launcher import Launch
 from curriculum.train.metric_writers import parse_writers
 from schemas.diet import Diet

@@ -1,19 +1,16 @@
 """Build: repositories in, packed rows out, stage by stage.
 
-    stage.py           Stage: tasks, recipes of a task, and the code that runs one
-    coordinator.py     Coordinator: looks recipes up, and has only missing tasks run by its workers
+    stage.py           Stage: tasks, their recipes, the code of one; Coordinator: runs missing tasks
 
-    repositories.py    repositories of a corpus, with the commits that their pins resolve to
     documents.py       documents of files: one pass over a repository's history feeds all families
     indexes.py         facts of a compiler frontend about each repository at its pinned commit
     graphs.py          documents of graphs: a commit within its whole tree
     conversations.py   documents of conversations, and which of them are kept
     structure.py       documents of another family with their structure
-    selection.py       what is kept, on which side of the split, in which domain
+    selection.py       what is kept, on which side of the split, in which domain; a check of rows
     tokens.py          a tokenizer, trained on the corpus or given; the ids of each document
     row_sources.py     data sets of rows that are wanted, and the artefacts that they are made of
     rows.py            documents fitted, scored, packed, checked and published as rows
-    cross_split.py     proof that no row holds context from the other side of the split
 
 `build` is the pipeline from top to bottom. Each stage takes published artefacts and publishes its own; what
 is there already is not made again. Graphs, indexes, structure and conversations are made only where rows of
@@ -30,14 +27,13 @@ from curriculum.stages.conversations import (
     ConversationSelection,
     require_conversations,
 )
-from curriculum.stages.coordinator import ALONE, Coordinator, Shard, Workers
-from curriculum.stages.documents import Documents
+from curriculum.stages.documents import Documents, Repository, repositories, require_sources
 from curriculum.stages.graphs import GraphInputs, Graphs
 from curriculum.stages.indexes import make_indexes
-from curriculum.stages.repositories import Repository, repositories, require_sources
 from curriculum.stages.row_sources import RowSources, RowsSpec, check_objectives, imported_of
 from curriculum.stages.rows import make_anchor, make_rows
 from curriculum.stages.selection import Kept, KeptDocuments, Selection
+from curriculum.stages.stage import ALONE, Coordinator, Shard, Workers
 from curriculum.stages.structure import Structure
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens
 from curriculum.store import Artefact, Store, in_lease

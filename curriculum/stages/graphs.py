@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pydantic import JsonValue
 
 from curriculum.corpus import git, history, trees
-from curriculum.corpus.skips import Skips
+from curriculum.corpus.blobs import Skips
 from curriculum.families.render import RenderResult, tools
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.names import num_crowded
-from curriculum.stages.documents import FamilyWriters
+from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.indexes import Index, snapshot_of
-from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, StagingDirectory
 from schemas.change import CommitChange, TreeDelta

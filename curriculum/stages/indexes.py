@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from curriculum.corpus import directory, git
+from curriculum.corpus import git, sources
 from curriculum.corpus.change_filter import FILE_MODES
 from curriculum.corpus.sources import Source
 from curriculum.corpus.trees import export_tree, listed
 from curriculum.graph import clang
-from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.repositories import Repository
-from curriculum.stages.stage import Stage
+from curriculum.stages.documents import Repository
+from curriculum.stages.stage import Coordinator, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from schemas.errors import CorpusError
 from schemas.progress import ProgressCallback
@@ -170,7 +169,7 @@ def _paths(source: Source) -> list[str]:
 
 def _raw_paths(source: Source) -> Iterator[bytes]:
     if source.layout is None:
-        yield from (path for path, _ in directory.everything(source.path))
+        yield from (path for path, _ in sources.directory_content(source.path))
         return
     with git.view(source.layout) as repository:
         entries = listed(repository, source.commit)

@@ -17,10 +17,9 @@ from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.packing.spool import Spool, SpooledDocuments
 from curriculum.packing.write import RowCounts, RowLabels, RowWriter
-from curriculum.stages.coordinator import Coordinator
 from curriculum.stages.row_sources import RowSources, RowsSpec, apply_objective
 from curriculum.stages.selection import Decisions, decisions, title, val_lineages
-from curriculum.stages.stage import Stage
+from curriculum.stages.stage import Coordinator, Stage
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Recipe, StagingDirectory
 from curriculum.tokens import BYTE_END, BYTE_START

@@ -1,15 +1,25 @@
-"""Stage: one kind of artefact, with its tasks, the recipes of a task and the code that runs one.
+"""Stage: one kind of artefact, its tasks, their recipes and the code that runs one; Coordinator: runs stages.
 
 A stage is a frozen dataclass in a file of its own; tokens.py is a short one to imitate. A Coordinator carries
 it out: it computes recipes, looks their keys up, and has only those tasks run of which something is missing.
 """
 
+import functools
+import platform
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
-from curriculum.store import Recipe, StagingDirectory
+from curriculum.store import Artefact, Recipe, StagingDirectory, Store
+from curriculum.store.store import WORKSPACE_NAME
+from curriculum.workers import RayPool, WorkerPool
+from curriculum.workers.pool import Pool
+from schemas.errors import DietError, WorkerError
+from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 Inputs = TypeVar("Inputs")
 Task = TypeVar("Task")
@@ -48,3 +58,252 @@ class Stage(ABC, Generic[Inputs, Task]):
     @abstractmethod
     def run(self, task: Task, drafts: Sequence[StagingDirectory]) -> None:
         """Fill the drafts of all artefacts of a task that are missing, in one pass over what it reads."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """One of several builds that share the work without a word between them: every n-th task is its own."""
+
+    index: int
+    """Number of the shard, from 0."""
+    number: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """The shard that a text names: i/n, from 1 on.
+
+        >>> Shard.parse("1/3")
+        Shard(index=0, number=3)
+
+        Raises:
+            DietError: for any other text.
+        """
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise DietError(
+                "--shard",
+                text,
+                cause="it isn't i/n with i from 1 to n",
+                cure="Of three shards the first is 1/3, the last 3/3",
+            )
+        return cls(index=int(found[1]) - 1, number=int(found[2]))
+
+    def owns(self, at: int) -> bool:
+        """Return True if the task at an index is this shard's.
+
+        >>> [at for at in range(5) if Shard(index=1, number=3).owns(at)]
+        [1, 4]
+        """
+        return at % self.number == self.index
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workers:
+    """The processes that run tasks; their number and place change no byte."""
+
+    processes: int = 1
+    """Processes of this machine."""
+    ray: str | None = None
+    """The address of the Ray cluster whose workers run the tasks instead."""
+    in_flight: int | None = None
+    """Tasks that the cluster is given at once; by default all that are missing."""
+    shard: Shard | None = None
+    """The part of each stage's tasks that is run; by default all."""
+
+    def owns(self, at: int) -> bool:
+        """Return True for the index of a task that this shard runs."""
+        return self.shard is None or self.shard.owns(at)
+
+
+ALONE = Workers()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment(Generic[Task]):
+    """A task with the recipes that the coordinator computed for it."""
+
+    task: Task
+    recipes: tuple[Recipe, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coordinator:
+    """Carries out stages: computes recipes once, looks keys up, and has run only what is missing.
+
+    With a dry store nothing runs: what isn't there is answered as planned.
+    """
+
+    store: Store
+    workers: Workers = ALONE
+    watch: ProgressCallback = ignore_progress
+    pool: WorkerPool | None = None
+    """Processes that are kept from stage to stage; None: each stage starts its own."""
+
+    @contextmanager
+    def keeping_workers(self) -> Iterator["Coordinator"]:
+        """Keep the worker processes of this machine from stage to stage until the block ends."""
+        with WorkerPool(size=self.workers.processes).keeping() as pool:
+            yield replace(self, pool=pool)
+
+    def make(self, stage: Stage[Inputs, Task], inputs: Inputs) -> tuple[Artefact, ...]:
+        """Return the artefacts of all tasks, in their order; see `by_task`."""
+        return tuple(each for made in self.by_task(stage, inputs) for each in made)
+
+    def by_task(self, stage: Stage[Inputs, Task], inputs: Inputs) -> list[tuple[Artefact, ...]]:
+        """Return the artefacts of each task, in the order of the tasks.
+
+        A shard runs its own tasks. Artefacts of others are there or planned, and so is what is made of them.
+
+        Raises:
+            WorkerError: where a worker has other versions than this process, or is lost again and again.
+        """
+        assignments = [
+            Assignment(task=task, recipes=tuple(stage.recipes(task)))
+            for task in stage.tasks(inputs)
+        ]
+        if self.store.dry or not assignments:
+            return [_planned(self.store, each) for each in assignments]
+        if stage.placement == "workers":
+            return self._by_workers(stage, assignments)
+        return list(self._by_coordinator(stage, assignments))
+
+    def _by_coordinator(
+        self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
+    ) -> Iterator[tuple[Artefact, ...]]:
+        """Run tasks one after another in this process."""
+        for at, each in enumerate(assignments):
+            ours = stage.placement == "each shard" or self.workers.owns(at)
+            yield _run(stage, self.store, each) if ours else self._look_up([each])[0]
+            self._report(stage.name, stage.title(each.task), at + 1, len(assignments))
+
+    def _by_workers(
+        self, stage: Stage[Inputs, Task], assignments: Sequence[Assignment[Task]]
+    ) -> list[tuple[Artefact, ...]]:
+        """Look all tasks up, and run those of ours of which something is missing."""
+        found = self._look_up(assignments)
+        missing = [at for at, made in enumerate(found) if any(each.planned for each in made)]
+        ours = [at for at in missing if self.workers.owns(at) and _can_be_made(found[at])]
+        total, there = len(assignments), len(assignments) - len(missing)
+        self._report(stage.name, "", there, total)
+        if ours:
+            lacking = [
+                recipe
+                for at in ours
+                for recipe, made in zip(assignments[at].recipes, found[at], strict=True)
+                if made.planned
+            ]
+            results = self._results(stage, [assignments[at] for at in ours], lacking)
+            with closing(results):
+                for done, (number, made) in enumerate(results, start=there + 1):
+                    at = ours[number]
+                    found[at] = made
+                    self._report(stage.name, stage.title(assignments[at].task), done, total)
+        theirs = sorted({*missing} - {*ours})
+        # Others may have made them meanwhile: then this shard goes on further.
+        now = self._look_up([assignments[at] for at in theirs])
+        for at, made in zip(theirs, now, strict=True):
+            found[at] = made
+        return found
+
+    def _look_up(self, assignments: Sequence[Assignment[Task]]) -> list[tuple[Artefact, ...]]:
+        """Return what is there of each task, and the rest as planned; all in this process's lease."""
+        while True:
+            dry = Store(self.store.root, dry=True)
+            found = [_planned(dry, each) for each in assignments]
+            if self.store.keep(artefact for made in found for artefact in made):
+                return found
+
+    def _results(
+        self,
+        stage: Stage[Inputs, Task],
+        assignments: Sequence[Assignment[Task]],
+        recipes: Sequence[Recipe],
+    ) -> Generator[tuple[int, tuple[Artefact, ...]], None, None]:
+        """Yield the number of each task with its artefacts, in order of completion."""
+        pool = self._pool(len(assignments))
+        if pool is None:
+            return ((at, _run(stage, self.store, each)) for at, each in enumerate(assignments))
+        # Inputs are verified once here, and not by each of the workers that read them.
+        self.store.verify_inputs(recipes, threads=self.workers.processes)
+        # The workspace is this command's, not that of whichever worker writes first.
+        self.store.open()
+        uuid = self.store.workspace().uuid
+        work = functools.partial(run_in_worker, stage, self.store.root, uuid)
+        return pool.map(work, assignments, name=lambda each: stage.title(each.task))
+
+    def _pool(self, tasks: int) -> Pool | None:
+        """Return the workers that run so many tasks; None where this process runs them."""
+        workers = self.workers
+        if workers.ray is not None:
+            return RayPool(address=workers.ray, in_flight=workers.in_flight or tasks)
+        if workers.processes == 1 or tasks == 1:
+            return None
+        return self.pool or WorkerPool(size=workers.processes)
+
+    def _report(self, stage: str, item: str, done: int, total: int) -> None:
+        self.watch(Progress(stage=stage, item=item, done=done, total=total, unit="tasks"))
+
+
+def _planned(store: Store, assignment: Assignment[Task]) -> tuple[Artefact, ...]:
+    """Return what a dry store has of a task, and the rest as planned."""
+    return tuple(store.produce(assignment.recipes, _run_nothing))
+
+
+def _run_nothing(_: Sequence[StagingDirectory]) -> None:
+    raise AssertionError("a dry store makes nothing")
+
+
+def _run(
+    stage: Stage[Inputs, Task], store: Store, assignment: Assignment[Task]
+) -> tuple[Artefact, ...]:
+    """Run a task for those of its artefacts that are missing."""
+    run = functools.partial(stage.run, assignment.task)
+    return tuple(store.produce(assignment.recipes, run))
+
+
+def _can_be_made(planned: Sequence[Artefact]) -> bool:
+    return any(each.planned and not each.waits for each in planned)
+
+
+def run_in_worker(
+    stage: Stage[Inputs, Task], root: Path, uuid: str, assignment: Assignment[Task]
+) -> tuple[Artefact, ...]:
+    """Run a task in a worker process, in the workspace that has this uuid.
+
+    Raises:
+        WorkerError: where the worker sees another folder under that path, or has other versions.
+    """
+    store = Store(root, trusts=True)
+    if not (root / WORKSPACE_NAME).is_file() or store.workspace().uuid != uuid:
+        raise WorkerError(
+            f"node {platform.node()}",
+            str(root),
+            cause="it sees another folder there than the machine that began the build",
+            cure="Keep the workspace on storage that all nodes share, under the same path",
+        )
+    require_same(assignment.recipes, stage.recipes(assignment.task))
+    return _run(stage, store, assignment)
+
+
+def require_same(planned: Sequence[Recipe], own: Sequence[Recipe]) -> None:
+    """Check that a worker's recipes are the coordinator's: revisions, settings and tools are the same.
+
+    Raises:
+        WorkerError: naming what differs.
+    """
+    for ours, theirs in zip(planned, own, strict=True):
+        if ours.key != theirs.key:
+            raise WorkerError(
+                str(theirs.directory),
+                _difference(ours, theirs),
+                cause="a worker would make something else than the coordinator planned",
+                cure="Install the same version of curriculum, git and parsers on all nodes",
+            )
+
+
+def _difference(ours: Recipe, theirs: Recipe) -> str:
+    compared = ("revision", "config", "tools", "inputs")
+    fields = [name for name in compared if getattr(ours, name) != getattr(theirs, name)]
+    here = {name: getattr(ours, name) for name in fields}
+    there = {name: getattr(theirs, name) for name in fields}
+    return f"{', '.join(fields)} here {here}, there {there}"

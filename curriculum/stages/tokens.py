@@ -10,8 +10,7 @@ from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.tokens import store as token_store
 from curriculum.tokens import train
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import DocumentTokens, Roles
+from curriculum.tokens.codec import DocumentTokens, Roles, Tokenizer
 from schemas.families import VERSIONS_FAMILY
 
 TOKENIZER_NAME = "tokenizer.json"

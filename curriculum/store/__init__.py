@@ -12,13 +12,12 @@ merge.py      artefacts of other workspaces
 os_errors.py  errors of the operating system, such as a full disk
 """
 
-from curriculum.store.artefact import Artefact, StagingDirectory, published
+from curriculum.store.artefact import Artefact, Input, Recipe, StagingDirectory, digest, published
 from curriculum.store.explain import Difference, Explanation, explain, explain_all
 from curriculum.store.gc import collect_garbage, garbage, strange
 from curriculum.store.leases import in_lease
 from curriculum.store.merge import merge
 from curriculum.store.os_errors import no_room, refusal
-from curriculum.store.recipe import Input, Recipe, digest
 from curriculum.store.store import Step, Store
 from curriculum.store.verify import read_mark
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from curriculum.store.recipe import Recipe
+from curriculum.store.artefact import Recipe
 from curriculum.store.store import Store
 from schemas.manifest import InputRecord, Manifest
 

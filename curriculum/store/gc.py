@@ -15,8 +15,7 @@ from pathlib import Path
 import filelock
 
 from curriculum.store import inside, leases
-from curriculum.store.artefact import Artefact, is_in_place
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS, Artefact, is_in_place
 from curriculum.store.store import WORKSPACE_NAME, Store
 from curriculum.store.verify import read_mark
 

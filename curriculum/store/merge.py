@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from curriculum.store.artefact import Artefact, StagingDirectory
-from curriculum.store.recipe import KEY_DIGITS, Input, Recipe
+from curriculum.store.artefact import KEY_DIGITS, Artefact, Input, Recipe, StagingDirectory
 from curriculum.store.store import WORKSPACE_NAME, Store
 from schemas.errors import StoreError
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel, JsonValue
 from curriculum.store import inside, leases
 from curriculum.store.artefact import (
     Artefact,
+    Recipe,
     StagingDirectory,
     file_size,
     is_waiting,
@@ -35,7 +36,6 @@ from curriculum.store.artefact import (
 from curriculum.store.inside import WORKSPACE_NAME as WORKSPACE_NAME
 from curriculum.store.inside import PlainFolders
 from curriculum.store.os_errors import refusal
-from curriculum.store.recipe import Recipe
 from curriculum.store.verify import damaged, marks_text, verify_file
 from schemas.errors import StoreError
 from schemas.json_text import Sealed, read_json

@@ -3,13 +3,11 @@
 A sample of each repository's commits goes the way that a build would take, in a throw-away store; its counts
 are scaled by what the log says of all commits.
 
-    sample.py           documents of some commits; conversations.py of some conversations
+    sample.py           documents of some commits, and of some conversations
     sampled_corpus.py   the sample of all repositories, selected and tokenized, and what its commits touched
-    measure.py          tokens of each commit's documents, and the ratio estimates of totals
-    estimate.py         the estimate of a whole corpus
+    estimate.py         tokens of each commit's documents, and the estimate of a whole corpus by ratios
 """
 
-from curriculum.supply.estimate import ALL, Estimate, Sampling, SupplyLine, estimate
-from curriculum.supply.measure import Kind
+from curriculum.supply.estimate import ALL, Estimate, Kind, Sampling, SupplyLine, estimate
 
 __all__ = ["ALL", "Estimate", "Kind", "Sampling", "SupplyLine", "estimate"]

@@ -1,4 +1,4 @@
-"""Documents of a sample of a repository's commits, made as a build makes them, in a throw-away store.
+"""Documents of a sample of commits or conversations, made as a build makes them, in a throw-away store.
 
 The files of a sampled commit tell whether it touched a function or a build target; only of those that did,
 some are walked with their whole trees.
@@ -13,22 +13,29 @@ from pathlib import Path
 import polars as pl
 
 from curriculum import frames
+from curriculum.corpus.blobs import Skips
+from curriculum.corpus.conversations import (
+    ConversationFiles,
+    SkippedLines,
+    find_conversations,
+    read_conversations,
+)
 from curriculum.corpus.history import OpenHistory, SampledCommits, changes_of, opened, read_changes
-from curriculum.corpus.skips import Skips
-from curriculum.corpus.survey import Survey, in_sample, survey, survey_of_snapshot
+from curriculum.corpus.survey import SURVEY_SCHEMA, Survey, in_sample, survey, survey_of_snapshot
 from curriculum.corpus.trees import commits_of, read_commits
+from curriculum.families import chat
 from curriculum.families.cmake_targets import LANGUAGE as BUILD_LANGUAGE
-from curriculum.families.context_targets import CODE, is_blank, touched_functions
-from curriculum.families.render import render
+from curriculum.families.context_graph import CODE, is_blank, touched_functions
+from curriculum.families.render import RenderResult, render
 from curriculum.graph.index import facts_of
-from curriculum.stages.documents import FamilyWriters
+from curriculum.stages.documents import FamilyWriters, Repository
 from curriculum.stages.graphs import RepositoryGraphs
 from curriculum.stages.indexes import Index
-from curriculum.stages.repositories import Repository
 from curriculum.stages.stage import Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory
-from schemas.change import CommitChange, FileChange
-from schemas.families import families_of
+from schemas.change import CommitChange, Conversation, FileChange
+from schemas.corpus import ConversationsSpec, CorpusSpec
+from schemas.families import CHAT_FAMILY, families_of
 from schemas.reports import SurveyReport
 
 FEWEST = 192
@@ -220,3 +227,62 @@ def _reading(repository: Repository) -> Iterator[_Reader]:
     spec, corpus = repository.spec, repository.corpus
     with opened(source.layout, source, spec, corpus, Skips()) as past:
         yield _Reader(repository=repository, past=past)
+
+
+FEWEST_CONVERSATIONS = 2_000
+"""Conversations of a source that are read at least."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampledConversations(Stage[Sequence[ConversationsSpec], ConversationFiles]):
+    """The survey of each source of conversations, and the documents of its sample."""
+
+    name = "conversations"
+    corpus: CorpusSpec
+    share: float
+
+    def tasks(self, inputs: Sequence[ConversationsSpec]) -> Sequence[ConversationFiles]:
+        """Find the files of each source.
+
+        Raises:
+            CorpusError: for a source without one.
+        """
+        return [find_conversations(each) for each in inputs]
+
+    def title(self, task: ConversationFiles) -> str:
+        """Return the source's name."""
+        return task.spec.name
+
+    def recipes(self, task: ConversationFiles) -> Sequence[Recipe]:
+        """Return the recipes of the survey and of the documents."""
+        place, config = ("repository", task.spec.name), {"conversations": task.spec.name}
+        return [
+            Recipe(stage="surveys", labels=(place,), revision=0, config=config),
+            Recipe(
+                stage="documents",
+                labels=(("family", CHAT_FAMILY), place),
+                revision=0,
+                config=config,
+            ),
+        ]
+
+    def run(self, task: ConversationFiles, drafts: Sequence[StagingDirectory]) -> None:
+        """Survey all lines, then read them again for the documents of the sample."""
+        rows = [_row(each) for each in read_conversations(task, self.corpus, SkippedLines())]
+        frame = pl.DataFrame(rows, schema=SURVEY_SCHEMA, orient="row")
+        frame = frame.unique("commit", keep="first", maintain_order=True)
+        write_frame(frame, drafts[0].path / SURVEY_NAME)
+        listed = in_sample(frame["commit"], self.share, fewest=FEWEST_CONVERSATIONS)
+        write_touched([(each, "", 0) for each in listed], drafts[0].path)
+        chosen = frozenset(listed)
+        with FamilyWriters(drafts[1:]) as writers:
+            for each in read_conversations(task, self.corpus, SkippedLines()):
+                if each.digest in chosen:
+                    writers.add(RenderResult(documents=(chat.document(each),), counts=()))
+
+
+def _row(conversation: Conversation) -> tuple[str, str, int, int]:
+    """A conversation as a survey lists commits: its digest stands for one."""
+    size = sum(len(turn.text.encode()) for turn in conversation.turns)
+    lineage = f"{conversation.source}:{conversation.name}"
+    return conversation.digest, lineage, size, 0

@@ -15,16 +15,16 @@ from curriculum.corpus.select import SIDES_NAME
 from curriculum.corpus.survey import in_sample
 from curriculum.families.context import BUDGET
 from curriculum.stages.conversations import ConversationSelection
-from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.documents import Repository
 from curriculum.stages.indexes import Index
-from curriculum.stages.repositories import Repository
 from curriculum.stages.row_sources import RowSource
 from curriculum.stages.selection import Decisions, Kept, KeptDocuments, Selection, decisions
+from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizers, Tokenizing, Tokens, load_tokenizer
 from curriculum.store import Artefact
-from curriculum.supply.conversations import SampledConversations
 from curriculum.supply.sample import (
     CommitsTask,
+    SampledConversations,
     SampledFiles,
     SampledGraphs,
     read_survey,

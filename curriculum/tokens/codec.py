@@ -2,14 +2,19 @@
 
 Control tokens (bos, eos, sentinels, role markers: every added token that isn't mere whitespace) never
 come out of text: their text is encoded as plain bytes. Encoding runs on fastokens where it proves
-equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, and says why.
+equal to Hugging Face `tokenizers` on the adversarial texts, else on `tokenizers`, with the reason.
+
+Marks around the turns of a conversation:
+
+roles        <|user|> … of the tokenizer, where it has one for each role, else lines such as `### User`
+turn's end   <|end_of_turn|>, else EOS, else nothing
 """
 
 import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +26,89 @@ import tokenizers
 
 from curriculum.tokens.admit import admitted, controls_of
 from curriculum.tokens.adversarial import adversarial_texts
-from curriculum.tokens.controls import DocumentTokens, Role, Roles, find_roles
 from schemas import regular_files
+from schemas.change import ROLES, Role
 from schemas.errors import TokenizerError
+
+DocumentTokens = Literal["bos_eos", "bos", "eos", "none"]
+ControlRole = Literal[
+    "bos", "eos", "pad", "fim_prefix", "fim_middle", "fim_suffix",
+    "system", "user", "assistant", "end_of_turn",
+]  # fmt: skip
+
+NAMES: Mapping[ControlRole, tuple[str, ...]] = {
+    "bos": ("<|bos|>", "<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", "[BOS]",
+            "<｜begin▁of▁sentence｜>"),
+    "eos": ("<|eos|>", "</s>", "<|end_of_text|>", "<|endoftext|>", "<eos>", "[EOS]",
+            "<｜end▁of▁sentence｜>"),
+    "pad": ("<|pad|>", "<pad>", "[PAD]", "<|padding|>", "<|finetune_right_pad_id|>", "<｜▁pad▁｜>"),
+    "fim_prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<｜fim▁begin｜>"),
+    "fim_middle": ("<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<｜fim▁end｜>"),
+    "fim_suffix": ("<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<｜fim▁hole｜>"),
+    "system": ("<|system|>",),
+    "user": ("<|user|>",),
+    "assistant": ("<|assistant|>",),
+    "end_of_turn": ("<|end_of_turn|>", "<|im_end|>", "<|eot_id|>"),
+}  # fmt: skip
+"""Names of each role, first found wins; the first name is what a trained tokenizer gets.
+
+`<|endoftext|>` ends a document and leads none: a tokenizer that has only this has no BOS.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Roles:
+    """Roles that the user gives to tokens; None leaves them to the names in NAMES."""
+
+    bos: str | None = None
+    eos: str | None = None
+    pad: str | None = None
+    document_tokens: DocumentTokens = "bos_eos"
+    """Control tokens around a document, each where the tokenizer has it."""
+
+
+def find_roles(controls: Mapping[str, int], roles: Roles, *, name: str) -> dict[ControlRole, int]:
+    """The id of each role that the control tokens (text → id) have; pad falls back to eos, then 0.
+
+    bos is there only if it leads documents, eos only if it ends them.
+
+    >>> find_roles({"<|endoftext|>": 7, "<|fim_prefix|>": 8}, Roles(), name="t")
+    {'eos': 7, 'fim_prefix': 8, 'pad': 7}
+    """
+    said: dict[ControlRole, str | None] = {"bos": roles.bos, "eos": roles.eos, "pad": roles.pad}
+    found: dict[ControlRole, int] = {}
+    for role, names in NAMES.items():
+        given = said.get(role)
+        if given is not None and given not in controls:
+            raise TokenizerError(
+                name, f"{role} = {given!r}", cause="it has no such added token",
+                cure=f"Give one of: {', '.join(sorted(controls)) or 'none, it has no added tokens'}",
+            )  # fmt: skip
+        known = [
+            controls[text] for text in (names if given is None else (given,)) if text in controls
+        ]
+        if known:
+            found[role] = known[0]
+    found.setdefault("pad", found.get("eos", 0))
+    return _as_framed(found, roles.document_tokens, name=name)
+
+
+def _as_framed(
+    found: dict[ControlRole, int], document_tokens: DocumentTokens, *, name: str
+) -> dict[ControlRole, int]:
+    framed = {
+        role: token
+        for role, token in found.items()
+        if role not in ("bos", "eos") or role in document_tokens
+    }
+    bos = framed.get("bos")
+    if bos is not None and bos == framed.get("eos") and bos != framed["pad"]:
+        raise TokenizerError(
+            name, f"id {bos}", cause="BOS and EOS are one token, so a BOS would not mark a start",
+            cure="Set document_tokens to bos or eos",
+        )  # fmt: skip
+    return framed
+
 
 Ids = npt.NDArray[np.int32]
 Offsets = npt.NDArray[np.int64]
@@ -51,7 +136,7 @@ class Tokenizer:
     roles: Roles
     vocab_size: int
     """The largest id plus one."""
-    ids_of: dict[Role, int]
+    ids_of: dict[ControlRole, int]
     token_bytes: npt.NDArray[np.int32] = field(repr=False)
     """[vocab_size]; bytes that each id encodes, 0 for control tokens."""
     ends_line: npt.NDArray[np.bool_] = field(repr=False)
@@ -68,7 +153,7 @@ class Tokenizer:
     _encode: Encode = field(repr=False)
 
     @staticmethod
-    def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":  # noqa: B008 - frozen
+    def load(path: Path, roles: Roles = Roles()) -> "Tokenizer":
         """The tokenizer of a tokenizer.json.
 
         Raises:
@@ -83,7 +168,7 @@ class Tokenizer:
         return Tokenizer.parse(text, roles, name=path.name)
 
     @staticmethod
-    def parse(text: str, roles: Roles = Roles(), name: str = "tokenizer.json") -> "Tokenizer":  # noqa: B008
+    def parse(text: str, roles: Roles = Roles(), name: str = "tokenizer.json") -> "Tokenizer":
         """The tokenizer that the text of a tokenizer.json describes; errors as in `load`."""
         content = admitted(text, name)
         controls = controls_of(content)
@@ -345,3 +430,44 @@ def _why_lossy(content: dict[str, Any]) -> str:
     if "ByteLevel" not in before:
         return "it isn't byte-level"
     return "its vocabulary doesn't have every byte"
+
+
+LINES: Mapping[Role, str] = {
+    "system": "### System\n",
+    "user": "### User\n",
+    "assistant": "### Assistant\n",
+}
+"""Lines for tokenizers without tokens for the roles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class TurnMarks:
+    """The ids around a turn; no text yields the control tokens among them."""
+
+    leads: Mapping[str, Ids]
+    """Marks before the turn, by role."""
+    end: Ids
+    """Behind it: one control token, or none."""
+    by_tokens: bool
+    """True if roles are control tokens; else lines of text."""
+    ends_by_eos: bool
+    """True if a turn ends as a document does, for want of a token of its own."""
+
+
+def turn_marks(tokenizer: Tokenizer) -> TurnMarks:
+    """Return the marks that a tokenizer has for turns."""
+    own = tokenizer.ids_of
+    by_tokens = all(role in own for role in ROLES)
+    end = own.get("end_of_turn", tokenizer.eos_id)
+    return TurnMarks(
+        leads={
+            role: _ids(own[role]) if by_tokens else tokenizer.encode(LINES[role]) for role in ROLES
+        },
+        end=_ids() if end is None else _ids(end),
+        by_tokens=by_tokens,
+        ends_by_eos="end_of_turn" not in own and end is not None,
+    )
+
+
+def _ids(*ids: int) -> Ids:
+    return np.array(ids, dtype=np.int32)

@@ -15,8 +15,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trai
 from tokenizers import Tokenizer as Model
 
 from curriculum import parquet
-from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from curriculum.tokens.controls import NAMES
+from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
 from schemas.document import required
 from schemas.errors import TokenizerError
 from schemas.reports import TokenizerReport

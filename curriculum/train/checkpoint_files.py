@@ -8,8 +8,8 @@ import re
 from collections.abc import Container
 from pathlib import Path
 
+from curriculum.store.artefact import digest
 from curriculum.store.inside import files_of
-from curriculum.store.recipe import digest
 from curriculum.store.verify import sha256_of
 from schemas.errors import JobError, StoreError
 from schemas.job import ModelSpec

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curriculum.workers.map import TRIES, Backlog, Failure, Outcomes, Pool, attempt
+from curriculum.workers.pool import TRIES, Backlog, Failure, Outcomes, Pool, attempt
 from schemas.errors import WorkerError
 
 if TYPE_CHECKING:

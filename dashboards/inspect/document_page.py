@@ -6,8 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from curriculum.inspection.context_tree import Branch, Piece, branches, path_of, pieces, widened
-from curriculum.inspection.documents import DocumentView, facts, what
+from curriculum.inspection.documents import (
+    Branch,
+    DocumentView,
+    Piece,
+    branches,
+    facts,
+    path_of,
+    pieces,
+    what,
+    widened,
+)
 from curriculum.inspection.formats import number
 from dashboards.palette import DOCUMENT_COLOURS, NAMES
 from schemas.document import EDGE_LABELS, Chunk, EdgeKind, EdgeLabel

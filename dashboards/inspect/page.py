@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from curriculum.inspection.context_tree import WORDS, Piece
+from curriculum.inspection.documents import WORDS, Piece
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, template
 from dashboards.inspect.document_page import PageContent, Section, Stretch

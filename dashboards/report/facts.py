@@ -10,7 +10,7 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from curriculum.corpus.skips import Unreadable
+from curriculum.corpus.blobs import Unreadable
 from curriculum.inspection.runs import report_of
 from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ResolvedPhase
@@ -19,7 +19,7 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.status import PhaseStatus, phase_statuses
 from curriculum.store import Artefact, inside, read_mark
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, read_report
 from dashboards.rows.write import Example
 from schemas import regular_files

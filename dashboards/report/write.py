@@ -9,7 +9,7 @@ from curriculum.pipeline.context import Resources
 from curriculum.pipeline.notifiers import Log
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.run_directory import replace_whole
 from dashboards import palette
 from dashboards.html import escaped, policy

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.inspection.formats import number
-from curriculum.inspection.packed_rows import RowView
+from curriculum.inspection.rows import RowView
 from dashboards.rows.table import scored
 from schemas.structure import StructureChunk, StructureEdge
 

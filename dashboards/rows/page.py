@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from curriculum.inspection.formats import percent
-from curriculum.inspection.packed_rows import RowView
+from curriculum.inspection.rows import RowView
 from curriculum.tokens.codec import Tokenizer
 from dashboards import palette
 from dashboards.html import escaped, fill, policy, quoted, template

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.inspection.formats import number, percent
-from curriculum.inspection.packed_rows import DocumentInRow, FileRange, RowView, Source
+from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
 from curriculum.tokens.codec import Tokenizer
 from dashboards.html import escaped
 from schemas.visible import visible

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from curriculum.inspection.documents import chosen_lines
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.origins import inputs
-from curriculum.inspection.packed_rows import RowView, shown, spread
-from curriculum.inspection.rows import tokenizer_of
+from curriculum.inspection.lineage import inputs
+from curriculum.inspection.rows import RowView, shown, spread, tokenizer_of
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.tokens.codec import Tokenizer
 from curriculum.train.run_directory import replace_whole
 from dashboards import palette

@@ -7,18 +7,18 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
-from curriculum.inspection.comparison import (
+from curriculum.inspection.formats import Line, count, percent
+from curriculum.inspection.runs import (
     OTHER_ROWS,
     ComparedRun,
     MeasuredPair,
     Setting,
     Shared,
+    change,
     measured,
     settings,
     shared,
 )
-from curriculum.inspection.formats import Line, count, percent
-from curriculum.inspection.runs import change
 from curriculum.pipeline.attempts import (
     Attempt,
     RunHistory,
@@ -30,7 +30,7 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.references import named, run_of, store_of
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.launcher import read_heartbeat
 from curriculum.train.run_directory import read_report
 from flows.cli.console import ACCENT, MUTED, out, plain_table, print_json, table

@@ -11,7 +11,7 @@ from curriculum.inspection.runs import change, report_of
 from curriculum.pipeline.config import RunConfig
 from curriculum.starter import write_starter
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from flows import settings
 from flows.cli import phases
 from flows.cli.console import ACCENT, MUTED, out, table

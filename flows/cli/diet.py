@@ -15,12 +15,11 @@ from curriculum.mixing.check import (
     source_checks,
     supposed_supply,
 )
-from curriculum.mixing.demand import unmeasured
 from curriculum.mixing.differences import Change, changes, fields
 from curriculum.mixing.imported import imported_rows
 from curriculum.mixing.load import load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve
-from curriculum.mixing.supply import Supply, read_supply
+from curriculum.mixing.supply import Supply, read_supply, unmeasured
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import PhaseBuilt, Scope, execute, here
 from curriculum.pipeline.forecast import Speed, expected, last_speed

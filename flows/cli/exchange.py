@@ -9,10 +9,9 @@ from rich.text import Text
 
 from curriculum.inspection.formats import count
 from curriculum.interop import tokens_out
-from curriculum.interop.card import write_card
 from curriculum.interop.derive_columns import RowFacts
 from curriculum.interop.foreign_parquet import bounded_memory, check_facts
-from curriculum.interop.huggingface import export_parquet, whole_folder
+from curriculum.interop.huggingface import export_parquet, whole_folder, write_card
 from curriculum.interop.publish import Imported, ImportFormat, parquet_rows, publish
 from curriculum.interop.row_order import Ordered
 from curriculum.interop.tokens_in import token_rows
@@ -21,9 +20,8 @@ from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.references import artefacts_of, checkpoint_of, store_of, title_of
 from curriculum.stages.tokens import given_tokenizer, load_tokenizer
 from curriculum.store import Artefact, Store, read_mark
-from curriculum.store.recipe import KEY_DIGITS
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import DocumentTokens
+from curriculum.store.artefact import KEY_DIGITS
+from curriculum.tokens.codec import DocumentTokens, Tokenizer
 from flows.cli.console import MUTED, err, out
 from flows.settings import trust
 from schemas.errors import JobError, SchemaError, StoreError

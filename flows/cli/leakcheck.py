@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from curriculum.leakcheck.external_models import external, prove_external_model
-from curriculum.leakcheck.gate import proven_file
 from curriculum.leakcheck.proof import (
     DTYPES,
     LONGER,
@@ -21,6 +20,7 @@ from curriculum.leakcheck.proof import (
     device_of,
     model_of_steps,
     prove,
+    proven_file,
 )
 from curriculum.pipeline.references import run_of
 from curriculum.store import Store

@@ -22,7 +22,7 @@ from curriculum.inspection.lineage import (
 )
 from curriculum.pipeline.attempts import STEP, Attempt
 from curriculum.pipeline.references import is_run, run_of, store_of
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from flows.cli.console import MUTED, out, print_json, table
 from schemas.errors import JobError
 from schemas.visible import one_line

@@ -10,7 +10,12 @@ from pathlib import Path
 from rich.text import Text
 
 from curriculum.corpus.sources import Sources, looked_up
-from curriculum.inspection.document_tables import (
+from curriculum.inspection.formats import Line, count, number
+from curriculum.inspection.losses import require_some
+from curriculum.inspection.runs import report_of
+from curriculum.inspection.stage_tables import (
+    YIELD_NOTE,
+    branch_lines,
     comment_lines,
     context_lines,
     context_warnings,
@@ -23,13 +28,11 @@ from curriculum.inspection.document_tables import (
     graph_warnings,
     index_lines,
     length_lines,
+    run_line,
+    yield_lines,
 )
-from curriculum.inspection.formats import Line, count, number
-from curriculum.inspection.losses import require_some
-from curriculum.inspection.runs import report_of
-from curriculum.inspection.stage_tables import YIELD_NOTE, branch_lines, run_line, yield_lines
-from curriculum.mixing.demand import unmeasured
 from curriculum.mixing.mix import report_of as mixture_report_of
+from curriculum.mixing.supply import unmeasured
 from curriculum.mixing.tree import explain_diet, explain_plan
 from curriculum.pipeline.attempts import mark_current
 from curriculum.pipeline.config import RunConfig
@@ -59,13 +62,12 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import write_command_snapshot
 from curriculum.pipeline.status import record_status
 from curriculum.stages import Built
-from curriculum.stages.coordinator import Coordinator, Workers
-from curriculum.stages.documents import Documents
-from curriculum.stages.repositories import repositories, require_sources
+from curriculum.stages.documents import Documents, repositories, require_sources
 from curriculum.stages.selection import Kept, KeptDocuments
+from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.sbatch import asked
 from dashboards.report.write import rewritten, shows
 from flows import settings

@@ -14,14 +14,13 @@ from curriculum.model.sampling import Sampling
 from curriculum.pipeline.references import checkpoint_of, title_of
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Store
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import NAMES, Role
+from curriculum.tokens.codec import NAMES, ControlRole, Tokenizer
 from flows import settings
 from flows.cli.console import MUTED, err
 from schemas.errors import CorpusError, TokenizerError
 from schemas.visible import visible
 
-HOLE: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
+HOLE: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

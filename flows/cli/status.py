@@ -26,7 +26,7 @@ from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.pipeline.recorded_config import course_of
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier, write_status
 from curriculum.store import Artefact, Store, garbage
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from dashboards.report.write import write
 from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn

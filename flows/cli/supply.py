@@ -16,9 +16,9 @@ from curriculum.mixing.resolve import ResolvedServing, default_base
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.steps import TRAINED_TOKENIZER, tokenizing_of
-from curriculum.stages.coordinator import Coordinator
+from curriculum.stages.documents import Repository, repositories
 from curriculum.stages.indexes import Index, make_indexes
-from curriculum.stages.repositories import Repository, repositories
+from curriculum.stages.stage import Coordinator
 from curriculum.stages.tokens import Tokenizing
 from curriculum.store import Store
 from curriculum.supply import ALL, Estimate, Kind, estimate

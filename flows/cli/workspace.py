@@ -10,13 +10,12 @@ from rich.text import Text
 from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.inspection.formats import count
-from curriculum.inspection.origins import inputs
+from curriculum.inspection.lineage import inputs
 from curriculum.mixing.load import diet_files, diet_names, load_diet
 from curriculum.packing.check import check as check_rows
 from curriculum.pipeline.attempts import STEP
 from curriculum.pipeline.config import RunConfig
-from curriculum.stages.cross_split import check_sides
-from curriculum.stages.selection import val_lineages
+from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.store import Artefact, Store, collect_garbage, garbage, merge, strange
 from curriculum.store.inside import require_plain
 from curriculum.train.checkpoint_files import require_whole

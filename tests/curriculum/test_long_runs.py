@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from curriculum import objectives
-from curriculum.corpus.blobs import decode, reason_against
-from curriculum.corpus.history import read_changes
-from curriculum.corpus.hunks import whole
-from curriculum.corpus.skips import Skips
+from curriculum.corpus.blobs import Skips, decode, reason_against
+from curriculum.corpus.history import read_changes, whole
 from curriculum.corpus.sources import resolve
 from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from curriculum.mixing.demand import demand
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mixing.supply import Supply
+from curriculum.mixing.supply import Supply, demand
 from dashboards import mixture_panels
 from schemas.errors import MixtureError
 

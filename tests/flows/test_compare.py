@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from curriculum.inspection.comparison import OTHER_ROWS, TOUCH, measured, settings, shared
+from curriculum.inspection.runs import OTHER_ROWS, TOUCH, measured, settings, shared
 from flows.cli import compare
 from flows.cli.compare import runs_by_phase
 from schemas.errors import JobError

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from curriculum.inspection.document_tables import context_lines, context_warnings, length_lines
+from curriculum.inspection.stage_tables import context_lines, context_warnings, length_lines
 from curriculum.stages import Built, RowSet, RowsSpec
 from curriculum.store import Artefact
 from schemas.manifest import Manifest

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic_core import to_jsonable_python
 
 from curriculum.graph.clang.snapshot import CallCount, DatabaseCount, IndexReport, UnitProblem
-from curriculum.inspection.document_tables import graph_warnings, index_lines
+from curriculum.inspection.stage_tables import graph_warnings, index_lines
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from schemas.manifest import Manifest

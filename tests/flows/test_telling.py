@@ -14,7 +14,7 @@ from curriculum.pipeline.gates import Verdict
 from curriculum.pipeline.notifiers import EventSource
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import Recipe
+from curriculum.store.artefact import Recipe
 from flows.settings.contexts import context_of
 from schemas.errors import JobError, JobKilledError, JobMemoryError, NotFiniteError
 from schemas.job import Report, Stopped

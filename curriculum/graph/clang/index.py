@@ -9,8 +9,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from curriculum.graph.clang.database import read_database
-from curriculum.graph.clang.seen import UnitResult, Work
+from curriculum.graph.clang.database import UnitResult, Work, read_database
 from curriculum.graph.clang.snapshot import IndexReport, write
 from curriculum.graph.clang.union import Union
 from curriculum.workers import Failure, WorkerPool
@@ -116,9 +115,9 @@ def index_tree(
 
 def _index_unit(work: Work) -> UnitResult:
     # Imported here, so that only a worker loads the frontend.
-    from curriculum.graph.clang.unit import index
+    from curriculum.graph.clang.walk import index_unit
 
-    return index(work)
+    return index_unit(work)
 
 
 def _probe(_: int) -> str:

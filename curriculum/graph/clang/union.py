@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
-from curriculum.graph.clang.seen import Chain, Definition, Reference, UnitResult
+from curriculum.graph.clang.database import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,

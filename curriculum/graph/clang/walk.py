@@ -1,4 +1,4 @@
-"""A walk over what a parsed unit says of the tree's files: definitions, and what each says about others.
+"""A unit parsed and walked: definitions in the tree's files, and what each says about others.
 
 Never recursive: an expression nests as deep as a hostile file likes.
 """
@@ -6,20 +6,39 @@ Never recursive: an expression nests as deep as a hostile file likes.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.calls import Callee, callee_of, is_elided
-from curriculum.graph.clang.frontend import Cursor, Tree, children
-from curriculum.graph.clang.seen import Chain, Definition, Reference
+from curriculum.graph.clang.database import (
+    ROOT,
+    Chain,
+    Definition,
+    Reference,
+    UnitResult,
+    Work,
+    located,
+)
+from curriculum.graph.clang.frontend import (
+    Callee,
+    Cursor,
+    Problem,
+    Tree,
+    callee_of,
+    children,
+    is_elided,
+    parse,
+    problems,
+)
 from curriculum.graph.clang.snapshot import (
     CallCount,
     ClassKind,
     FunctionKind,
     IndexedClass,
     IndexedFunction,
+    IndexedInclude,
     digest_of,
 )
 from curriculum.graph.facts import Range
@@ -333,3 +352,62 @@ def _is_instantiation(cursor: Cursor, within: list[Cursor], tree: Tree) -> bool:
     if extent is None or at is None or len(frontend.templates_of(cursor)) == 1:
         return False
     return not tree.bytes_of(at[0])[extent.start : extent.end].endswith(b"}")
+
+
+_LADDER = {"c": ("c17", "c23"), "c++": ("c++17", "c++20", "c++23")}
+"""Databases often say an older standard than the code needs: compilers are lenient, each in its way."""
+
+
+def index_unit(work: Work) -> UnitResult:
+    """All that a unit shows of the tree; the standard with the fewest errors is taken."""
+    root = work.root.resolve()
+    tree = Tree(root=root)
+    best = _best(work, root)
+    if best is None:
+        return UnitResult(outcome="failed", reason="the parser gave up")
+    unit, errors = best
+    return UnitResult(
+        outcome="partial" if errors else "indexed",
+        reason=_reason(errors, tree) if errors else "",
+        seen=walk(unit, tree),
+        includes=frozenset(_includes(unit, tree)),
+    )
+
+
+def _best(work: Work, root: Path) -> tuple[Any, list[Problem]] | None:
+    best: tuple[Any, list[Problem]] | None = None
+    for arguments in _attempts(work, root):
+        unit = parse(str(root / work.unit.path), arguments)
+        if unit is None:
+            continue
+        errors = problems(unit)
+        if best is None or len(errors) < len(best[1]):
+            best = unit, errors
+        # No standard cures a header that isn't there.
+        if not errors or all(each.text.endswith("file not found") for each in errors):
+            break
+    return best
+
+
+def _attempts(work: Work, root: Path) -> Iterator[list[str]]:
+    places = {ROOT: str(root), **work.places}
+    words = [located(word, places) for word in work.unit.arguments]
+    given = work.unit.standard
+    standards = [given, *(each for each in _LADDER[work.unit.language] if each != given)]
+    for standard in standards:
+        chosen = [] if standard is None else [f"-std={standard}"]
+        yield ["-x", work.unit.language, *chosen, *words]
+
+
+def _reason(errors: list[Problem], tree: Tree) -> str:
+    first = errors[0]
+    path = (tree.relative(first.file) or Path(first.file).name) if first.file else ""
+    where = f"{path}:{first.line}: " if path else ""
+    return f"{len(errors)} errors, the first: {where}{tree.neutral(first.text)}"
+
+
+def _includes(unit: Any, tree: Tree) -> Iterator[IndexedInclude]:
+    for each in unit.get_includes():
+        source, target = tree.relative(str(each.source)), tree.relative(str(each.include))
+        if source is not None and target is not None:
+            yield IndexedInclude(source, target)

@@ -4,11 +4,17 @@ Every kind has several, at different places of the product; a claim of the step 
 """
 
 from curriculum.leakcheck.injected.loading import LOADING
-from curriculum.leakcheck.injected.site import KINDS, InjectedLeak, Needs, Site
+from curriculum.leakcheck.injected.site import (
+    KINDS,
+    InjectedLeak,
+    Needs,
+    Site,
+    red_claims,
+    try_leak,
+)
 from curriculum.leakcheck.injected.sizes import SIZES
 from curriculum.leakcheck.injected.sums import SUMS
 from curriculum.leakcheck.injected.training import TRAINING
-from curriculum.leakcheck.injected.tried import red_claims, try_leak
 
 __all__ = ["KINDS", "LEAKS", "InjectedLeak", "Needs", "Site", "red_claims", "try_leak"]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.launch.sbatch import NAME
 from curriculum.train.processes import CANCELLED, MEMORY, job_environment
 from curriculum.train.run_directory import LOG, write_text

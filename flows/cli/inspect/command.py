@@ -35,7 +35,7 @@ from curriculum.pipeline.attempts import (
 from curriculum.pipeline.references import Reference, find, store_of
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.checkpoint_files import manifest_of, require_listed
 from curriculum.train.run_directory import JOB, read_job
 from dashboards.inspect.document_page import document_page

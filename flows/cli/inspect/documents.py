@@ -8,16 +8,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.context_tree import (
+from curriculum.inspection.documents import (
     Branch,
+    DocumentView,
     branches,
+    chosen_lines,
+    documents,
+    facts,
     guides,
     nearest,
     path_of,
     pieces,
     target_parts,
+    what,
 )
-from curriculum.inspection.documents import DocumentView, chosen_lines, documents, facts, what
 from curriculum.inspection.formats import number, percent
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.inspection.rows import Origin, Row, origins_of, row_of, row_pieces, tokenizer_of

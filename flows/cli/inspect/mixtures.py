@@ -11,7 +11,7 @@ from curriculum.inspection.documents import Line, chosen_lines
 from curriculum.inspection.formats import Line as TableLine
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.origins import inputs
+from curriculum.inspection.lineage import inputs
 from curriculum.inspection.rows import Origin, origins_in
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.store import Artefact, Store

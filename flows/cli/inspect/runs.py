@@ -20,7 +20,7 @@ from curriculum.inspection.stage_tables import figure_lines, machine_line, run_l
 from curriculum.mixing.mix import PLAN_NAME, report_of
 from curriculum.pipeline.attempts import Attempt, SlotQueue, attempt_state, checkpoints, spelled
 from curriculum.store import Artefact, Store
-from curriculum.store.recipe import KEY_DIGITS
+from curriculum.store.artefact import KEY_DIGITS
 from curriculum.train.checkpoint_files import SPEC, STATE, manifest_of, read_part, require_listed
 from curriculum.train.run_directory import HEARTBEAT
 from flows.cli.console import MUTED, plain_table, table

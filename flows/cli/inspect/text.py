@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from curriculum.inspection.context_tree import Piece, shares
+from curriculum.inspection.documents import Piece, shares
 from curriculum.inspection.formats import percent
 from curriculum.store import Artefact
 from dashboards.palette import NAMES, family_colours, shade

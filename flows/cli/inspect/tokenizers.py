@@ -12,7 +12,7 @@ from rich.text import Text
 from curriculum.inspection.documents import chosen_lines, seen
 from curriculum.inspection.formats import count, number, percent
 from curriculum.inspection.line_selection import InspectOptions
-from curriculum.inspection.origins import document_files, inputs
+from curriculum.inspection.lineage import document_files, inputs
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from curriculum.tokens.codec import Tokenizer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.corpus.label_domains import NO_RULE, LabelledDocuments, label_domains
+from curriculum.corpus.domains import NO_RULE, LabelledDocuments, label_domains
 from curriculum.corpus.select import KEPT_NAME, SELECTION_NAME, SIDES_NAME, DocumentsOf
 from schemas.corpus import DomainRule, DomainsSpec
 from schemas.document import (

@@ -7,8 +7,7 @@ from pydantic import JsonValue
 
 from curriculum.corpus import git
 from curriculum.corpus.blobs import Version
-from curriculum.corpus.history import ingredients
-from curriculum.corpus.hunks import diffing
+from curriculum.corpus.history import diffing, ingredients
 from curriculum.corpus.sources import resolve
 from schemas.change import Blob, FileChange, Hunk
 from schemas.corpus import CorpusSpec, HistorySpec, QualitySpec, RepositorySpec

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.corpus.split import Lineage, clusters, hash_fraction, held_out, held_out_alone
+from curriculum.corpus.select import Lineage, clusters, hash_fraction, held_out, held_out_alone
 
 
 def lineage(number: int, *, order: int = 0, since: int | None = None) -> Lineage:

@@ -18,8 +18,8 @@ from curriculum.encode import (
     FitResult,
     Fitter,
     TokenizedDocument,
+    batch,
     encode_documents,
-    structure,
 )
 from curriculum.families.write import EnrichedWriter
 from curriculum.objectives.rearrange import Segment, rearranged
@@ -43,7 +43,7 @@ def tokenizer() -> Tokenizer:
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(structure)
+    done = doctest.testmod(batch)
     assert done.attempted
     assert not done.failed
 

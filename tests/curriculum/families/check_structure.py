@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from curriculum.families.chunk_edges import dep_levels
+from curriculum.families.v6_enriched import dep_levels
 from schemas.document import Document
 from schemas.errors import SchemaError
 from schemas.structure import (

@@ -2,8 +2,8 @@ import doctest
 
 import pytest
 
-from curriculum.families import chunk_edges
-from curriculum.families.chunk_edges import (
+from curriculum.families import v6_enriched
+from curriculum.families.v6_enriched import (
     CALL_KINDS,
     TYPE_KINDS,
     Link,
@@ -19,7 +19,7 @@ from schemas.structure import LABEL_CODES, LARGEST_LEVEL, STRUCTURE_CODES, Struc
 BODY, CLASS, COMMENT = (STRUCTURE_CODES[name] for name in ("func_body", "class_decl", "comment"))
 
 
-@pytest.mark.parametrize("module", [chunk_edges], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [v6_enriched], ids=lambda module: module.__name__)
 def test_examples_are_true(module: object) -> None:
     done = doctest.testmod(module)  # type: ignore[arg-type]
     assert done.attempted

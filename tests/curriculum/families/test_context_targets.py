@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.context_targets import Shares, shared_out, touched_functions
+from curriculum.families.context_graph import Shares, shared_out, touched_functions
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.fragments import Costs, Fragment
 from schemas.change import Hunk

@@ -2,12 +2,12 @@ import doctest
 
 import pytest
 
-from curriculum.families import doc_comments
-from curriculum.families.doc_comments import comment_above
+from curriculum.families import document_builder
+from curriculum.families.document_builder import comment_above
 
 
 def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(doc_comments)
+    done = doctest.testmod(document_builder)
     assert done.attempted
     assert not done.failed
 

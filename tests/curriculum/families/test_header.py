@@ -4,7 +4,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.header import LONGEST_SUBJECT, header
+from curriculum.families.document_builder import LONGEST_SUBJECT, header
 from schemas.change import FileChange
 from schemas.corpus import LANGUAGES, Language
 

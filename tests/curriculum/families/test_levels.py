@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.families.chunk_edges import levels
+from curriculum.families.v6_enriched import levels
 
 Graph = tuple[int, list[tuple[int, int]]]
 

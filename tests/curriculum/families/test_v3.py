@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.families import v3
-from curriculum.families.changes import CHANGES_BYTES, SIDE_BYTES
+from curriculum.families.document_builder import CHANGES_BYTES, SIDE_BYTES
 from curriculum.families.render import render
 from curriculum.graph.outline import Item
 from schemas.change import FileChange, Hunk

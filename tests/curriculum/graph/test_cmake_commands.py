@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.cmake_commands import commands_of
+from curriculum.graph.cmake_graph import commands_of
 
 
 def said(text: str) -> list[tuple[str, list[str]]]:

@@ -23,11 +23,10 @@ from curriculum.graph.clang.snapshot import (
     digest_of,
 )
 from curriculum.graph.cmake_graph import BuildGraph, build_graph
-from curriculum.graph.definitions import Definitions, Function, functions_of
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
 from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
-from curriculum.graph.names import Scope
+from curriculum.graph.names import Definitions, Function, Scope, functions_of
 from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
 from schemas.document import EdgeKind
 from tests.curriculum.graph.random_histories import (

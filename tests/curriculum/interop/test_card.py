@@ -9,8 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from curriculum.interop.card import MADE_HERE, card, configs, licences, write_card
-from curriculum.interop.huggingface import export_parquet, whole_folder
+from curriculum.interop.huggingface import (
+    MADE_HERE,
+    card,
+    configs,
+    export_parquet,
+    licences,
+    whole_folder,
+    write_card,
+)
 from curriculum.interop.row_order import PLAN_NAME, Ordered
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.document import DOCUMENT_SCHEMA

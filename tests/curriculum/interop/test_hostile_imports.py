@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from curriculum.interop import foreign_parquet, megatron
+from curriculum.interop import foreign_parquet, tokens_out
 from curriculum.interop.foreign_parquet import bounded_memory
 from curriculum.interop.publish import parquet_rows, publish
 from flows.cli import app
@@ -164,20 +164,20 @@ def test_document_indices_whose_differences_overflow_are_refused(
     file = tmp_path / "tokens.idx"
     lengths = np.full(40, 2, dtype="<i4")
     pointers = np.arange(40, dtype="<i8") * 4
-    head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, 40, len(documents))
+    head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, 40, len(documents))
     body = lengths.tobytes() + pointers.tobytes() + np.array(documents, dtype="<i8").tobytes()
     file.write_bytes(head + body)
     with pytest.raises(SchemaError, match="document indices"):
-        megatron.read_index(file)
+        tokens_out.read_index(file)
 
 
 @pytest.mark.parametrize("sequences", [2**64 - 1, 2**63, 2**62, 10**9])
 def test_an_index_of_absurd_counts_is_refused(tmp_path: Path, sequences: int) -> None:
     file = tmp_path / "tokens.idx"
-    head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, sequences, 2)
+    head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, sequences, 2)
     file.write_bytes(head + b"\0" * 100)
     with pytest.raises(SchemaError, match="cut off"):
-        megatron.read_index(file)
+        tokens_out.read_index(file)
 
 
 def test_an_index_of_negative_or_shifted_sequences_is_refused(tmp_path: Path) -> None:
@@ -187,11 +187,11 @@ def test_an_index_of_negative_or_shifted_sequences_is_refused(tmp_path: Path) ->
         ([2**31 - 1, 1], [0, 0]),
     ):
         file = tmp_path / "tokens.idx"
-        head = megatron.HEADER.pack(megatron.MAGIC, megatron.VERSION, 8, 2, 3)
+        head = tokens_out.HEADER.pack(tokens_out.MAGIC, tokens_out.VERSION, 8, 2, 3)
         body = np.array(lengths, "<i4").tobytes() + np.array(pointers, "<i8").tobytes()
         file.write_bytes(head + body + struct.pack("<3q", 0, 1, 2))
         with pytest.raises(SchemaError, match="end to end"):
-            megatron.read_index(file)
+            tokens_out.read_index(file)
 
 
 @pytest.mark.parametrize("values", [[2**62, -(2**63)], [2**63 - 1, -(2**63)], [5, 4], [-1, 2]])

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from curriculum.leakcheck import Build, check_decoder, claims, doc_ids_of, leakcheck
 from curriculum.leakcheck.claims import subject_of
-from curriculum.leakcheck.job_sizes import layouts
-from curriculum.leakcheck.operators import attention_mass
+from curriculum.leakcheck.decoders import attention_mass
+from curriculum.leakcheck.subject import layouts
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import model_spec

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from curriculum.leakcheck import claims
-from curriculum.leakcheck.job_sizes import LONG_ROW, Sizes, muted_layouts, step_layouts
-from curriculum.leakcheck.prove_step import drawn_rows, prove_step
-from curriculum.leakcheck.rows_file import RowsFile
+from curriculum.leakcheck.rows import RowsFile
 from curriculum.leakcheck.step import thinned
-from curriculum.leakcheck.step_claims import HALVES, mutable, positions
+from curriculum.leakcheck.step_claims import HALVES, drawn_rows, mutable, positions, prove_step
+from curriculum.leakcheck.subject import LONG_ROW, Sizes, muted_layouts, step_layouts
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import PRESETS, model_spec

@@ -4,9 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curriculum.mixing.demand import Stratum, check_domains, demand, without_rows
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.mixing.supply import Supply
+from curriculum.mixing.supply import Stratum, Supply, check_domains, demand, without_rows
 from schemas.errors import DietError, MixtureError
 
 Make = Callable[..., Any]

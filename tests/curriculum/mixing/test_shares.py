@@ -8,10 +8,9 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.mixing.demand import Stratum, demand
 from curriculum.mixing.plan import Planner
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
-from curriculum.mixing.supply import Supply
+from curriculum.mixing.supply import Stratum, Supply, demand
 from schemas.mixture import BLOCK_SLOTS
 
 Make = Callable[..., Any]

@@ -11,8 +11,7 @@ from curriculum.encode import Fitter, TokenizedDocument
 from curriculum.families.render import render
 from curriculum.objectives import Document
 from curriculum.tokens import Encoding, Spans
-from curriculum.tokens.codec import BYTE_OF, Tokenizer
-from curriculum.tokens.controls import NAMES
+from curriculum.tokens.codec import BYTE_OF, NAMES, Tokenizer
 from schemas import document as flat
 from schemas.change import Blob, FileChange, Hunk
 from schemas.document import PART_KINDS, SPAN_KINDS

@@ -16,9 +16,7 @@ from curriculum.families import chat
 from curriculum.objectives import objective_of
 from curriculum.stages.row_sources import apply_objective
 from curriculum.tokens import Encoding, byte_ranges
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import Roles
-from curriculum.tokens.turns import turn_marks
+from curriculum.tokens.codec import Roles, Tokenizer, turn_marks
 from schemas import document as flat
 from schemas.change import Conversation, Role, Turn, digest_of
 from schemas.document import PART_KINDS

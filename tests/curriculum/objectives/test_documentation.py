@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.objectives import Result, copied_spans, documentation, objective_of
+from curriculum.objectives import Result, documentation, documented, objective_of
 from curriculum.packing.repeats import RUN, in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -72,7 +72,7 @@ def texts(one: Result, tokenizer: Tokenizer) -> tuple[str, str]:
     return read.decode(), learnt.decode(errors="replace")
 
 
-@pytest.mark.parametrize("module", [documentation, copied_spans])
+@pytest.mark.parametrize("module", [documentation, documented])
 def test_examples_in_docstrings_hold(module: Any) -> None:
     done = doctest.testmod(module)
     assert done.attempted

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from curriculum.objectives import Document, Objective, causal, fim, objective_of
 from curriculum.packing.repeats import in_repeats
 from curriculum.tokens import Encoding, byte_ranges
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import Role
+from curriculum.tokens.codec import ControlRole, Tokenizer
 from schemas import document as flat
 from schemas.document import PartKind, SpanKind
 from schemas.errors import TokenizerError
@@ -39,7 +38,7 @@ int twice(int a) {
 }
 """
 AFTER = BEFORE.replace("add(a, b)", "a + b")
-SENTINELS: tuple[Role, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
+SENTINELS: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 
 
 def v3(kit: Any) -> flat.Document:

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.corpus import select, split
+from curriculum.corpus import select
 from curriculum.packing import best_fit
 from curriculum.packing.check import check
 from curriculum.stages import Built, Workers
@@ -84,7 +84,7 @@ def test_a_split_by_document_instead_of_lineage_is_caught(
         )
 
     monkeypatch.setattr(select, "_rows", by_document)
-    monkeypatch.setattr(select, "clusters", lambda found, pairs: split.clusters(found, ()))
+    monkeypatch.setattr(select, "clusters", lambda found, pairs: select.clusters(found, ()))
     monkeypatch.setattr(select, "touched_files", lambda _: [])
     leaky = make(Store(tmp_path))
     with pytest.raises(AssertionError):

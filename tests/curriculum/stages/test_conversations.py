@@ -15,8 +15,7 @@ from curriculum.families.check import check_document
 from curriculum.families.write import documents_in
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, build, sample
-from curriculum.stages.cross_split import check_sides
-from curriculum.stages.selection import val_lineages
+from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.stages.tokens import load_tokenizer
 from curriculum.store import Artefact, Store
 from schemas.corpus import ConversationsSpec, CorpusSpec, HistorySpec

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.stages import Shard, Workers
-from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.stage import Placement, Stage
+from curriculum.stages.stage import Coordinator, Placement, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from schemas.progress import Progress
 

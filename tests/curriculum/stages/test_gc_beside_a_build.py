@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from curriculum.stages import Built, Workers
-from curriculum.stages.coordinator import Coordinator
-from curriculum.stages.stage import Stage
+from curriculum.stages.stage import Coordinator, Stage
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, collect_garbage, garbage
 
 pytestmark = pytest.mark.system

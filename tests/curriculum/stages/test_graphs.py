@@ -17,8 +17,7 @@ from curriculum.graph import clang
 from curriculum.packing.check import check
 from curriculum.stages import Built, RowsSpec, Tokenizing, Workers, build, sample
 from curriculum.stages import documents as writers
-from curriculum.stages.cross_split import check_sides
-from curriculum.stages.selection import val_lineages
+from curriculum.stages.selection import check_sides, val_lineages
 from curriculum.store import Artefact, Store
 from schemas.corpus import CorpusSpec, HistorySpec
 from schemas.document import DOCUMENT_SCHEMA, Document

@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from curriculum.stages import Built, Shard, Workers
-from curriculum.stages.coordinator import Assignment, require_same, run_in_worker
-from curriculum.stages.stage import Stage
+from curriculum.stages.stage import Assignment, Stage, require_same, run_in_worker
 from curriculum.store import Recipe, StagingDirectory, Store
 from curriculum.workers import TRIES, Failure, RayPool
 from flows import settings

@@ -17,7 +17,7 @@ from curriculum.store import Store
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from curriculum.stages.coordinator import Coordinator, Workers
+from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.stage import Stage
 from curriculum.store import Recipe, Store
 

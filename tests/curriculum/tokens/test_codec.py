@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import curriculum.tokens
-from curriculum.tokens import byte_ranges, codec, controls
+from curriculum.tokens import byte_ranges, codec
 from curriculum.tokens.adversarial import adversarial_texts
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import NAMES, Roles
+from curriculum.tokens.codec import NAMES, Roles, Tokenizer
 from schemas.errors import TokenizerError
 
 LETTERS = st.characters(exclude_categories=["Cs"])
@@ -23,7 +22,7 @@ PIECES = st.sampled_from(
 STRINGS = st.lists(st.one_of(PIECES, LETTERS), max_size=40).map("".join)
 
 
-@pytest.mark.parametrize("module", [curriculum.tokens, controls])
+@pytest.mark.parametrize("module", [curriculum.tokens, codec])
 def test_examples_in_docstrings_hold(module: Any) -> None:
     done = doctest.testmod(module)
     assert done.attempted

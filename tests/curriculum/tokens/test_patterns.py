@@ -2,7 +2,7 @@
 
 import pytest
 
-from curriculum.tokens.patterns import PatternError, require_bounded
+from curriculum.tokens.admit import PatternError, require_bounded
 from curriculum.tokens.train import WORDS
 
 _END = r"\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.tokens.codec import Tokenizer
-from curriculum.tokens.controls import Roles
+from curriculum.tokens.codec import Roles, Tokenizer
 from curriculum.tokens.train import (
     CONTROLS,
     given_config,

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
-from curriculum.inspection.context_tree import Piece
-from curriculum.inspection.documents import DocumentView
+from curriculum.inspection.documents import DocumentView, Piece
 from curriculum.inspection.line_selection import InspectOptions
 from curriculum.store import Artefact, Store
 from dashboards.inspect.document_page import (

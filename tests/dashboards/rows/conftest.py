@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.inspection.packed_rows import RowView, shown, spread
+from curriculum.inspection.rows import RowView, shown, spread
 from curriculum.store import Artefact, Input, Recipe, StagingDirectory, Store
 from curriculum.tokens.codec import Tokenizer
 from curriculum.tokens.train import train_tokenizer

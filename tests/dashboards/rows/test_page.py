@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from playwright.sync_api import Browser, Page, expect
 
-from curriculum.inspection.packed_rows import DocumentInRow, FileRange, RowView, Source
+from curriculum.inspection.rows import DocumentInRow, FileRange, RowView, Source
 from dashboards.rows import table
 from dashboards.rows.draw import documents, mask
 from dashboards.rows.page import page

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection import packed_rows
-from curriculum.inspection.packed_rows import sources_of, spread
+from curriculum.inspection import rows as inspected_rows
+from curriculum.inspection.rows import sources_of, spread
 from curriculum.store import Artefact
 from dashboards.rows import draw, page, table
 
@@ -41,7 +41,7 @@ def _nine(folder: Path) -> Any:
     return _Rows(folder, [4, 5])
 
 
-@pytest.mark.parametrize("module", [packed_rows, draw, table, page])
+@pytest.mark.parametrize("module", [inspected_rows, draw, table, page])
 def test_examples_hold(module: Any, tmp_path: Path) -> None:
     names = {"rows_of_nine": _nine(tmp_path), "spread": spread}
     done = doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
@@ -78,8 +78,8 @@ def test_each_document_of_a_row_has_its_tokens_its_bytes_and_where_it_came_from(
 
 
 def test_a_document_whose_artefact_is_gone_is_unknown_and_the_rest_is_there(made: Any) -> None:
-    alone = next(iter(packed_rows.shown(spread(made.rows, 1), [])))
-    assert alone.parts[0].source == packed_rows.UNKNOWN
+    alone = next(iter(inspected_rows.shown(spread(made.rows, 1), [])))
+    assert alone.parts[0].source == inspected_rows.UNKNOWN
     assert alone.parts[0].source.first.repository == "?"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.seen import Chain, Definition, Reference, UnitResult
+from curriculum.graph.clang.database import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,

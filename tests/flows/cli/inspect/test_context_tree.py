@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.inspection.context_tree import (
+from curriculum.inspection.documents import (
     WORDS,
     Branch,
     branches,
