@@ -84,7 +84,8 @@ def test_a_split_by_document_instead_of_lineage_is_caught(
         )
 
     monkeypatch.setattr(select, "_rows", by_document)
-    monkeypatch.setattr(select, "clusters", lambda found, pairs: select.clusters(found, ()))
+    clusters = select.clusters
+    monkeypatch.setattr(select, "clusters", lambda found, pairs: clusters(found, ()))
     monkeypatch.setattr(select, "touched_files", lambda _: [])
     leaky = make(Store(tmp_path))
     with pytest.raises(AssertionError):
