@@ -1,4 +1,10 @@
-"""Names, texts and paths in SQL, and the error of the catalog."""
+"""Parquet files that DuckDB reads, and that may be somebody else's: their paths, faults and sizes.
+
+A file of some kilobytes can hold gigabytes: runs of one value, pages that are packed a thousandfold, one long
+text that each line refers to. What the file says of its own size isn't to be believed, and a reader that
+takes a batch at a time still unpacks whole pages. DuckDB counts all that it allocates against its
+limit, pages included; `read` counts the result batch by batch.
+"""
 
 import functools
 import re
@@ -65,7 +71,8 @@ def read(file: Path, columns: Sequence[str] | None = None, *, most: int = MOST_B
         CatalogError: for a file that holds more than that.
         OSError: for one that is no Parquet file, or lacks a column.
     """
-    listed = "*" if columns is None else ", ".join(map(_name, columns))
+    names = [each.replace('"', '""') for each in columns or ()]
+    listed = "*" if columns is None else ", ".join(f'"{each}"' for each in names)
     path = quoted(pattern(str(file)))
     # What is on its way into Arrow isn't counted; what lies in a table is.
     held = (
@@ -84,16 +91,12 @@ def read(file: Path, columns: Sequence[str] | None = None, *, most: int = MOST_B
 
 
 def _counted(reader: pa.RecordBatchReader, file: Path, most: int) -> Iterator[pa.RecordBatch]:
-    there = 0
+    num_bytes = 0
     for batch in reader:
-        there += batch.nbytes
-        if there > most:
+        num_bytes += batch.nbytes
+        if num_bytes > most:
             raise _too_large(file, most)
         yield batch
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def _too_large(file: Path, most: int) -> CatalogError:
@@ -107,40 +110,41 @@ def _too_large(file: Path, most: int) -> CatalogError:
 def fault_of(file: Path, kind: DataTable) -> str | None:
     """Return the reason why a view can't read a file; None where it can."""
     try:
-        there = parquet.read_schema(file)
+        found = parquet.read_schema(file)
     except StoreError as refused:
         return f"{refused.value}: {refused.cause}"
     except (OSError, UnicodeDecodeError, pa.ArrowException) as broken:
         return f"it is no Parquet file: {str(broken).splitlines()[0]}"
-    return _fault(there.remove_metadata(), kind)
+    return _schema_fault(found.remove_metadata(), kind)
 
 
 @functools.lru_cache(maxsize=256)
-def _fault(there: pa.Schema, kind: DataTable) -> str | None:
+def _schema_fault(found: pa.Schema, kind: DataTable) -> str | None:
     """Find the first fault of a schema; cached, since few of thousands of files differ in their columns."""
-    return next(_column_faults(there, kind.schema), None)
-
-
-def _column_faults(there: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
-    if not set(there.names) & set(wanted.names):
-        yield "it has none of the columns that it should have"
-    for name in {*there.names} & {*wanted.names}:
-        if there.names.count(name) > 1:
-            yield f"several of its columns are named {name}"
+    wanted = kind.schema
+    shared = {*found.names} & {*wanted.names}
+    if not shared:
+        return "it has none of the columns that it should have"
+    for name in shared:
+        if found.names.count(name) > 1:
+            return f"several of its columns are named {name}"
     for field in wanted:
-        if field.name in there.names and _sort(there.field(field.name).type) != _sort(field.type):
-            found = there.field(field.name).type
-            yield f"its column {field.name} is {found}, not {field.type}"
+        if field.name not in shared:
+            continue
+        type_there = found.field(field.name).type
+        if _type_class(type_there) != _type_class(field.type):
+            return f"its column {field.name} is {type_there}, not {field.type}"
+    return None
 
 
-def _sort(kind: pa.DataType) -> str:
-    """Return the sort of a type, whatever its width: text, number, truth, or its nesting."""
+def _type_class(kind: pa.DataType) -> str:
+    """The class of a type, whatever its width: text, number, bool, or its nesting."""
     if pa.types.is_dictionary(kind):
-        return _sort(kind.value_type)
+        return _type_class(kind.value_type)
     if pa.types.is_struct(kind):
         return "struct"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return f"list of {_sort(kind.value_type)}"
+        return f"list of {_type_class(kind.value_type)}"
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return "number"
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -1,4 +1,4 @@
-"""A workspace as it stands at one moment: its tables, its live data files, and what couldn't be read.
+"""Snapshot of a workspace: its tables, its live data files, and the problems of what can't be read.
 
 What manifests say is kept as a group of the cache, so that the next snapshot reads only the manifests that
 are new or changed; the group's name is the digest of their bytes. Where the workspace can't be written, or
@@ -8,20 +8,21 @@ A workspace may come from somebody else. Of the paths in its manifests and table
 lead, over no symbolic link, to a regular file in it.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curriculum.catalog.cache import Cache, Identity, LastGroups, digest_of
+from curriculum.catalog.cache import FOLDER, Cache, FileFindings, Identity, identity_of
 from curriculum.catalog.parquet_files import fault_of
 from curriculum.catalog.tables import (
     TABLES,
@@ -40,87 +41,103 @@ from curriculum.store.store import WORKSPACE_NAME
 from curriculum.store.verify import sha256_of
 from schemas.errors import CurriculumError, StoreError
 from schemas.manifest import MANIFEST_NAME
-from schemas.regular_files import LINK, MOST_BYTES, status
+from schemas.regular_files import LINK, MOST_BYTES
+from schemas.regular_files import status as file_status
 from schemas.stages import DATA_TABLES, data_table_of
 
-_SEEN = "seen"
+VERSION = 5
+"""Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
 
-
-_FINDING_TYPES: dict[str, pa.DataType] = {
-    "file": pa.string(),
-    "inode": pa.int64(),
-    "changed": pa.int64(),
-    "size": pa.int64(),
-    "found": pa.string(),
+_TEXT: pa.DataType = pa.string()
+_NUMBER: pa.DataType = pa.int64()
+_OWN: dict[str, pa.Schema] = {
+    "seen": pa.schema([("path", _TEXT), ("digest", _TEXT)]),
+    "live": pa.schema([("path", _TEXT)]),
+    "marks": pa.schema([("mark", _TEXT), ("path", _TEXT)]),
+    "data": pa.schema(
+        [
+            *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file")),
+            pa.field("num_bytes", _NUMBER),
+        ]
+    ),
+    "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
 }
-_SCHEMA = pa.schema([pa.field(name, kind) for name, kind in _FINDING_TYPES.items()])
+"""Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
+KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
 
-
-@dataclass(kw_only=True, slots=True)
-class FileFindings:
-    """Findings in the files of a workspace, by path relative to it."""
-
-    home: Path
-    known: dict[str, tuple[Identity, str | None]]
-    last: LastGroups
-    """The paths that were written last; nothing where none is known."""
-    looked: dict[str, tuple[Identity, str | None]] = field(default_factory=dict)
-    """The files that were asked for by now."""
-
-    @staticmethod
-    def of(cache: Cache) -> "FileFindings":
-        """Read what earlier snapshots kept; nothing where that can't be read."""
-        last = cache.last()
-        tables = cache.tables(last.seen, {_SEEN: _SCHEMA})
-        if tables is None:
-            return FileFindings(home=cache.home, known={}, last=LastGroups(snapshot=last.snapshot))
-        columns = [tables[_SEEN][name].to_pylist() for name in _SCHEMA.names]
-        known = {
-            file: (Identity(inode=inode, changed=changed, size=size), found)
-            for file, inode, changed, size, found in zip(*columns, strict=True)
-        }
-        return FileFindings(home=cache.home, known=known, last=last)
-
-    def found(
-        self, file: str, identity: Identity, look: Callable[[Path], str | None]
-    ) -> str | None:
-        """Return what `look` finds in a file, or found when it was the same."""
-        there = self.known.get(file)
-        if there is None or there[0] != identity:
-            there = identity, look(self.home / file)
-        self.looked[file] = there
-        return there[1]
-
-    def keep(self, cache: Cache, snapshot: str) -> None:
-        """Write down what was found for this snapshot; nothing where the workspace can't be written."""
-        group = self.last.seen
-        if self.looked != self.known or not group:
-            table = self._table()
-            group = digest_of({_SEEN: table})
-            if not cache.keep(group, {_SEEN: table}):
-                return
-        last = LastGroups(seen=group, snapshot=snapshot)
-        if last != self.last:
-            cache.keep_last(last)
-            if self.last.seen not in ("", group):
-                cache.forget(self.last.seen)
-
-    def _table(self) -> pa.Table:
-        lines = [
-            (file, each.inode, each.changed, each.size, found)
-            for file, (each, found) in self.looked.items()
-        ]
-        columns = list(zip(*lines, strict=True)) or [()] * len(_SCHEMA)
-        arrays = [
-            pa.array(column, each.type) for column, each in zip(columns, _SCHEMA, strict=True)
-        ]
-        return pa.table(arrays, schema=_SCHEMA)
-
-
-_STAGE, _KEY = re.compile(r"[a-z]"), re.compile(r"[0-9a-f]{12}")
 JOB_NAME = "job.json"
+_STAGE = re.compile(r"[a-z].*", re.DOTALL)
+"""A folder of the workspace that may hold artefacts."""
+_BELOW_A_STAGE = re.compile(r"[0-9a-f]{12}|.*=.*", re.DOTALL)
+"""A folder that leads to artefacts or is one: <12 hex digits> or label=value."""
+_ARTEFACT = re.compile(r"[0-9a-f]{12}|attempt=.*", re.DOTALL)
 _DEPTH = 16
 """Folders below the workspace; artefacts lie at half of that."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """Paths of each table, and the files of each kind of data."""
+
+    home: Path
+    digest: str
+    kept: Mapping[str, str]
+    """Tables that are files, by name: paths relative to the workspace."""
+    tables: Mapping[str, pa.Table]
+    """Tables in memory."""
+    files: Mapping[str, Sequence[str]]
+    """Live data files that can be read, relative to the workspace, by the name of their kind."""
+
+
+def take(home: Path, status: pa.Table | None = None) -> Snapshot:
+    """Take a snapshot of the present; files that are the ones that were read before aren't opened again.
+
+    A `status` that was computed since replaces the one that is written.
+    """
+    home = home.absolute()
+    listing = walk(home)
+    cache = Cache(home=home)
+    findings = FileFindings.read(cache)
+    marked = _marked(home)
+    manifests = {
+        each.path: findings.find(f"{each.path}/{MANIFEST_NAME}", each.identity, sha256_of) or ""
+        for each in listing.published
+    }
+    digest = _digest(manifests, marked)
+    is_kept = cache.holds(digest, KEPT)
+    own = cache.tables(digest, _OWN) if is_kept else None
+    if own is not None and _is_mended(home, own["problems"]):
+        cache.forget(digest)
+        own = None
+    if own is None:
+        own = _build(cache, manifests, marked, findings.last.snapshot)
+        if (home / WORKSPACE_NAME).is_file():
+            with contextlib.suppress(OSError):
+                (home / FOLDER).mkdir()
+            if cache.keep(digest, own):
+                cache.prune({digest, findings.last.seen})
+        is_kept = cache.holds(digest, KEPT)
+    files, faults = _readable(findings, own["live"], own["data"])
+    if is_kept:
+        findings.keep(digest)
+    running, written = open_tables(home, listing.open_runs), written_status(home)
+    passed_over = [*listing.passed_over, *running.problems, *written.problems]
+    tables = {
+        **({} if is_kept else own),
+        **running.tables,
+        **closed_gates(home),
+        **diets(home, cache),
+        "status": written.table if status is None else status,
+        "problems": pa.concat_tables([own["problems"], _problems([*faults, *passed_over])]),
+    }
+    kept = [name for name in KEPT if name not in tables] if is_kept else []
+    return Snapshot(
+        home=home,
+        digest=digest,
+        kept={name: cache.path(digest, name) for name in kept},
+        tables=tables,
+        files=files,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,227 +169,73 @@ def walk(home: Path) -> WorkspaceListing:
         StoreError: where a link lies in the workspace's root or its small folders.
     """
     require_plain(home)
-    found = _Walk()
-    for stage in found.folders(str(home), ""):
-        if _STAGE.match(stage.name):
-            found.descend(stage.path, stage.name)
-    found.published.sort(key=attrgetter("path"))
+    published: list[ManifestStat] = []
+    open_runs: list[str] = []
+    passed_over: list[tuple[str, str]] = []
+    pending = [(str(home), "")]
+    while pending:
+        folder, above = pending.pop()
+        leads_on = _BELOW_A_STAGE if above else _STAGE
+        for entry in _folders(folder, above, passed_over):
+            path = above + entry.name
+            if not leads_on.fullmatch(entry.name):
+                continue
+            if path.count("/") > _DEPTH:
+                passed_over.append((path, "it lies deeper than any artefact"))
+                continue
+            if above and _ARTEFACT.fullmatch(entry.name):
+                manifest = file_status(f"{entry.path}/{MANIFEST_NAME}")
+                if manifest is not None:
+                    published.append(ManifestStat(path=path, identity=identity_of(manifest)))
+                    continue
+                if file_status(f"{entry.path}/{JOB_NAME}") is not None:
+                    open_runs.append(path)
+                    continue
+            pending.append((entry.path, f"{path}/"))
     return WorkspaceListing(
-        published=tuple(found.published),
-        open_runs=tuple(sorted(found.open_runs)),
-        passed_over=tuple(sorted(found.passed_over)),
+        published=tuple(sorted(published, key=attrgetter("path"))),
+        open_runs=tuple(sorted(open_runs)),
+        passed_over=tuple(sorted(passed_over)),
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Walk:
-    published: list[ManifestStat] = field(default_factory=list)
-    open_runs: list[str] = field(default_factory=list)
-    passed_over: list[tuple[str, str]] = field(default_factory=list)
-
-    def descend(self, folder: str, path: str) -> None:
-        for entry in self.folders(folder, f"{path}/"):
-            is_key = _KEY.fullmatch(entry.name) is not None
-            if not is_key and "=" not in entry.name:
-                continue
-            below = f"{path}/{entry.name}"
-            if below.count("/") > _DEPTH:
-                self.passed_over.append((below, "it lies deeper than any artefact"))
-                continue
-            if is_key or entry.name.startswith("attempt="):
-                there = status(f"{entry.path}/{MANIFEST_NAME}")
-                if there is not None:
-                    self.published.append(ManifestStat(path=below, identity=Identity.of(there)))
-                    continue
-                if status(f"{entry.path}/{JOB_NAME}") is not None:
-                    self.open_runs.append(below)
-                    continue
-            self.descend(entry.path, below)
-
-    def folders(self, folder: str, path: str) -> list[os.DirEntry[str]]:
-        """The folders of a folder; `path` is that of what it holds, relative to the workspace."""
-        try:
-            with os.scandir(folder) as entries:
-                return [entry for entry in entries if self._is_walked(entry, path)]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as refused:
-            self.passed_over.append((path.rstrip("/") or ".", str(refused.strerror)))
-            return []
-
-    def _is_walked(self, entry: os.DirEntry[str], path: str) -> bool:
-        if entry.is_symlink():
-            self.passed_over.append((_shown(path + entry.name), LINK))
-        elif entry.is_dir(follow_symlinks=False):
-            if _shown(entry.name) == entry.name:
-                return True
-            self.passed_over.append((_shown(path + entry.name), "its name isn't UTF-8"))
-        return False
-
-
-def _shown(path: str) -> str:
-    """A path with a replacement for bytes that aren't UTF-8."""
-    return path.encode(errors="surrogateescape").decode(errors="replace")
-
-
-VERSION = 5
-"""Version of the kept tables, raised by hand; where their columns change they are made anew anyway."""
-
-_TEXT: pa.DataType = pa.string()
-_NUMBER: pa.DataType = pa.int64()
-_OWN: dict[str, pa.Schema] = {
-    "seen": pa.schema([("path", _TEXT), ("digest", _TEXT)]),
-    "live": pa.schema([("path", _TEXT)]),
-    "marks": pa.schema([("mark", _TEXT), ("path", _TEXT)]),
-    "data": pa.schema(
-        [
-            *(pa.field(name, _TEXT) for name in ("path", "key", "kind", "file")),
-            pa.field("num_bytes", _NUMBER),
-        ]
-    ),
-    "problems": pa.schema([("path", _TEXT), ("problem", _TEXT)]),
-}
-"""Tables that a snapshot needs beside TABLES: manifests read, those in use, files to read."""
-KEPT: dict[str, pa.Schema] = {**TABLES, **_OWN}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Snapshot:
-    """Paths of each table, and the files of each kind of data."""
-
-    home: Path
-    digest: str
-    kept: Mapping[str, str]
-    """Tables that are files, by name: paths relative to the workspace."""
-    tables: Mapping[str, pa.Table]
-    """Tables in memory."""
-    files: Mapping[str, Sequence[str]]
-    """Live data files that can be read, relative to the workspace, by the name of their kind."""
-
-
-def take(home: Path, status: pa.Table | None = None) -> Snapshot:
-    """The workspace as it stands now; files that are the ones that were read before aren't opened again.
-
-    A `status` that was computed since replaces the one that is written.
-    """
-    home = home.absolute()
-    found = walk(home)
-    marked = _marked(home)
-    cache = Cache(home=home)
-    seen = FileFindings.of(cache)
-    manifests = _manifests(seen, found.published)
-    digest = _digest(manifests, marked)
-    kept = _Kept(cache=cache, digest=digest)
-    if not kept.stands or kept.mended:
-        kept.write(_build(cache, manifests, marked, seen.last.snapshot), seen.last.seen)
-    sound, faults = _sound(seen, kept.table("live"), kept.table("data"))
-    if not kept.tables:
-        seen.keep(cache, digest)
-    running, written = open_tables(home, found.open_runs), written_status(home)
-    passed_over = [*found.passed_over, *running.problems, *written.problems]
-    problems = pa.concat_tables([kept.table("problems"), faults, _problems(passed_over)])
-    tables = {
-        **kept.tables,
-        **running.tables,
-        **closed_gates(home),
-        **diets(home, cache),
-        "status": written.table if status is None else status,
-        "problems": problems,
-    }
-    return Snapshot(
-        home=home,
-        digest=digest,
-        kept={name: path for name, path in kept.files.items() if name not in tables},
-        tables=tables,
-        files=sound,
-    )
-
-
-def _problems(found: Iterable[tuple[str, str]]) -> pa.Table:
-    lines = [{"path": path, "problem": problem} for path, problem in found]
-    return pa.Table.from_pylist(lines, schema=_OWN["problems"])
-
-
-@dataclass(kw_only=True, slots=True)
-class _Kept:
-    """The kept tables of a digest: files where that can be, else in memory."""
-
-    cache: Cache
-    digest: str
-    tables: dict[str, pa.Table] = field(default_factory=dict)
-
-    @property
-    def stands(self) -> bool:
-        """True where all tables are there as they were written."""
-        return self.cache.stands(self.digest, KEPT)
-
-    @property
-    def mended(self) -> bool:
-        """Return True if an artefact that couldn't be read now can, though its manifest is as it was."""
-        for path in map(str, self.table("problems")["path"].to_pylist()):
-            if "problems" not in _read(self.cache.home, path, ""):
-                self.cache.forget(self.digest)
-                return True
-        return False
-
-    @property
-    def files(self) -> dict[str, str]:
-        if self.tables:
-            return {}
-        return {name: self.cache.path(self.digest, name) for name in KEPT}
-
-    def table(self, name: str) -> pa.Table:
-        if name in self.tables:
-            return self.tables[name]
-        kept = self.cache.tables(self.digest, {name: KEPT[name]})
-        if kept is None:
-            raise FileNotFoundError(errno.ENOENT, "removed meanwhile", self.digest)
-        return kept[name]
-
-    def write(self, tables: dict[str, pa.Table], seen: str) -> None:
-        """Keep the tables, or have them in memory where that can't be."""
-        if (self.cache.home / WORKSPACE_NAME).is_file():
-            self.cache.open()
-            if self.cache.keep(self.digest, tables):
-                self.cache.prune({self.digest, seen})
-                return
-        if not self.stands:
-            self.tables = tables
+def _folders(folder: str, above: str, passed_over: list[tuple[str, str]]) -> list[os.DirEntry[str]]:
+    """The folders in a folder; what isn't walked into is added to `passed_over`, with the reason."""
+    found: list[os.DirEntry[str]] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                # Bytes that aren't UTF-8 are shown by a replacement.
+                name = entry.name.encode(errors="surrogateescape").decode(errors="replace")
+                if entry.is_symlink():
+                    passed_over.append((above + name, LINK))
+                elif entry.is_dir(follow_symlinks=False):
+                    if name == entry.name:
+                        found.append(entry)
+                    else:
+                        passed_over.append((above + name, "its name isn't UTF-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as refused:
+        passed_over.append((above.rstrip("/") or ".", str(refused.strerror)))
+    return found
 
 
 def _marked(home: Path) -> dict[str, list[str]]:
     """The paths that each current/*.txt lists as live."""
-    inside = PlainFolders(home)
-    files = sorted((home / "current").glob("*.txt"))
-    return {
-        file.name: read_mark(file) for file in files if _is_plain(inside, f"current/{file.name}")
-    }
-
-
-def _is_plain(inside: PlainFolders, file: str) -> bool:
-    try:
-        return inside.status(file).st_size <= MOST_BYTES
-    except (OSError, StoreError):
-        return False
-
-
-def _manifests(seen: FileFindings, published: Iterable[ManifestStat]) -> dict[str, str]:
-    """The digests of the bytes of manifests, by path of the artefact."""
-    return {
-        each.path: seen.found(f"{each.path}/{MANIFEST_NAME}", each.identity, _sha256) or ""
-        for each in published
-    }
-
-
-def _sha256(file: Path) -> str:
-    """The digest of a file; empty where it can't be read."""
-    try:
-        return sha256_of(file)
-    except OSError:
-        return ""
+    inside, marked = PlainFolders(home), {}
+    for file in sorted((home / "current").glob("*.txt")):
+        try:
+            size = inside.status(f"current/{file.name}").st_size
+        except (OSError, StoreError):
+            continue
+        if size <= MOST_BYTES:
+            marked[file.name] = read_mark(file)
+    return marked
 
 
 def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> str:
+    """Digest all that the kept tables are made from: the name of their group."""
     hashed = hashlib.sha256(f"{VERSION} {KEPT}\n".encode())
     for path, digest in manifests.items():
         hashed.update(f"{path}\0{digest}\n".encode())
@@ -380,20 +243,28 @@ def _digest(manifests: Mapping[str, str], marked: Mapping[str, list[str]]) -> st
     return hashed.hexdigest()[:12]
 
 
+def _is_mended(home: Path, problems: pa.Table) -> bool:
+    """Return True if an artefact that couldn't be read now can, though its manifest is as it was."""
+    paths = map(str, problems["path"].to_pylist())
+    return any("problems" not in _read(home, path, "") for path in paths)
+
+
 def _build(
     cache: Cache, manifests: Mapping[str, str], marked: Mapping[str, list[str]], last: str
 ) -> dict[str, pa.Table]:
     """The tables of these manifests: what the last snapshot has of them, and the rest read now."""
     before = cache.tables(last, KEPT) or {name: each.empty_table() for name, each in KEPT.items()}
-    same = _same(before["seen"], manifests)
-    known = set(same)
-    fresh = _tables(
-        [
-            (path, _read(cache.home, path, digest))
-            for path, digest in manifests.items()
-            if path not in known
-        ]
-    )
+    columns = (before["seen"][name].to_pylist() for name in ("path", "digest"))
+    known = dict(zip(*columns, strict=True))
+    same = [path for path, digest in manifests.items() if known.get(path) == digest]
+    new = manifests.keys() - set(same)
+    lines = {
+        path: _read(cache.home, path, digest) for path, digest in manifests.items() if path in new
+    }
+    try:
+        fresh = _tables(lines.values())
+    except (ValueError, TypeError, OverflowError):
+        fresh = _tables([_fitting(path, each) for path, each in lines.items()])
     tables = {
         name: pa.concat_tables(
             [
@@ -403,48 +274,39 @@ def _build(
         ).sort_by("path")
         for name in KEPT
     }
-    live = _live(tables, [path for paths in marked.values() for path in paths])
-    tables["marks"] = pa.Table.from_pylist(
-        [
-            {"mark": name.removesuffix(".txt"), "path": path}
-            for name, paths in marked.items()
-            for path in paths
-        ],
-        schema=_OWN["marks"],
-    )
+    marks = [
+        {"mark": name.removesuffix(".txt"), "path": path}
+        for name, paths in marked.items()
+        for path in paths
+    ]
+    live = _live(tables, [each["path"] for each in marks])
+    tables["marks"] = pa.Table.from_pylist(marks, schema=_OWN["marks"])
     tables["live"] = pa.Table.from_pylist([{"path": path} for path in live], schema=_OWN["live"])
     return tables
 
 
-def _tables(of_artefacts: Sequence[tuple[str, Lines]]) -> dict[str, pa.Table]:
-    """The tables of artefacts' lines; of one whose values don't fit into them, the problem alone."""
-    try:
-        return _table_of([lines for _, lines in of_artefacts])
-    except (ValueError, TypeError, OverflowError):
-        return _table_of([_fitting(path, lines) for path, lines in of_artefacts])
+def _tables(lines: Iterable[Lines]) -> dict[str, pa.Table]:
+    """The tables of artefacts' lines.
 
-
-def _table_of(lines: Sequence[Lines]) -> dict[str, pa.Table]:
+    Raises:
+        ValueError, TypeError, OverflowError: for a value that doesn't fit into its column.
+    """
+    listed = list(lines)
     return {
         name: pa.Table.from_pylist(
-            [line for each in lines for line in each.get(name, ())], schema=schema
+            [line for each in listed for line in each.get(name, ())], schema=schema
         )
         for name, schema in KEPT.items()
     }
 
 
 def _fitting(path: str, lines: Lines) -> Lines:
+    """The lines of an artefact; of one with a value that doesn't fit into the tables, the problem alone."""
     try:
-        _table_of([lines])
+        _tables([lines])
     except (ValueError, TypeError, OverflowError) as refused:
         return {"problems": [{"path": path, "problem": f"a value of its manifest: {refused}"}]}
     return lines
-
-
-def _same(seen: pa.Table, manifests: Mapping[str, str]) -> list[str]:
-    """The paths whose manifests are as they were."""
-    known = dict(zip(*(seen[name].to_pylist() for name in ("path", "digest")), strict=True))
-    return [path for path, digest in manifests.items() if known.get(path) == digest]
 
 
 def _read(home: Path, path: str, digest: str) -> Lines:
@@ -453,81 +315,79 @@ def _read(home: Path, path: str, digest: str) -> Lines:
         if (size := PlainFolders(home).status(f"{path}/{MANIFEST_NAME}").st_size) > MOST_BYTES:
             raise OSError(errno.EFBIG, f"a manifest of {size:,} bytes")
         artefact = artefact_at(home / path)
-        found = lines_of(artefact, path)
+        lines = lines_of(artefact, path)
     except (CurriculumError, OSError, ValueError, RecursionError) as refused:
         return {"problems": [{"path": path, "problem": str(refused)}]}
-    found["data"] = list(_data(artefact.manifest.stage, found["files"]))
-    if "problems" not in found:
-        found["seen"] = [{"path": path, "digest": digest}]
-    return found
-
-
-def _data(stage: str, files: Sequence[Line]) -> Iterator[Line]:
-    """The files of an artefact that views read."""
-    for file in files:
-        kind = data_table_of(stage, file["name"])
-        if kind is not None:
-            told = {name: file[name] for name in ("path", "key", "file", "num_bytes")}
-            yield told | {"kind": kind.name}
+    lines["data"] = [
+        {**{name: file[name] for name in ("path", "key", "file", "num_bytes")}, "kind": kind.name}
+        for file in lines["files"]
+        if (kind := data_table_of(artefact.manifest.stage, file["name"])) is not None
+    ]
+    if "problems" not in lines:
+        lines["seen"] = [{"path": path, "digest": digest}]
+    return lines
 
 
 def _live(tables: Mapping[str, pa.Table], marked: Iterable[str]) -> list[str]:
-    """The paths that stand in current/*.txt, and those of their inputs, at any depth; as gc keeps them."""
-    listed = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
-    alike: dict[str, list[Line]] = {}
-    for line in listed:
-        alike.setdefault(line["key"], []).append(line)
+    """The paths that current/*.txt list, and those of their inputs, at any depth; as gc keeps them."""
+    artefacts = tables["artefacts"].select(["path", "key", "content"]).to_pylist()
+    by_key: dict[str, list[Line]] = {}
+    for artefact in artefacts:
+        by_key.setdefault(artefact["key"], []).append(artefact)
     inputs: dict[str, list[tuple[str, str]]] = {}
     for line in tables["inputs"].select(["path", "input_key", "input_content"]).to_pylist():
         inputs.setdefault(line["path"], []).append((line["input_key"], line["input_content"]))
-    there = {line["path"] for line in listed}
-    ends = [path for path in marked if path in there]
+    known = {artefact["path"] for artefact in artefacts}
+    pending = [path for path in marked if path in known]
     live: set[str] = set()
-    while ends:
-        path = ends.pop()
+    while pending:
+        path = pending.pop()
         if path in live:
             continue
         live.add(path)
         for key, content in inputs.get(path, ()):
-            held = alike.get(key, [])
-            ends += [
-                each["path"]
-                for each in ([each for each in held if each["content"] == content] or held)
-            ]
+            made = by_key.get(key, [])
+            same = [each for each in made if each["content"] == content]
+            pending += [each["path"] for each in same or made]
     return sorted(live)
 
 
-def _sound(
-    seen: FileFindings, live: pa.Table, data: pa.Table
-) -> tuple[dict[str, list[str]], pa.Table]:
-    """The live files by kind, and what is wrong with the others; each is opened once."""
-    inside = PlainFolders(seen.home)
+def _readable(
+    findings: FileFindings, live: pa.Table, data: pa.Table
+) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """The live files by kind, and the faults of those that can't be read; each is opened once."""
+    inside = PlainFolders(findings.cache.home)
     listed = data.filter(pc.is_in(data["path"], live["path"].combine_chunks()))
     files: dict[str, list[str]] = {kind.name: [] for kind in DATA_TABLES}
     faults: list[tuple[str, str]] = []
     columns = (listed[name].to_pylist() for name in ("file", "kind", "num_bytes"))
     for file, kind, num_bytes in zip(*columns, strict=True):
-        found = _fault(seen, inside, file, kind, num_bytes)
-        if found:
-            faults.append((file, found))
+        fault = _fault(findings, inside, file, kind, num_bytes)
+        if fault:
+            faults.append((file, fault))
         else:
             files[kind].append(file)
-    return files, _problems(faults)
+    return files, faults
 
 
 def _fault(
-    seen: FileFindings, inside: PlainFolders, file: str, kind: str, num_bytes: int
+    findings: FileFindings, inside: PlainFolders, file: str, kind: str, num_bytes: int
 ) -> str | None:
     """Return the reason why a file that was published can't be read now."""
     try:
-        there = inside.status(file)
+        found = inside.status(file)
     except FileNotFoundError:
         return "it isn't there any more"
     except StoreError as refused:
         return ": ".join(str(each) for each in (refused.value, refused.cause) if each)
     except OSError as refused:
         return refused.strerror
-    if there.st_size != num_bytes:
-        return f"{there.st_size} bytes where {num_bytes} were published"
-    of_kind = next(each for each in DATA_TABLES if each.name == kind)
-    return seen.found(file, Identity.of(there), lambda path: fault_of(path, of_kind))
+    if found.st_size != num_bytes:
+        return f"{found.st_size} bytes where {num_bytes} were published"
+    table = next(each for each in DATA_TABLES if each.name == kind)
+    return findings.find(file, identity_of(found), lambda path: fault_of(path, table))
+
+
+def _problems(found: Iterable[tuple[str, str]]) -> pa.Table:
+    lines = [{"path": path, "problem": problem} for path, problem in found]
+    return pa.Table.from_pylist(lines, schema=_OWN["problems"])

@@ -1,7 +1,8 @@
-"""Tables of manifests, reports and jobs: everything that a question can ask without opening data.
+"""Tables of the catalog: everything that a question can ask without opening data.
 
-Each table is known by its name in `TABLES`; a line of any of them names its artefact by `path`, relative
-to the workspace, so that what didn't change is kept and what did is replaced.
+Those of published artefacts, from their manifests, reports and jobs, are named in `TABLES`; a line of any of
+them names its artefact by `path`, relative to the workspace, so that what didn't change is kept and what did
+is replaced. Those of open runs, closed gates, diets and status, in `OPEN_TABLES`, are read anew each time.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import hashlib
 import itertools
 import json
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +30,7 @@ from schemas import regular_files
 from schemas.errors import CurriculumError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
 from schemas.json_text import seconds_from
-from schemas.manifest import InputRecord
-from schemas.mixture import Continued, MixtureReport
+from schemas.mixture import MixtureReport
 from schemas.progress import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
@@ -111,46 +111,34 @@ def lines_of(artefact: Artefact, path: str) -> Lines:
     A run or a mixture whose report can't be read is listed all the same, with its inputs and files; a
     line of `problems` says why no more is known of it.
     """
+    manifest = artefact.manifest
     lines: Lines = {
         "artefacts": [_artefact(artefact)],
-        "inputs": [_input(artefact.manifest.stage, each) for each in artefact.manifest.inputs],
-        "files": [
-            {"file": f"{path}/{record.name}", **record.model_dump()}
-            for record in artefact.manifest.files
+        "inputs": [
+            {
+                "stage": manifest.stage,
+                "name": each.name,
+                "input_key": each.key,
+                "input_content": each.content,
+            }
+            for each in manifest.inputs
         ],
+        "files": [{"file": f"{path}/{each.name}", **each.model_dump()} for each in manifest.files],
     }
     try:
-        lines |= _reported_by(artefact)
-    except (OSError, ValidationError) as refused:
-        lines["problems"] = [{"problem": f"no report that can be read: {_words(refused)}"}]
+        if manifest.stage == "runs":
+            lines |= _run(artefact)
+        if manifest.stage == "mixtures":
+            lines |= _mixture(artefact.reported(MixtureReport))
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False)[0]
+        why = f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+        lines["problems"] = [{"problem": f"no report that can be read: {why}"}]
+    except OSError as refused:
+        lines["problems"] = [{"problem": f"no report that can be read: {refused.strerror}"}]
     for line in itertools.chain(*lines.values()):
         line |= {"path": path, "key": artefact.key}
     return lines
-
-
-def _input(stage: str, record: InputRecord) -> Line:
-    return {
-        "stage": stage,
-        "name": record.name,
-        "input_key": record.key,
-        "input_content": record.content,
-    }
-
-
-def _words(refused: OSError | ValidationError) -> str:
-    if isinstance(refused, OSError):
-        return str(refused.strerror)
-    first = refused.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
-
-
-def _reported_by(artefact: Artefact) -> Lines:
-    """Yield the lines of a run or a mixture from its own report, beside its manifest."""
-    if artefact.manifest.stage == "runs":
-        return _of_run(artefact)
-    if artefact.manifest.stage == "mixtures":
-        return _of_mixture(artefact.reported(MixtureReport))
-    return {}
 
 
 def _artefact(artefact: Artefact) -> Line:
@@ -174,79 +162,74 @@ def _artefact(artefact: Artefact) -> Line:
     }
 
 
-def _of_run(artefact: Artefact) -> Lines:
+def _run(artefact: Artefact) -> Lines:
+    """The line of a finished run, and those of its figures."""
+    manifest = artefact.manifest
     report = Report.model_validate_json(regular_files.read(artefact.path / REPORT_NAME))
-    branch = artefact.manifest.labels.get("branch")
-    line = _reported(report)
-    line |= {"branch": branch, "state": "finished", "created": artefact.manifest.created}
-    planned = [each.key for each in artefact.manifest.inputs if each.name == "plan"]
-    line |= {"plan_key": planned[0] if planned else None}
-    job = _job(artefact.path)
-    return {
-        "runs": [line | (_asked(job) if job else {})],
-        "figures": list(_figures(report, branch)),
-    }
-
-
-def _reported(report: Report) -> Line:
-    """Return the columns that a run's report fills."""
-    return {
+    job = read_job(artefact.path)
+    branch = manifest.labels.get("branch")
+    run = {
         "specialist": report.specialist,
+        "branch": branch,
         "phase": report.phase,
         "attempt": report.attempt,
+        "state": "finished",
+        "created": manifest.created,
+        "plan_key": next((each.key for each in manifest.inputs if each.name == "plan"), None),
         "stopped": report.stopped,
         "reason": report.reason,
-        "phase_bpb_before": _mean(_own(report, report.before), "phase"),
-        "phase_bpb_after": _mean(_own(report, report.after), "phase"),
-        "anchor_bpb_before": _mean(report.before, "anchor"),
-        "anchor_bpb_after": _mean(report.after, "anchor"),
+        "phase_bpb_before": _mean_bpb(report, report.before, "phase"),
+        "phase_bpb_after": _mean_bpb(report, report.after, "phase"),
+        "anchor_bpb_before": _mean_bpb(report, report.before, "anchor"),
+        "anchor_bpb_after": _mean_bpb(report, report.after, "anchor"),
         "steps": report.steps,
         "positions": report.tokens.positions,
         "valid_tokens": report.tokens.valid,
         "scored_tokens": report.tokens.scored,
         "scored_bytes": report.tokens.bytes,
-        "seconds": report.seconds,
-        "tokens_per_second": report.tokens_per_second,
-        "gpu_seconds": report.gpu_seconds,
-        "cost": report.cost,
-        "masked_mfu": report.masked_mfu,
-        "mean_context": report.mean_context,
-        "attention_density": report.attention_density,
         "masking_cost": report.masking_cost.ratio if report.masking_cost else None,
-        "device": report.device,
-        "backend": report.backend,
-        "checkpoint": report.checkpoint,
+        **{name: getattr(report, name) for name in _MEASURED},
+        **(_of_job(job) if job else {}),
     }
-
-
-def _asked(job: Job) -> Line:
-    """Return the columns that a run's job fills."""
-    return {
-        "branch": job.branch,
-        "planned_steps": job.steps,
-        "tokens_per_step": job.tokens_per_step,
-        "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
-        "gpu_price": job.gpu_price,
-        "model": job.model.name,
-        "plan_key": job.plan_key,
-        **_start_checkpoint(job),
+    moments = {"before": report.before, "after": report.after, "during": report.history}
+    about = {
+        "specialist": report.specialist,
+        "branch": branch,
+        "run_phase": report.phase,
+        "attempt": report.attempt,
     }
+    figures = [
+        {**about, "moment": moment, **figure.model_dump()}
+        for moment, figures in moments.items()
+        for figure in figures
+    ]
+    return {"runs": [run], "figures": figures}
 
 
-def _start_checkpoint(job: Job) -> Line:
-    """The checkpoint that a job begins with: runs/…/attempt=1/checkpoints/step=45."""
-    if job.start_from is None:
-        return {}
-    *run, _, step = job.start_from.path.split("/")
-    return {
-        "parent_run": "/".join(run),
-        "parent_run_key": job.start_from.run_key,
-        "parent_attempt": int(run[-1].removeprefix("attempt=")),
-        "parent_step": int(step.removeprefix("step=")),
-    }
+_MEASURED = (
+    *("seconds", "tokens_per_second", "gpu_seconds", "cost", "masked_mfu", "mean_context"),
+    *("attention_density", "device", "backend", "checkpoint"),
+)
+"""Columns of a run that are fields of its report."""
 
 
-def _job(run: Path) -> Job | None:
+def _mean_bpb(
+    report: Report, figures: Sequence[Figure], kind: Literal["phase", "anchor"]
+) -> float | None:
+    """The weighted mean of the anchor, or of the run's own phase, which may have none.
+
+    A decay is measured on the last phase, and so under that phase's name.
+    """
+    means = [
+        each.val_bpb
+        for each in figures
+        if (each.kind, each.family) == (kind, "*")
+        and (kind == "anchor" or report.phase in (ANNEAL, each.phase))
+    ]
+    return means[-1] if means else None
+
+
+def read_job(run: Path) -> Job | None:
     """A run's job; None where it was made by a version that wrote others."""
     try:
         return Job.model_validate_json(regular_files.read(run / JOB_NAME))
@@ -254,39 +237,38 @@ def _job(run: Path) -> Job | None:
         return None
 
 
-def _own(report: Report, figures: Sequence[Figure]) -> Sequence[Figure]:
-    """Return the figures of the phase itself, which may have none; the decay has the last phase's name."""
-    if report.phase == ANNEAL:
-        return figures
-    return [each for each in figures if each.phase == report.phase]
+def _of_job(job: Job) -> Line:
+    """Return the columns that a run's job fills."""
+    columns: Line = {
+        "branch": job.branch,
+        "planned_steps": job.steps,
+        "tokens_per_step": job.tokens_per_step,
+        "slots_per_step": job.tokens_per_step // max(each.row_length for each in job.rows),
+        "gpu_price": job.gpu_price,
+        "model": job.model.name,
+        "plan_key": job.plan_key,
+    }
+    if job.start_from is None:
+        return columns
+    # runs/…/attempt=1/checkpoints/step=45
+    *run, _, step = job.start_from.path.split("/")
+    return columns | {
+        "parent_run": "/".join(run),
+        "parent_run_key": job.start_from.run_key,
+        "parent_attempt": int(run[-1].removeprefix("attempt=")),
+        "parent_step": int(step.removeprefix("step=")),
+    }
 
 
-def _mean(figures: Iterable[Figure], kind: Literal["phase", "anchor"]) -> float | None:
-    """The weighted mean of the anchor, or of the phase that came last."""
-    means = [each.val_bpb for each in figures if (each.kind, each.family) == (kind, "*")]
-    return means[-1] if means else None
-
-
-def _figures(report: Report, branch: str | None) -> Iterator[Line]:
-    moments = (("before", report.before), ("after", report.after), ("during", report.history))
-    for moment, figures in moments:
-        for figure in figures:
-            yield {
-                "specialist": report.specialist,
-                "branch": branch,
-                "run_phase": report.phase,
-                "attempt": report.attempt,
-                "moment": moment,
-                **figure.model_dump(),
-            }
-
-
-def _of_mixture(report: MixtureReport) -> Lines:
+def _mixture(report: MixtureReport) -> Lines:
+    """The line of a mixture, and those of its strata, variants and source files."""
     names = ("slot_length", "slots", "rows", "tokens", "budget", "tokens_per_step", "steps")
-    sources, left_out = report.sources, report.left_out
+    continued, sources, left_out = report.continued, report.sources, report.left_out
     mixture = {
         **{name: getattr(report, name) for name in names},
-        **_continued(report.continued),
+        "continued_run": continued.run if continued else None,
+        "continued_step": continued.step if continued else None,
+        "continued_tokens": continued.tokens if continued else None,
         "left_out_rows": left_out.rows if left_out else 0,
         "left_out_tokens": left_out.tokens if left_out else 0,
         "lineages": sources.lineages if sources else None,
@@ -313,19 +295,9 @@ def _of_mixture(report: MixtureReport) -> Lines:
     }
 
 
-def _continued(continued: Continued | None) -> Line:
-    if continued is None:
-        return {}
-    return {
-        "continued_run": continued.run,
-        "continued_step": continued.step,
-        "continued_tokens": continued.tokens,
-    }
-
-
 def open_run(directory: Path, path: str, *, state: str) -> Line | None:
     """The line of a run that isn't closed, as far as its heartbeat says; None where there is no job."""
-    job = _job(directory)
+    job = read_job(directory)
     if job is None:
         return None
     line: Line = {
@@ -337,7 +309,7 @@ def open_run(directory: Path, path: str, *, state: str) -> Line | None:
         "state": state,
         "device": job.device,
         "backend": job.backend,
-        **_asked(job),
+        **_of_job(job),
     }
     try:
         beat = Heartbeat.model_validate_json(regular_files.read(directory / HEARTBEAT_NAME))
@@ -404,21 +376,20 @@ def diets(home: Path, cache: Cache) -> dict[str, pa.Table]:
         digest.update(f"{file}\0{len(text)}\0".encode() + text)
     group = digest.hexdigest()[:12]
     kept = cache.tables(group, schemas)
-    if kept is None:
-        kept = {"diets": pa.Table.from_pylist([*_lines(home)], schema=schemas["diets"])}
-        cache.keep(group, kept)
-    return kept
-
-
-def _lines(home: Path) -> Iterator[Line]:
+    if kept is not None:
+        return kept
+    lines: list[Line] = []
     for name in diet_names(home):
         try:
             diet = load_diet(name, home=home)
         except CurriculumError:
             continue
         phases = [each.phase for each in diet.phases] + [ANNEAL] * (diet.anneal is not None)
-        for phase in phases:
-            yield {"specialist": diet.specialist, "branch": diet.branch, "phase": phase}
+        about = {"specialist": diet.specialist, "branch": diet.branch}
+        lines += [{**about, "phase": phase} for phase in phases]
+    tables = {"diets": pa.Table.from_pylist(lines, schema=schemas["diets"])}
+    cache.keep(group, tables)
+    return tables
 
 
 STATE_NAME, METRICS_NAME = "state.json", "metrics"
@@ -446,7 +417,9 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
     metrics = [OPEN_TABLES["open_metrics"].empty_table()]
     room = MOST_BYTES
     for path in paths:
-        line = open_run(home / path, path, state="running" if _runs(home / path) else "interrupted")
+        line = open_run(
+            home / path, path, state="running" if _is_running(home / path) else "interrupted"
+        )
         if line is None:
             continue
         lines.append(line)
@@ -464,6 +437,7 @@ def open_tables(home: Path, paths: Sequence[str]) -> Running:
 
 
 def _metrics_files(home: Path, path: str) -> Iterator[str]:
+    """The plain files of a run's metrics, by their paths in the workspace."""
     inside = PlainFolders(home)
     for file in sorted((home / path / METRICS_NAME).glob("[0-9]*.parquet")):
         name = f"{path}/{METRICS_NAME}/{file.name}"
@@ -473,18 +447,19 @@ def _metrics_files(home: Path, path: str) -> Iterator[str]:
 
 
 def _metrics(file: Path, path: str, most: int) -> pa.Table:
-    there = parquet_files.read(file, most=most)
+    """Read a file of metrics; a column that it lacks is null."""
+    found = parquet_files.read(file, most=most)
     columns = [
-        there[field.name].cast(field.type)
-        if field.name in there.column_names
-        else pa.nulls(len(there), field.type)
+        found[field.name].cast(field.type)
+        if field.name in found.column_names
+        else pa.nulls(len(found), field.type)
         for field in METRICS_SCHEMA
     ]
-    columns.append(pa.repeat(path, len(there)))
+    columns.append(pa.repeat(path, len(found)))
     return pa.table(columns, schema=OPEN_TABLES["open_metrics"])
 
 
-def _runs(run: Path) -> bool:
+def _is_running(run: Path) -> bool:
     """Return True while a process trains it: looked up on its machine, on others by its last beat."""
     try:
         owner = RunState.model_validate_json(regular_files.read(run / STATE_NAME))

@@ -1,4 +1,4 @@
-"""The SQL of a catalog: views and macros as they stand in sql/*.sql, over the files of a snapshot.
+"""The SQL of a catalog, run in this process or written to catalog.sql: sql/*.sql over a snapshot's files.
 
 `$name` in those files is a relation: a table of the snapshot, or all data files of a kind. Everything
 else is plain DuckDB SQL, of forms that versions 1.5 and 2.0 both have.
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -31,7 +31,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     **OPEN_TABLES,
     **{kind.name: kind.schema for kind in DATA_TABLES},
 }
-_DATA = frozenset(kind.name for kind in DATA_TABLES)
 _RELATION = re.compile(r"\$([a-z_]+)")
 _CACHED = "SET parquet_metadata_cache = true"
 _SCHEMA = "CREATE SCHEMA internal"
@@ -41,16 +40,6 @@ _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _REMARK = re.compile(r"--[^\n]*")
 _READ = re.compile(r"\b(?:FROM|JOIN) +\(?(?:main\.|internal\.)?([a-z_]+)|\b([a-z_]+)\(")
 _ABOUT = frozenset({"show", "information_schema", "sqlite_master", "summarize", "pragma"})
-
-
-def subjects() -> list[str]:
-    """The names of the files in sql/, in the order in which they are run."""
-    names = [
-        PurePosixPath(file.name).stem
-        for file in resources.files("curriculum.catalog").joinpath("sql").iterdir()
-        if file.name.endswith(".sql")
-    ]
-    return [*FIRST, *sorted(set(names) - set(FIRST))]
 
 
 def text_of(subject: str) -> str:
@@ -74,7 +63,13 @@ class Statement:
 @functools.cache
 def statements() -> tuple[Statement, ...]:
     """All statements of sql/, in the order in which they are run; each ends with a line's last `;`."""
-    texts = itertools.chain(*(_END.split(text_of(subject)) for subject in subjects()))
+    names = {
+        file.name.removesuffix(".sql")
+        for file in resources.files("curriculum.catalog").joinpath("sql").iterdir()
+        if file.name.endswith(".sql")
+    }
+    subjects = [*FIRST, *sorted(names - set(FIRST))]
+    texts = itertools.chain(*(_END.split(text_of(subject)) for subject in subjects))
     return tuple(
         Statement(name=found[2], text=text.strip(), reads=_reads(text), makes=found[1] == "CREATE")
         for text in texts
@@ -88,7 +83,7 @@ def needed(asked: str) -> list[Statement]:
     A word of a question that only looks like a name costs a moment. A question about the catalog itself
     rests on all of it.
     """
-    words = words_of(asked)
+    words = frozenset(_WORD.findall(asked.lower()))
     if any(word in _ABOUT or word.startswith(("duckdb_", "pragma_")) for word in words):
         return [*statements()]
     open_ends, wanted = words, set[str]()
@@ -97,11 +92,6 @@ def needed(asked: str) -> list[Statement]:
         read = (each.reads for each in statements() if each.makes and each.name in open_ends)
         open_ends = frozenset().union(*read) - wanted
     return [each for each in statements() if each.name in wanted and each.makes]
-
-
-def words_of(sql: str) -> frozenset[str]:
-    """The words of a text that may be names."""
-    return frozenset(_WORD.findall(sql.lower()))
 
 
 def _reads(text: str) -> frozenset[str]:
@@ -124,62 +114,49 @@ def script(
     question `asked` needs, nothing is made; and what a file says of itself is kept for the next
     question, where one can come.
     """
-
-    def relation(found: re.Match[str]) -> str:
-        name = found[1]
-        return memory[name] if name in memory else _relation(snapshot, name, root)
-
     settings = (_CACHED, _SCHEMA) if asked is None else (_SCHEMA,)
     wanted = statements() if asked is None else needed(asked)
-    texts = (_RELATION.sub(relation, each.text) for each in wanted)
+    texts = [each.text for each in wanted]
+    relations = {
+        name: memory[name] if name in memory else _relation(snapshot, name, root)
+        for name in {name for text in texts for name in _RELATION.findall(text)}
+    }
+    texts = [_RELATION.sub(lambda found: relations[found[1]], text) for text in texts]
     return "".join(f"{text};\n\n" for text in (*settings, *texts))
 
 
 def _relation(snapshot: Snapshot, name: str, root: str) -> str:
+    """Read a table's file, or all data files of a kind; without a file it has columns and no rows."""
     if name in snapshot.kept:
         return f"read_parquet({quoted(pattern(root + snapshot.kept[name]))})"
+    columns = [(field.name, sql_type(field.type)) for field in SCHEMAS[name]]
     files = snapshot.files.get(name)
     if not files:
-        return _empty(name)
-    listed = ",\n".join(quoted(pattern(root + file)) for file in files)
+        own = [("file", "VARCHAR")] if name in snapshot.files else []
+        listed = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in [*columns, *own])
+        return f"(SELECT {listed} WHERE false)"
+    paths = ",\n".join(quoted(pattern(root + file)) for file in files)
     # What a file of an earlier version lacks is null; no other file is opened to learn that.
-    read = f"read_parquet([{listed}], filename = 'file', schema = MAP {{{_columns(name)}}})"
+    listed = ", ".join(
+        f"{quoted(column)}: {{'name': {quoted(column)}, 'type': {quoted(kind)}, 'default_value': NULL}}"
+        for column, kind in columns
+    )
+    read = f"read_parquet([{paths}], filename = 'file', schema = MAP {{{listed}}})"
     return f"(SELECT * REPLACE (substr(file, {len(root) + 1}) AS file) FROM {read})"
 
 
-@functools.cache
-def _columns(name: str) -> str:
-    return ", ".join(
-        f"{quoted(column)}: {{'name': {quoted(column)}, 'type': {quoted(kind)}, 'default_value': NULL}}"
-        for column, kind in types_of(SCHEMAS[name])
-    )
-
-
-@functools.cache
-def _empty(name: str) -> str:
-    """A relation of no lines with the columns of a table or of a kind of data."""
-    columns = [*types_of(SCHEMAS[name]), *([("file", "VARCHAR")] if name in _DATA else [])]
-    return "(SELECT {} WHERE false)".format(
-        ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns)
-    )
-
-
-def types_of(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The columns of a schema with their types in SQL."""
-    return [(field.name, _sql(field.type)) for field in schema]
-
-
-def _sql(kind: pa.DataType) -> str:
+def sql_type(kind: pa.DataType) -> str:
     """A type as DuckDB writes it.
 
-    >>> _sql(pa.list_(pa.struct([("at", pa.int32()), ("what", pa.string())])))
+    >>> sql_type(pa.list_(pa.struct([("at", pa.int32()), ("what", pa.string())])))
     'STRUCT("at" INTEGER, "what" VARCHAR)[]'
     """
     if pa.types.is_struct(kind):
         fields = (kind.field(at) for at in range(kind.num_fields))
-        return f"STRUCT({', '.join(f'{chr(34)}{each.name}{chr(34)} {_sql(each.type)}' for each in fields)})"
+        listed = ", ".join(f'"{each.name}" {sql_type(each.type)}' for each in fields)
+        return f"STRUCT({listed})"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"{_sql(kind.value_type)}[]"
+        return f"{sql_type(kind.value_type)}[]"
     return _PLAIN[str(kind)]
 
 
@@ -224,20 +201,42 @@ def connect(
     """
     snapshot = take(home, computed)
     if computed is None:
-        _publish(snapshot)
+        publish(home, snapshot)
     connection = duckdb.connect()
+    incoming = {name: f"incoming {name}" for name in snapshot.tables}
     for name, table in snapshot.tables.items():
-        connection.register(_incoming(name), table)
-    memory = {name: f'"{_incoming(name)}"' for name in snapshot.tables}
+        connection.register(incoming[name], table)
+    memory = {name: f'"{each}"' for name, each in incoming.items()}
     connection.execute(script(snapshot, root=f"{snapshot.home}/", memory=memory, asked=asked))
-    for name in snapshot.tables:
-        connection.unregister(_incoming(name))
+    for each in incoming.values():
+        connection.unregister(each)
     return connection
 
 
-def publish(home: Path) -> Path | None:
-    """Write catalog.sql and what it reads; its path, or None where the workspace can't be written."""
-    return _publish(take(home))
+def publish(home: Path, snapshot: Snapshot | None = None) -> Path | None:
+    """Write catalog.sql, and as Parquet files what it reads; by default for a snapshot that is taken now.
+
+    The result is its path, or None where the workspace can't be written: read-only, or full.
+    """
+    snapshot = snapshot or take(home)
+    home, cache = snapshot.home, Cache(home=snapshot.home)
+    if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
+        return None
+    memory: dict[str, str] = {}
+    for name, table in snapshot.tables.items():
+        if not len(table):
+            continue
+        # The status is a file of the workspace already; catalog.sql reads the newest.
+        path = STATUS_FILE
+        if name != "status":
+            alone = {name: table}
+            group = digest_of(alone)
+            if not (cache.holds(group, alone) or cache.keep(group, alone)):
+                return None
+            path = cache.path(group, name)
+        memory[name] = f"read_parquet({quoted(pattern(path))})"
+    text = _HEAD + script(snapshot, root="", memory=memory)
+    return _write_script(home / SCRIPT_NAME, text.encode())
 
 
 def relations(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
@@ -271,42 +270,11 @@ def macros(connection: duckdb.DuckDBPyConnection) -> list[Relation]:
     ]
 
 
-def _incoming(name: str) -> str:
-    return f"incoming {name}"
-
-
-def _publish(snapshot: Snapshot) -> Path | None:
-    """Let catalog.sql be what the snapshot says; nothing where the workspace can't be written."""
-    home = snapshot.home
-    if not snapshot.kept or not (home / WORKSPACE_NAME).is_file():
-        return None
-    passing = [(name, table) for name, table in snapshot.tables.items() if len(table)]
-    # The status is a file of the workspace already; catalog.sql reads the newest.
-    places = {
-        name: STATUS_FILE if name == "status" else _cache_table(Cache(home=home), name, table)
-        for name, table in passing
-    }
-    if not all(places.values()):
-        return None  # Read-only, or full: who asks in this process has the answer all the same.
-    memory = {name: f"read_parquet({quoted(pattern(path))})" for name, path in places.items()}
-    text = _HEAD + script(snapshot, root="", memory=memory)
-    return home / SCRIPT_NAME if _written(home, text.encode()) else None
-
-
-def _cache_table(cache: Cache, name: str, table: pa.Table) -> str:
-    """Keep a table by its content; its path relative to the workspace, empty where that can't be."""
-    alone = {name: table}
-    group = digest_of(alone)
-    stands = cache.stands(group, alone) or cache.keep(group, alone)
-    return cache.path(group, name) if stands else ""
-
-
-def _written(home: Path, text: bytes) -> bool:
-    """Let catalog.sql hold a text; False where that can't be. A link in its place is replaced."""
-    file = home / SCRIPT_NAME
+def _write_script(file: Path, text: bytes) -> Path | None:
+    """Let catalog.sql hold a text; None where that can't be. A link in its place is replaced."""
     try:
         if regular_files.read(file, most=len(text)) == text:
-            return True
+            return file
     except OSError:
         pass  # It isn't there, or something else is in its place, which the rename replaces.
     draft = file.with_name(f".{SCRIPT_NAME}.{uuid.uuid4().hex}")
@@ -315,7 +283,7 @@ def _written(home: Path, text: bytes) -> bool:
             opened.write(text)
         draft.replace(file)
     except OSError:
-        return False
+        return None
     finally:
         draft.unlink(missing_ok=True)
-    return True
+    return file

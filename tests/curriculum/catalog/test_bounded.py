@@ -51,7 +51,7 @@ def _one_long_text(file: Path) -> None:
 READS = """
 import sys
 from pathlib import Path
-from curriculum.catalog import CatalogError, bounded
+from curriculum.catalog import CatalogError, parquet_files
 def most():
     # Not the resource usage, which begins with that of the process before.
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import macros, open_catalog, publish, query, relations
-from curriculum.catalog.views import SCHEMAS, connect, needed, statements, text_of, types_of
+from curriculum.catalog.views import SCHEMAS, connect, needed, sql_type, statements, text_of
 from curriculum.store import Recipe, StagingDirectory, Store
 from schemas.stages import STAGES, DataTable
 
@@ -177,7 +177,7 @@ def test_a_question_makes_little_and_one_about_the_catalog_all() -> None:
     runs = {each.name for each in needed("FROM runs")}
     assert runs == {"runs", "artefacts"}
     assert {each.name for each in needed("FROM documents")} == {"documents", "artefacts", "data"}
-    assert len(needed("SHOW DATA_TABLES")) == len(statements())
+    assert len(needed("SHOW TABLES")) == len(statements())
     assert len(needed("SELECT view_name FROM duckdb_views()")) == len(statements())
 
 
@@ -192,7 +192,7 @@ def test_types_are_duckdbs_own() -> None:
     assert SCHEMAS
     for name, schema in SCHEMAS.items():
         connection.register("given", schema.empty_table())
-        columns = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in types_of(schema))
+        columns = ", ".join(f'NULL::{sql_type(each.type)} AS "{each.name}"' for each in schema)
         ours = connection.execute(f"DESCRIBE SELECT {columns}").fetchall()
         theirs = connection.execute("DESCRIBE given").fetchall()
         assert [line[:2] for line in ours] == [line[:2] for line in theirs], name

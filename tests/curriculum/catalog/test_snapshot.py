@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from curriculum.catalog import open_catalog, query, snapshot
-from curriculum.catalog.cache import Cache
 from curriculum.catalog.snapshot import walk
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store, garbage, published
 from schemas.job import (
@@ -138,7 +137,14 @@ def test_kept_tables_that_a_loss_of_power_emptied_are_made_anew(home: Path) -> N
 def test_a_workspace_that_cannot_be_written_answers_from_memory(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cache, "open", lambda _: None)  # Its folder can't be made.
+    make = Path.mkdir
+
+    def refuse(folder: Path, *options: object, **others: bool) -> None:
+        if folder == home / "catalog":
+            raise PermissionError("a read-only workspace")
+        make(folder, *options, **others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
     _well(home, "one")
     _well(home, "two")
     assert _budgets(home) == [("one", 5), ("two", 5)]
