@@ -12,7 +12,8 @@
     │   ├── JobKilledError   its process was killed: another try goes on from its last checkpoint
     │   ├── JobMemoryError   it needs more memory than there is
     │   └── NotFiniteError   its loss or gradient isn't a number
-    └── StoreError       an artefact that is not what its manifest says
+    ├── StoreError       an artefact that is not what its manifest says
+    └── CatalogError     a question that the catalog can't answer
 
 Mistakes of programmers are asserts. Nothing is caught to be swallowed.
 """
@@ -94,3 +95,7 @@ class NotFiniteError(JobError):
 
 class StoreError(CurriculumError):
     """An artefact is not what its manifest says."""
+
+
+class CatalogError(CurriculumError):
+    """A question that the catalog can't answer."""

@@ -1,7 +1,11 @@
-"""Questions to a workspace: DuckDB views over the artefacts that stand.
+"""Questions to a workspace: DuckDB views over its published artefacts.
 
-    open_catalog   walk, tables, snapshot: what there is now -> sql/*.sql over exactly those files
-    query          one SELECT, one answer
+    open_catalog   views.py: sql/*.sql over exactly the files of a snapshot
+    query          answer.py: one SELECT, one answer
+    ask            sandbox.py: a question of somebody whom nobody trusts, in a process that can write nothing
+
+    snapshot.py <- tables.py (what manifests and reports say), cache.py (what was read before),
+    parquet_files.py (data files that DuckDB reads)
 
 A catalog is a snapshot: its views read the files that the manifests listed when it was opened, so a
 build that goes on meanwhile can neither break nor change an answer. Token lists are scanned only where
@@ -15,8 +19,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum.catalog.answer import Answer, Stream, query, stream
-from curriculum.catalog.parquet_files import CatalogError
 from curriculum.catalog.views import SCRIPT_NAME, Relation, connect, macros, publish, relations
+from schemas.errors import CatalogError
 
 __all__ = [
     "SCRIPT_NAME",

@@ -10,8 +10,9 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from curriculum.catalog.parquet_files import CatalogError, pattern, quoted
+from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.views import connect
+from schemas.errors import CatalogError
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "4GiB",

@@ -15,13 +15,8 @@ import duckdb
 import pyarrow as pa
 
 from curriculum import parquet
-from schemas.errors import CurriculumError, StoreError
+from schemas.errors import CatalogError, StoreError
 from schemas.stages import DataTable
-
-
-class CatalogError(CurriculumError):
-    """A question that the catalog can't answer."""
-
 
 _GLOB = re.compile(r"[*?\[]")
 

@@ -23,9 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curriculum.catalog import sandbox_process
-from curriculum.catalog.parquet_files import CatalogError, pattern, quoted
+from curriculum.catalog.parquet_files import pattern, quoted
 from curriculum.catalog.snapshot import Snapshot, take
 from curriculum.catalog.views import script
+from schemas.errors import CatalogError
 
 CELL = Path(sandbox_process.__file__)
 ASKED = "the question"

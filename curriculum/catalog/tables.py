@@ -21,13 +21,13 @@ from pydantic import ValidationError
 from curriculum import parquet
 from curriculum.catalog import parquet_files
 from curriculum.catalog.cache import Cache
-from curriculum.catalog.parquet_files import MOST_BYTES, CatalogError
+from curriculum.catalog.parquet_files import MOST_BYTES
 from curriculum.mixing.load import config_files, diet_names, load_diet
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.store.inside import PlainFolders
 from schemas import regular_files
-from schemas.errors import CurriculumError, StoreError
+from schemas.errors import CatalogError, CurriculumError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
 from schemas.json_text import seconds_from
 from schemas.mixture import MixtureReport
