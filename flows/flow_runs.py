@@ -104,7 +104,7 @@ def start(specialist: str, changes: BuildChanges) -> RunPlan:
     for line in trust.shadow_words(config.workspace):
         Log().warning(line)
     parent, store = runtime.flow_run.parent_flow_run_id, Store(config.workspace)
-    if parent and recorded_config.place_of(store, parent).is_file():
+    if parent and recorded_config.snapshot_file(store, parent).is_file():
         return recorded_config.read_plan(store, parent)
     return recorded_config.first_plan(config, runtime.flow_run.id)
 

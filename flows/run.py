@@ -2,8 +2,7 @@
 
 from prefect import flow
 
-from curriculum.pipeline.command_text import outcome
-from curriculum.pipeline.execute import Scope
+from curriculum.pipeline.execute import Scope, outcome
 from curriculum.store import Artefact
 from flows.approval import ended, gate_after
 from flows.artifacts import Log

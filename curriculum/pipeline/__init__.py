@@ -9,6 +9,103 @@
 Read on in execute.py, the one loop over phases. config.py says what may be set, plan.py resolves it.
 """
 
-from curriculum.pipeline.facade import Pipeline
+from __future__ import annotations
 
-__all__ = ["Pipeline"]
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from curriculum.pipeline.config import (
+        BuildConfig,
+        CorpusConfig,
+        MixConfig,
+        ResumeConfig,
+        TrainConfig,
+    )
+    from curriculum.pipeline.context import Context
+    from curriculum.pipeline.execute import Event, Verb
+    from curriculum.stages import Built
+    from curriculum.store import Artefact
+
+
+class Groups(TypedDict, total=False):
+    """Groups of a RunConfig that change something."""
+
+    corpus: CorpusConfig
+    build: BuildConfig
+    mix: MixConfig
+    resume: ResumeConfig
+    train: TrainConfig
+
+
+class Pipeline:
+    """The stages of a workspace; what is there already isn't made again.
+
+    Nothing is imported before it is needed: a Pipeline can be made where torch and tree-sitter aren't.
+    """
+
+    def __init__(self, workspace: Path | str = "workspace", context: Context | None = None) -> None:
+        self.workspace = Path(workspace).absolute()
+        self._context = context
+
+    def build(
+        self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
+    ) -> dict[str, Built]:
+        """Build the packed rows that a diet asks for; the result is by phase.
+
+        Raises:
+            CurriculumError: for a mistake in the diet, the corpus or the config.
+        """
+        from curriculum.pipeline.execute import PhaseBuilt
+
+        return {
+            event.phase: event.built
+            for event in self._events(diet, "build", phase, groups)
+            if isinstance(event, PhaseBuilt)
+        }
+
+    def mix(
+        self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
+    ) -> dict[str, Artefact]:
+        """Build, then select and order the rows to train on; the result is the mixture of each phase.
+
+        Raises:
+            CurriculumError: for a mistake in the diet, the corpus or the config.
+        """
+        from curriculum.pipeline.execute import PhaseMixed
+
+        return {
+            event.phase: event.mixture
+            for event in self._events(diet, "mix", phase, groups)
+            if isinstance(event, PhaseMixed)
+        }
+
+    def train(
+        self, diet: str, *, phase: str | None = None, **groups: Unpack[Groups]
+    ) -> tuple[Artefact, ...]:
+        """Build, mix and train phase by phase, as far as the gates are open; the result is the closed runs.
+
+        Raises:
+            CurriculumError: for a mistake in the diet, the corpus or the config, and where training fails.
+        """
+        from curriculum.pipeline.execute import PhaseTrained
+
+        return tuple(
+            event.run
+            for event in self._events(diet, "train", phase, groups)
+            if isinstance(event, PhaseTrained)
+        )
+
+    def _events(self, diet: str, until: Verb, phase: str | None, groups: Groups) -> Iterator[Event]:
+        from curriculum.pipeline.config import RunConfig
+        from curriculum.pipeline.context import Context
+        from curriculum.pipeline.execute import Scope, execute, here
+        from curriculum.pipeline.plan import resolve_plan
+
+        context = self._context or Context()
+        config = RunConfig(specialist=diet, workspace=self.workspace, **groups)
+        scope = Scope(until=until, phase=phase)
+        return execute(resolve_plan(config), here(context), scope, context)

@@ -1,4 +1,4 @@
-"""Attempts at runs: their names, their order, and the state of one that isn't finished.
+"""Attempts at runs: their names, their order, their states; and the artefacts that are current.
 
 Records in jobs and marks decide, never the time of a file: a workspace can be copied or restored.
 """
@@ -6,7 +6,7 @@ Records in jobs and marks decide, never the time of a file: a workspace can be c
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from curriculum.inspection.formats import count
 from curriculum.store import Artefact, Store, inside, read_mark
@@ -31,9 +31,9 @@ def mark_current(store: Store, name: str, artefacts: Sequence[Artefact]) -> None
 def current_artefacts(store: Store, stage: str) -> list[Artefact]:
     """The artefacts of a stage that are marked as current, in the order in which they were published."""
     files = (store.root / "current").glob(f"{stage}-*.txt")
-    lines = {line for file in files for line in read_mark(file)}
-    there = [store.root / line for line in lines if (store.root / line / MANIFEST_NAME).is_file()]
-    return sorted(map(store.load, there), key=lambda each: (each.manifest.created, each.path))
+    marked = {store.root / line for file in files for line in read_mark(file)}
+    published = [path for path in marked if (path / MANIFEST_NAME).is_file()]
+    return sorted(map(store.load, published), key=lambda each: (each.manifest.created, each.path))
 
 
 STEP = "step="
@@ -44,33 +44,36 @@ SILENT_SECONDS = 600
 GO_ON = "the same command goes on from there"
 
 
-SpecialistRef = tuple[str, str | None]
-"""A specialist and its branch, if it has one."""
+class SpecialistRef(NamedTuple):
+    """A specialist and its branch, if it has one."""
+
+    specialist: str
+    branch: str | None = None
 
 
-def spelled(way: SpecialistRef, *more: str) -> str:
+def spelled(ref: tuple[str, str | None], *more: str) -> str:
     """The one spelling that is shown of a specialist, its branch and a phase or more of it.
 
-    >>> spelled(("templates", "demo"), "syntax"), spelled(("testing", None))
+    >>> spelled(SpecialistRef("templates", "demo"), "syntax"), spelled(SpecialistRef("testing"))
     ('templates/demo/syntax', 'testing')
     """
-    return "/".join([*filter(None, way), *more])
+    return "/".join([*filter(None, ref), *more])
 
 
-def names_of(way: SpecialistRef) -> set[str]:
+def names_of(ref: SpecialistRef) -> set[str]:
     """The whole name of a specialist and branch in each spelling that is accepted.
 
-    >>> sorted(names_of(("templates", "ux")))
+    >>> sorted(names_of(SpecialistRef("templates", "ux")))
     ['templates.ux', 'templates/ux']
     """
-    parts = [each for each in way if each]
+    parts = [each for each in ref if each]
     return {"/".join(parts), ".".join(parts)}
 
 
 def specialist_of(artefact: Artefact) -> SpecialistRef:
     """The specialist and branch of a run or a mixture."""
     labels = artefact.manifest.labels
-    return labels["specialist"], labels.get("branch")
+    return SpecialistRef(labels["specialist"], labels.get("branch"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,18 +91,18 @@ class Attempt:
     @property
     def names(self) -> set[str]:
         """templates, templates/syntax, and with its branch templates/demo and templates.demo/syntax."""
-        ways = {self.job.specialist, *names_of(self.way)}
-        return {*ways, *(f"{each}/{self.job.phase}" for each in ways)}
+        names = {self.job.specialist, *names_of(self.ref)}
+        return {*names, *(f"{each}/{self.job.phase}" for each in names)}
 
     @property
-    def way(self) -> SpecialistRef:
+    def ref(self) -> SpecialistRef:
         """Specialist and branch."""
-        return self.job.specialist, self.job.branch
+        return SpecialistRef(self.job.specialist, self.job.branch)
 
     @property
     def name(self) -> str:
         """The name that is shown: templates/demo/syntax."""
-        return spelled(self.way, self.job.phase)
+        return spelled(self.ref, self.job.phase)
 
     @property
     def title(self) -> str:
@@ -109,7 +112,7 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory:
-    """The finished runs and the mixtures that are marked as current, and what goes on from what."""
+    """The finished runs and the mixtures that are current, and the runs that each of them resumed."""
 
     store: Store
     runs: Mapping[Path, Artefact]
@@ -118,22 +121,22 @@ class RunHistory:
     """The contents of the mixtures."""
 
     @staticmethod
-    def of(store: Store) -> "RunHistory":
+    def read(store: Store) -> "RunHistory":
         """Read the marks of a workspace."""
         runs = {run.path: run for run in current_artefacts(store, "runs")}
         plans = frozenset(each.content for each in current_artefacts(store, "mixtures"))
         return RunHistory(store=store, runs=runs, plans=plans)
 
-    def last(self, begun: Iterable[Attempt]) -> Attempt | None:
+    def last(self, attempts: Iterable[Attempt]) -> Attempt | None:
         """The last phase of those that are marked and whose inputs are current; None where there is none."""
-        found = [each for each in begun if self.is_current(each)]
-        return max(found, key=self.position, default=None)
+        current = [each for each in attempts if self.is_current(each)]
+        return max(current, key=self.position, default=None)
 
     def is_current(self, run: Attempt) -> bool:
         """Return True where a run and its mixture are marked, and the run that it goes on from is current."""
         if run.path not in self.runs or run.job.plan_content not in self.plans:
             return False
-        start = self._entered(run)
+        start = self._entry(run)
         return start is None or any(
             (each.key, each.content) == (start.run_key, start.run_content)
             and self.is_current(Attempt.at(path))
@@ -142,22 +145,22 @@ class RunHistory:
 
     def position(self, run: Attempt) -> tuple[int, str]:
         """The number of phases before a run, then when it began: the order of a curriculum."""
-        number, start = 0, self._entered(run)
+        number, start = 0, self._entry(run)
         while start is not None:
             number += 1
-            before = self._begun(start)
-            start = None if before is None else self._entered(before)
+            before = self._attempt_of(start)
+            start = None if before is None else self._entry(before)
         return number, run.job.begun
 
-    def _entered(self, run: Attempt) -> CheckpointRef | None:
+    def _entry(self, run: Attempt) -> CheckpointRef | None:
         """The checkpoint at which a phase was entered, by the run or by the one that it goes on from."""
         start = run.job.start_from
-        before = None if start is None else self._begun(start)
+        before = None if start is None else self._attempt_of(start)
         if before is None or before.job.phase != run.job.phase:
             return start
-        return self._entered(before)
+        return self._entry(before)
 
-    def _begun(self, start: CheckpointRef) -> Attempt | None:
+    def _attempt_of(self, start: CheckpointRef) -> Attempt | None:
         """The run of a checkpoint, where it is still there."""
         folder = (self.store.root / start.path).parents[1]
         self.store.require_inside(folder)
@@ -191,15 +194,15 @@ class SlotQueue:
     waiting: tuple[SlotState, ...]
 
     @staticmethod
-    def of(slots: Slots) -> "SlotQueue":
-        """Read who holds slots and who waits."""
+    def read(slots: Slots) -> "SlotQueue":
+        """Read the holders and the waiting jobs of some slots."""
         if not slots.folder.is_dir():
             return SlotQueue(holders=(), waiting=())
         holders = tuple(each for each in slots.holders() if each is not None)
         return SlotQueue(holders=holders, waiting=tuple(slots.line()))
 
-    def words(self, run: Path) -> str | None:
-        """Name the run that a run waits for; None if it doesn't wait."""
+    def why_waiting(self, run: Path) -> str | None:
+        """Name the runs that a run waits for; None if it doesn't wait."""
         runs = [Path(each.run) for each in self.waiting]
         if run not in runs:
             return None
@@ -209,42 +212,35 @@ class SlotQueue:
         return f"for a GPU slot{behind}; held by {held or 'another process'}"
 
 
-def attempt_state(store: Store, begun: Attempt, line: SlotQueue) -> AttemptState:
+def attempt_state(store: Store, attempt: Attempt, queue: SlotQueue) -> AttemptState:
     """Determine the state of an open attempt."""
-    run = begun.path
-    if waits := line.words(run):
+    run, job = attempt.path, attempt.job
+    if waits := queue.why_waiting(run):
         return AttemptState(state="waiting", why=waits)
-    owner = _owner(store, begun)
-    if owner is not None and _lives(owner, run):
-        return AttemptState(state="running", why=_progress(begun, owner))
+    launcher = store.root / ".locks" / f"{job.run_key}.launch.json"
+    owner = inside.read(RunState, run / STATE) or inside.read(RunState, launcher)
+    beat = inside.read(Heartbeat, run / HEARTBEAT)
+    if owner is not None and _is_owner_alive(owner, beat):
+        return AttemptState(state="running", why=_progress(owner, beat))
     report = inside.read(Report, run / REPORT)
     if report is not None and report.stopped == "failed":
         return AttemptState(state="failed", why=report.reason)
     step = max((number for number, _ in checkpoints(run)), default=0)
     how = "cancelled" if report is not None and report.stopped == "cancelled" else "stopped"
-    where = (
-        f"{how} at step {step:,} of {begun.job.steps:,}" if step else f"{how} before a checkpoint"
-    )
+    where = f"{how} at step {step:,} of {job.steps:,}" if step else f"{how} before a checkpoint"
     return AttemptState(state="interrupted", why=f"{where}; {GO_ON if step else 'it begins anew'}")
 
 
-def _owner(store: Store, begun: Attempt) -> RunState | None:
-    """Return the process that trains a run, or that launches it."""
-    launcher = store.root / ".locks" / f"{begun.job.run_key}.launch.json"
-    return inside.read(RunState, begun.path / STATE) or inside.read(RunState, launcher)
-
-
-def _lives(owner: RunState, run: Path) -> bool:
+def _is_owner_alive(owner: RunState, beat: Heartbeat | None) -> bool:
     """Return True for a process that is alive; one of another machine is while its heartbeat is fresh."""
     if owner.host == this_process().host:
         return is_alive(owner)
-    beat = inside.read(Heartbeat, run / HEARTBEAT)
     return seconds_from(max(owner.at, beat.at if beat else "")) < SILENT_SECONDS
 
 
-def _progress(begun: Attempt, owner: RunState) -> str:
+def _progress(owner: RunState, beat: Heartbeat | None) -> str:
+    """Describe the progress of a run by its last heartbeat."""
     who = f"process {owner.pid} on {owner.host}"
-    beat = inside.read(Heartbeat, begun.path / HEARTBEAT)
     if beat is None:
         return f"begins; {who}"
     bits = "" if beat.val_bpb is None else f", val_bpb {beat.val_bpb:.3f}"

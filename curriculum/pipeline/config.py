@@ -1,9 +1,11 @@
 """RunConfig: what a form, a command line or a notebook may say about a run, in one group for each stage.
 
 A group's fields, with their help texts, are the fields of the Prefect forms and the options of the commands
-that use the group. What is left empty stays as the diet and the corpus say.
+that use the group. What is left empty stays as the diet and the corpus say. `command` prints a config as the
+command that gives it.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -109,6 +111,8 @@ GROUPS: tuple[tuple[str, type[Group]], ...] = (
 )
 """The groups of a RunConfig by field, in the order of the stages."""
 
+_OF_ONE_MACHINE = {"workers", "processes", "recompute", "log"}
+"""Fields that change neither a mixture nor what a run is."""
 _TO_MIX = ("corpus", "build", "mix", "resume")
 USED_GROUPS: Mapping[str, tuple[str, ...]] = {
     "tokenizer train": ("corpus",),
@@ -186,3 +190,21 @@ def option(field: str) -> str:
     ('--max-commits', '--continue')
     """
     return NAMES.get(field, [f"--{field.replace('_', '-')}"])[0]
+
+
+def command(verb: str, config: RunConfig, *words: str) -> str:
+    """Return the command line of a config, which runs as it is printed.
+
+    >>> command("run", RunConfig.of(specialist="templates", workspace=Path(), branch="ux", seed=5))
+    'curriculum run templates --branch ux --seed 5'
+    """
+    options: list[str] = []
+    for field, value in config.changes(verb):
+        if field in _OF_ONE_MACHINE:
+            continue
+        if value is True:
+            options.append(option(field))
+        else:
+            for each in value if isinstance(value, tuple) else (value,):
+                options += [option(field), str(each)]
+    return shlex.join(["curriculum", verb, config.specialist, *words, *options])

@@ -11,9 +11,11 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
+from curriculum.inspection.runs import report_of
 from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.pipeline import notifications, steps
-from curriculum.pipeline.attempts import spelled
+from curriculum.pipeline.attempts import SpecialistRef, spelled
+from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.gates import Verdict, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan
@@ -238,18 +240,28 @@ def _listed(plan: RunPlan, scope: Scope) -> Sequence[ResolvedPhase]:
         first = plan.phases[0].name if resumed is None else resumed.job.phase
     else:
         first = plan.phase(scope.phase).name
-        _require_resumed(plan, first)
+        if plan.resume is not None and plan.resume.job.phase != first:
+            name = spelled(SpecialistRef(plan.diet.specialist, plan.diet.branch), first)
+            raise DietError(
+                "--phase",
+                first,
+                cause=f"the run to go on from is of {plan.resume.job.phase}",
+                cure=f"Name a run of that phase: --continue {name}",
+            )
         if not scope.onwards:
             return [plan.phase(first)]
     return [*itertools.dropwhile(lambda each: each.name != first, plan.phases)]
 
 
-def _require_resumed(plan: RunPlan, phase: str) -> None:
-    if plan.resume is not None and plan.resume.job.phase != phase:
-        name = spelled((plan.diet.specialist, plan.diet.branch), phase)
-        raise DietError(
-            "--phase",
-            phase,
-            cause=f"the run to go on from is of {plan.resume.job.phase}",
-            cure=f"Name a run of that phase: --continue {name}",
+def outcome(plan: RunPlan, phase: str, runs: Sequence[Artefact]) -> str:
+    """Sum up the runs of a plan in a line."""
+    if not any(run.made for run in runs):
+        return "Nothing to do: everything is there."
+    names = [each.name for each in plan.phases]
+    last = report_of(runs[-1]).phase
+    if phase in names and (later := names[names.index(last) + 1 :]):
+        return (
+            f"{phase} was trained anew. What lies downstream is stale: {', '.join(later)}. "
+            f"`{command('run', plan.config)}` goes on from here."
         )
+    return f"{len(runs)} phases are done."

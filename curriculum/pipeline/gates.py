@@ -1,15 +1,20 @@
-"""Gates between phases, and records of those that are closed: gates/<run key12>-<attempt>.json."""
+"""Gates between phases, with the records of those that are closed, and the approvals that open them.
+
+gates/<run key12>-<attempt>.json        a closed gate
+approvals/<run key12>-<attempt>.json    an approval of a run
+"""
 
 import datetime
 import os
 import pwd
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from curriculum.inspection.runs import report_of, run_words
 from curriculum.mixing.resolve import ResolvedPhase
-from curriculum.pipeline.command_text import approve_command, command
+from curriculum.pipeline.config import command
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
@@ -21,79 +26,8 @@ from schemas.job import Report
 from schemas.json_text import read_json
 from schemas.progress import Approval, ClosedGate
 
-APPROVALS_FOLDER = "approvals"
-
-
-def find_approval(store: Store, run: Artefact) -> Approval | None:
-    """The approval of a finished run: of these weights, so not of another attempt or what was there before.
-
-    Raises:
-        StoreError: for a file that is no approval.
-    """
-    file = approval_file(store, run)
-    if not file.is_file():
-        return None
-    said = read_approval(file)
-    same = (said.run_key, said.attempt, said.content)
-    return said if same == (run.key, report_of(run).attempt, run.content) else None
-
-
-def read_approval(file: Path) -> Approval:
-    """The approval in a file.
-
-    Raises:
-        StoreError: for a file that is none.
-    """
-    return read_json(
-        Approval,
-        file,
-        error=StoreError,
-        cause="it is no approval",
-        cure="Delete it, look at the run, and approve again",
-    )
-
-
-def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
-    """Approve a finished run; what was said of it before is replaced."""
-    report = report_of(run)
-    said = Approval(
-        run_key=run.key,
-        attempt=report.attempt,
-        content=run.content,
-        specialist=run.manifest.labels["specialist"],
-        branch=run.manifest.labels.get("branch"),
-        phase=report.phase,
-        who=who,
-        when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        comment=comment,
-    )
-    file = approval_file(store, run)
-    file.parent.mkdir(exist_ok=True)
-    write_text(file, said.model_dump_json(indent=1))
-    return said
-
-
-def approval_file(store: Store, run: Artefact) -> Path:
-    """Return the file of a run's approval, be it there or not."""
-    return store.root / APPROVALS_FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
-
-
-def approval_ticket(store: Store, run: Artefact) -> str:
-    """Return an id of a run that waits for approval, unique among all workspaces of a server."""
-    attempt = report_of(run).attempt
-    return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
-
-
-def user_name() -> str:
-    """Return the name of the user of this process."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"user {os.getuid()}"
-
-
 APPROVAL = "approval"
-FOLDER = "gates"
+FOLDER, APPROVALS_FOLDER = "gates", "approvals"
 _LOOSEN = "Raise token_budget, loosen advance_when, or let on_budget be advance"
 Kind = Literal["open", "holds", "waits", "cancelled"]
 
@@ -143,8 +77,8 @@ def verdict(plan: RunPlan, phase: str, run: Artefact) -> Verdict:
 
 def held_words(phase: ResolvedPhase, report: Report) -> str:
     """Explain a gate that wasn't met: its budget ended before its gate opened (90 steps; …)."""
-    said = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
-    return f"its budget ended before its gate opened ({said})"
+    why = "; ".join(filter(None, (report.reason, _lacking(phase.advance_when, report))))
+    return f"its budget ended before its gate opened ({why})"
 
 
 def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
@@ -165,23 +99,18 @@ def _lacking(rule: AdvanceWhen | None, report: Report) -> str:
 
 def record_gate(plan: RunPlan, run: Artefact, gate: Verdict) -> None:
     """Record that the gate behind a run is closed, or remove the record where it is open by now."""
-    file = plan.store.root / FOLDER / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
-    if gate.kind == "holds" or gate.kind == "waits":
-        file.parent.mkdir(exist_ok=True)
-        write_text(file, _closed_gate(plan, run, gate.kind).model_dump_json(indent=1))
-    else:
+    file = _file_of(plan.store, FOLDER, run)
+    if gate.kind not in ("holds", "waits"):
         file.unlink(missing_ok=True)
-
-
-def _closed_gate(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) -> ClosedGate:
+        return
     report = report_of(run)
-    if kind == "holds":
+    if gate.kind == "holds":
         why = f"{held_words(plan.phase(report.phase), report)}. {_LOOSEN}."
         cure = command("run", plan.config)
     else:
         why, cure = f"trained {run_words(report)}", approve_command(plan, report.phase)
-    return ClosedGate(
-        kind=kind,
+    closed = ClosedGate(
+        kind=gate.kind,
         run=run.path.relative_to(plan.store.root).as_posix(),
         content=run.content,
         specialist=plan.diet.specialist,
@@ -190,3 +119,84 @@ def _closed_gate(plan: RunPlan, run: Artefact, kind: Literal["holds", "waits"]) 
         why=why,
         cure=cure,
     )
+    file.parent.mkdir(exist_ok=True)
+    write_text(file, closed.model_dump_json(indent=1))
+
+
+def approve_command(plan: RunPlan, phase: str) -> str:
+    """Return the command that approves the run of a phase, with the branch in its name: it has no options."""
+    own = plan.config.build.branch is not None
+    name = f"{plan.diet.specialist}.{plan.diet.branch}" if own else plan.config.specialist
+    return shlex.join(["curriculum", "approve", name, phase])
+
+
+def _file_of(store: Store, folder: str, run: Artefact) -> Path:
+    return store.root / folder / f"{run.key[:KEY_DIGITS]}-{report_of(run).attempt}.json"
+
+
+def find_approval(store: Store, run: Artefact) -> Approval | None:
+    """The approval of a finished run: of these weights, so not of another attempt or what was there before.
+
+    Raises:
+        StoreError: for a file that is no approval.
+    """
+    file = approval_file(store, run)
+    if not file.is_file():
+        return None
+    approval = read_approval(file)
+    approved = (approval.run_key, approval.attempt, approval.content)
+    return approval if approved == (run.key, report_of(run).attempt, run.content) else None
+
+
+def read_approval(file: Path) -> Approval:
+    """The approval in a file.
+
+    Raises:
+        StoreError: for a file that is none.
+    """
+    return read_json(
+        Approval,
+        file,
+        error=StoreError,
+        cause="it is no approval",
+        cure="Delete it, look at the run, and approve again",
+    )
+
+
+def write_approval(store: Store, run: Artefact, *, who: str, comment: str = "") -> Approval:
+    """Approve a finished run; an approval of it from before is replaced."""
+    report = report_of(run)
+    approval = Approval(
+        run_key=run.key,
+        attempt=report.attempt,
+        content=run.content,
+        specialist=run.manifest.labels["specialist"],
+        branch=run.manifest.labels.get("branch"),
+        phase=report.phase,
+        who=who,
+        when=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        comment=comment,
+    )
+    file = approval_file(store, run)
+    file.parent.mkdir(exist_ok=True)
+    write_text(file, approval.model_dump_json(indent=1))
+    return approval
+
+
+def approval_file(store: Store, run: Artefact) -> Path:
+    """Return the file of a run's approval, be it there or not."""
+    return _file_of(store, APPROVALS_FOLDER, run)
+
+
+def approval_ticket(store: Store, run: Artefact) -> str:
+    """Return an id of a run that waits for approval, unique among all workspaces of a server."""
+    attempt = report_of(run).attempt
+    return f"{store.workspace().uuid}-{run.key[:KEY_DIGITS]}-{attempt}-{run.content[:KEY_DIGITS]}"
+
+
+def user_name() -> str:
+    """Return the name of the user of this process."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user {os.getuid()}"

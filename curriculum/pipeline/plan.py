@@ -1,4 +1,8 @@
-"""RunPlan: a RunConfig resolved against its diet, phases, corpus and workspace."""
+"""RunPlan: a RunConfig resolved against its diet, phases, corpus and workspace.
+
+resolve_plan   of a config as somebody gives it
+plan_of        of a config whose names were resolved before, as a snapshot keeps it
+"""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,16 +16,16 @@ from curriculum.mixing.load import DietOverrides, Phases, load_diet, load_phases
 from curriculum.mixing.resolve import ResolvedPhase, resolve, with_repositories
 from curriculum.mixing.supply import check_domains, check_gates
 from curriculum.model.presets import preset
-from curriculum.pipeline.attempts import mark_current
+from curriculum.pipeline.attempts import SpecialistRef, mark_current
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.references import run_of
 from curriculum.pipeline.resume import (
     ResumePoint,
     RowExclusions,
-    back_to,
-    last_begun,
-    middle_of,
+    checkpoint_before,
+    newest_run,
     parse_exclusions,
+    resume_point,
 )
 from curriculum.stages.conversations import require_conversations
 from curriculum.store import Artefact, Store, read_mark
@@ -110,27 +114,26 @@ def resolve_plan(config: RunConfig, *, dry: bool = False) -> RunPlan:
             written then.
     """
     diet = load_diet(config.specialist, _overrides(config), config.workspace)
-    specs = load_phases(diet.phases_file, config.workspace)
     store = Store(config.workspace, dry=dry)
-    imported = imported_rows(store, diet)
-    phases = _at_length(resolve(diet, specs, imported), config.build.row_length)
     preset(diet.model)
     parse_writers(config.train.log)
-    corpus = _corpus(config, diet)
-    phases = _named(phases, corpus)
-    check_domains(phases, (*load_domains(corpus.domains).domains, CHAT_DOMAIN))
-    check_gates(phases)
-    return plan_of(
+    plan = plan_of(
         config,
         store,
         diet=diet,
-        specs=specs,
-        corpus=corpus,
-        imported=imported,
-        resume=_resume_point(config, store, diet, phases),
-        without=parse_exclusions(
-            config.resume.without_rows, [each.name for each in corpus.repositories]
-        ),
+        specs=load_phases(diet.phases_file, config.workspace),
+        corpus=_corpus(config, diet),
+        resume=None,
+        without=RowExclusions(),
+        imported=imported_rows(store, diet),
+    )
+    check_domains(plan.phases, (*load_domains(plan.corpus.domains).domains, CHAT_DOMAIN))
+    check_gates(plan.phases)
+    repositories = [each.name for each in plan.corpus.repositories]
+    return replace(
+        plan,
+        resume=_resume_point(plan),
+        without=parse_exclusions(config.resume.without_rows, repositories),
     )
 
 
@@ -146,19 +149,23 @@ def plan_of(
     imported: Mapping[str, ImportedRows],
 ) -> RunPlan:
     """Return the plan of a config whose names are resolved; no file is read for it."""
+    phases = resolve(diet, specs, imported)
+    if config.build.row_length is not None:
+        phases = _at_length(phases, config.build.row_length)
+    servings = [each for phase in phases for each in phase.servings]
+    if any(each.imported is None and each.family == CHAT_FAMILY for each in servings):
+        require_conversations(corpus)
     return RunPlan(
         config=config,
         store=store,
+        diet=diet,
+        corpus=corpus,
+        phases=with_repositories(phases, corpus),
+        specs=specs,
+        overrides=_recorded_overrides(config),
         resume=resume,
         without=without,
         imported=imported,
-        diet=diet,
-        corpus=corpus,
-        phases=_named(_at_length(resolve(diet, specs, imported), config.build.row_length), corpus),
-        specs=specs,
-        overrides=tuple(
-            sorted({**_overrides(config).as_recorded, **_recorded_changes(config)}.items())
-        ),
     )
 
 
@@ -175,63 +182,73 @@ def _overrides(config: RunConfig) -> DietOverrides:
     )
 
 
-def _resume_point(
-    config: RunConfig, store: Store, diet: Diet, phases: Sequence[ResolvedPhase]
-) -> ResumePoint | None:
-    middle = _found(config, store, diet)
-    if middle is None:
-        return None
-    names = [each.name for each in phases]
-    if middle.job.phase not in names:
-        raise DietError(
-            "--continue",
-            config.resume.continue_run or middle.job.run_key[:KEY_DIGITS],
-            cause=f"it is a run of {middle.job.phase}, which the diet doesn't list",
-            cure=f"Its phases: {', '.join(names)}",
-        )
-    return middle
+def _recorded_overrides(config: RunConfig) -> tuple[tuple[str, str], ...]:
+    """The overrides of a config as a job records them, by name; files by their whole path."""
+    corpus, build, resume = config.corpus, config.build, config.resume
+    changed = {
+        "diet": config.specialist,
+        "repositories": shlex.join(str(Path(each).absolute()) for each in corpus.repositories)
+        or None,
+        "max_commits": corpus.max_commits,
+        "versions_per_path": corpus.versions_per_path,
+        "row_length": build.row_length,
+        "configure": build.configure or None,
+        "continue": resume.continue_run,
+        "at_step": resume.at_step,
+        "from_step": resume.from_step,
+        "without_rows": resume.without_rows,
+    }
+    recorded = {name: str(value) for name, value in changed.items() if value is not None}
+    files = {
+        "diet": config.specialist,
+        "phases_file": build.phases,
+        "corpus": corpus.corpus,
+        "tokenizer": build.tokenizer,
+    }
+    for name, given in files.items():
+        if given and Path(given).is_file():
+            recorded[name] = str(Path(given).absolute())
+    return tuple(sorted({**_overrides(config).as_recorded, **recorded}.items()))
 
 
-def _found(config: RunConfig, store: Store, diet: Diet) -> ResumePoint | None:
-    """The checkpoint that the options name, if they name one."""
-    if config.resume.from_step is not None:
-        if config.resume.at_step is not None:
-            raise DietError(
-                "--at-step",
-                config.resume.at_step,
-                cause="--from-step says where to go on too",
-                cure="Give one of the two",
-            )
-        way = (diet.specialist, diet.branch)
-        run = (
-            last_begun(store, way, _going_back(config))
-            if config.resume.continue_run is None
-            else run_of(store, config.resume.continue_run, name="--continue")
-        )
-        return back_to(store, run, config.resume.from_step)
-    if config.resume.continue_run is not None:
-        return middle_of(store, config.resume.continue_run, config.resume.at_step)
-    if config.resume.at_step is not None:
+def _resume_point(plan: RunPlan) -> ResumePoint | None:
+    """The checkpoint that a plan's options name, if they name one; its run must be of one of the phases."""
+    asked, store, diet = plan.config.resume, plan.store, plan.diet
+    if asked.at_step is not None and (asked.from_step is not None or asked.continue_run is None):
+        is_twice = asked.from_step is not None
         raise DietError(
             "--at-step",
-            config.resume.at_step,
-            cause="it says where in a run to go on, and no run is named",
-            cure="Give --continue RUN",
+            asked.at_step,
+            cause="--from-step says where to go on too"
+            if is_twice
+            else "it says where in a run to go on, and no run is named",
+            cure="Give one of the two" if is_twice else "Give --continue RUN",
         )
-    return None
+    if asked.from_step is not None:
+        if asked.continue_run is not None:
+            run = run_of(store, asked.continue_run, name="--continue")
+        else:
+            given = {"from_step": asked.from_step, "without_rows": asked.without_rows}
+            same = {name: str(value) for name, value in given.items() if value is not None}
+            run = newest_run(store, SpecialistRef(diet.specialist, diet.branch), same)
+        point = checkpoint_before(store, run, asked.from_step)
+    elif asked.continue_run is not None:
+        point = resume_point(store, asked.continue_run, asked.at_step)
+    else:
+        return None
+    phases = [each.name for each in plan.phases]
+    if point.job.phase not in phases:
+        raise DietError(
+            "--continue",
+            asked.continue_run or point.job.run_key[:KEY_DIGITS],
+            cause=f"it is a run of {point.job.phase}, which the diet doesn't list",
+            cure=f"Its phases: {', '.join(phases)}",
+        )
+    return point
 
 
-def _going_back(config: RunConfig) -> dict[str, str]:
-    """Options of a command that goes back, as a job records them."""
-    said = {"from_step": config.resume.from_step, "without_rows": config.resume.without_rows}
-    return {name: str(value) for name, value in said.items() if value is not None}
-
-
-def _at_length(
-    phases: tuple[ResolvedPhase, ...], row_length: int | None
-) -> tuple[ResolvedPhase, ...]:
-    if row_length is None:
-        return phases
+def _at_length(phases: Sequence[ResolvedPhase], row_length: int) -> tuple[ResolvedPhase, ...]:
+    """The phases with this row length in every serving."""
     if row_length < ROW_MULTIPLE or row_length % ROW_MULTIPLE:
         raise DietError(
             "--row-length",
@@ -259,6 +276,7 @@ def _at_length(
 
 
 def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
+    """The corpus of a diet with the changes of a config, or one of the config's repositories."""
     if config.corpus.repositories:
         corpus = corpus_of_repositories([Path(path) for path in config.corpus.repositories])
     else:
@@ -275,41 +293,3 @@ def _corpus(config: RunConfig, diet: Diet) -> CorpusSpec:
         )
         corpus = corpus.model_copy(update={"history": history})
     return corpus
-
-
-def _named(phases: Sequence[ResolvedPhase], corpus: CorpusSpec) -> tuple[ResolvedPhase, ...]:
-    """The phases with repositories by name, over a corpus that has what their families are made of."""
-    served = [each for phase in phases for each in phase.servings if each.imported is None]
-    if any(each.family == CHAT_FAMILY for each in served):
-        require_conversations(corpus)
-    return with_repositories(phases, corpus)
-
-
-def _recorded_changes(config: RunConfig) -> dict[str, str]:
-    """Changes beside those of the diet, for the job's record; files by their whole path."""
-    files = {
-        "diet": _file(config.specialist) or config.specialist,
-        "phases_file": _file(config.build.phases),
-        "corpus": _file(config.corpus.corpus),
-        "tokenizer": _file(config.build.tokenizer),
-    }
-    changed = {
-        "repositories": shlex.join(_whole(each) for each in config.corpus.repositories) or None,
-        "max_commits": config.corpus.max_commits,
-        "versions_per_path": config.corpus.versions_per_path,
-        "row_length": config.build.row_length,
-        "configure": config.build.configure or None,
-        "continue": config.resume.continue_run,
-        "at_step": config.resume.at_step,
-    }
-    said = {name: str(value) for name, value in (files | changed).items() if value is not None}
-    return said | _going_back(config)
-
-
-def _file(given: str | None) -> str | None:
-    """The whole path of a file; None for a name."""
-    return _whole(given) if given and Path(given).is_file() else None
-
-
-def _whole(path: str) -> str:
-    return str(Path(path).absolute())

@@ -61,36 +61,36 @@ def first_plan(config: RunConfig, flow_run: str) -> RunPlan:
         CurriculumError: for a name that can't be resolved, or a snapshot that was changed by hand.
     """
     store = Store(config.workspace)
-    file = place_of(store, flow_run)
+    file = snapshot_file(store, flow_run)
     if not file.is_file():
         write_snapshot(resolve_plan(config), flow_run)
     return read_plan(store, flow_run)
 
 
-def place_of(store: Store, flow_run: str) -> Path:
+def snapshot_file(store: Store, flow_run: str) -> Path:
     """Return the file of a flow run's snapshot."""
     return store.root / FOLDER / f"{flow_run}.json"
 
 
 def write_snapshot(plan: RunPlan, flow_run: str) -> None:
     """Write the snapshot of a flow run's plan."""
-    file = place_of(plan.store, flow_run)
+    file = snapshot_file(plan.store, flow_run)
     plan.store.open()
     file.parent.mkdir(exist_ok=True)
     if is_path(plan.corpus.domains):
         shutil.copyfile(plan.corpus.domains, file.with_suffix(DOMAINS))
-    middle = plan.resume.checkpoint.relative_to(plan.store.root) if plan.resume else None
-    said = ConfigSnapshot(
+    checkpoint = plan.resume.checkpoint.relative_to(plan.store.root) if plan.resume else None
+    snapshot = ConfigSnapshot(
         begun=now(),
         config=plan.config,
         diet=plan.diet,
         phases=dict(plan.specs),
         corpus=plan.corpus,
-        checkpoint=middle.as_posix() if middle else None,
+        checkpoint=checkpoint.as_posix() if checkpoint else None,
         without=plan.without,
         imported=dict(plan.imported),
     )
-    write_text(file, said.model_dump_json(indent=1))
+    write_text(file, snapshot.model_dump_json(indent=1))
 
 
 def write_command_snapshot(plan: RunPlan) -> None:
@@ -102,32 +102,31 @@ def read_plan(store: Store, flow_run: str) -> RunPlan:
     """Return the plan of a flow run's snapshot; the workspace may have moved since.
 
     Raises:
-        StoreError: for a file that isn't an order of this version.
+        StoreError: for a file that isn't a snapshot of this version.
     """
-    file = place_of(store, flow_run)
-    said = _read(file)
-    resume = ResumePoint.at(store.root / said.checkpoint) if said.checkpoint else None
-    domains = file.with_suffix(DOMAINS)
+    file = snapshot_file(store, flow_run)
+    snapshot = _read(file)
+    checkpoint, domains = snapshot.checkpoint, file.with_suffix(DOMAINS)
     own = {"domains": str(domains)} if domains.is_file() else {}
     return plan_of(
-        said.config.model_copy(update={"workspace": store.root}),
+        snapshot.config.model_copy(update={"workspace": store.root}),
         store,
-        diet=said.diet,
-        specs=said.phases,
-        corpus=said.corpus.model_copy(update=own),
-        resume=resume,
-        without=said.without,
-        imported=said.imported,
+        diet=snapshot.diet,
+        specs=snapshot.phases,
+        corpus=snapshot.corpus.model_copy(update=own),
+        resume=ResumePoint.at(store.root / checkpoint) if checkpoint else None,
+        without=snapshot.without,
+        imported=snapshot.imported,
     )
 
 
-def last_snapshot(store: Store, way: tuple[str, str | None]) -> str | None:
-    """The name of the last order of a specialist and branch that was laid down; None where none was."""
+def last_snapshot(store: Store, ref: SpecialistRef) -> str | None:
+    """The name of the last snapshot of a specialist and branch; None where there is none."""
+    snapshots = {file: _read(file) for file in (store.root / FOLDER).glob("*.json")}
     mine = [
-        (said.begun, file.stem)
-        for file in (store.root / FOLDER).glob("*.json")
-        for said in [_read(file)]
-        if (said.diet.specialist, said.diet.branch) == way
+        (each.begun, file.stem)
+        for file, each in snapshots.items()
+        if (each.diet.specialist, each.diet.branch) == ref
     ]
     return max(mine, default=("", None))[1]
 
@@ -142,68 +141,67 @@ def _read(file: Path) -> ConfigSnapshot:
     )
 
 
-_MIDDLE = ("continue", "at_step", "from_step", "without_rows")
+_RESUME_OPTIONS = ("continue", "at_step", "from_step", "without_rows")
+"""Overrides of a job that say where its run goes on, and without which rows."""
 
 
-def course_of(store: Store, way: SpecialistRef, begun: Iterable[Attempt]) -> RunPlan:
+def newest_plan(store: Store, ref: SpecialistRef, attempts: Iterable[Attempt]) -> RunPlan:
     """Resolve the config of a specialist's newest run with the diet as it is today.
 
-    Where that diet is gone, it is the one that its last flow run laid down.
+    Where that diet is gone, it is the one of its last snapshot.
 
     Raises:
         CurriculumError: for a diet, phases or a corpus that are gone or wrong by now.
     """
-    mine = sorted(begun, key=lambda each: (each.job.begun, each.job.attempt))
-    config = config_of(store, way, mine)
+    mine = sorted(attempts, key=lambda each: (each.job.begun, each.job.attempt))
+    config = newest_config(store, ref, mine)
     if not _is_diet(store.root, config.specialist):
-        frozen = last_snapshot(store, way)
-        if frozen is not None:
-            return read_plan(store, frozen)
-    whole = _from_the_start(config) if mine else config
+        snapshot = last_snapshot(store, ref)
+        if snapshot is not None:
+            return read_plan(store, snapshot)
+    if not mine:
+        return replace(resolve_plan(config, dry=True), store=store)
+    whole = config.model_copy(update={"resume": ResumeConfig()})
     plan = replace(resolve_plan(whole, dry=True), store=store, config=config)
-    recorded = mine[-1].job.overrides if mine else {}
-    said = {name: recorded[name] for name in _MIDDLE if name in recorded}
-    if not said:
+    recorded = mine[-1].job.overrides
+    options = {name: recorded[name] for name in _RESUME_OPTIONS if name in recorded}
+    if not options:
         return plan
-    same = [each for each in mine if said.items() <= each.job.overrides.items()]
+    repositories = [each.name for each in plan.corpus.repositories]
+    same = [each for each in mine if options.items() <= each.job.overrides.items()]
     return replace(
         plan,
-        resume=next(_middles(store, same), None),
-        without=parse_exclusions(said.get("without_rows"), _repositories(plan)),
+        resume=next(_resume_points(store, same), None),
+        without=parse_exclusions(options.get("without_rows"), repositories),
     )
 
 
-def config_of(store: Store, way: SpecialistRef, begun: Sequence[Attempt]) -> RunConfig:
+def newest_config(store: Store, ref: SpecialistRef, attempts: Sequence[Attempt]) -> RunConfig:
     """Return the config that a specialist and branch were made by, as the last of these runs recorded it.
 
-    Where none has begun, the one that was laid down last; else that of a diet of this specialist and branch.
+    Where none has begun, the one of the last snapshot; else that of a diet of this specialist and branch.
 
     Raises:
         DietError: where there is no such diet any more.
     """
-    frozen = None if begun else last_snapshot(store, way)
-    if frozen is not None:
-        return read_plan(store, frozen).config
-    recorded = begun[-1].job.overrides if begun else {}
+    snapshot = None if attempts else last_snapshot(store, ref)
+    if snapshot is not None:
+        return read_plan(store, snapshot).config
+    recorded = attempts[-1].job.overrides if attempts else {}
     if "diet" in recorded:
         return _config(store.root, recorded["diet"], recorded)
-    likely = ".".join(filter(None, way))
+    likely = ".".join(filter(None, ref))
     names = sorted(diet_names(store.root), key=lambda name: name != likely)
-    found = next((name for name in names if _way_of(store.root, name) == way), None)
+    found = next((name for name in names if _ref_of_diet(store.root, name) == ref), None)
     if found is None and likely in names:
         found = likely
     if found is not None:
         return _config(store.root, found, recorded)
     raise DietError(
-        spelled(way),
+        spelled(ref),
         cause="no diet of that name is in the workspace or the package",
         cure="Put its file into the workspace's folder diets",
     )
-
-
-def _from_the_start(config: RunConfig) -> RunConfig:
-    """Return a config that begins with its first phase."""
-    return config.model_copy(update={"resume": ResumeConfig()})
 
 
 def resolved(
@@ -218,19 +216,20 @@ def resolved(
     home = config.workspace
     if _is_diet(home, config.specialist):
         return config
-    if diet := _diet_of(home, config.specialist):
+    diet = config.specialist.replace("/", ".")
+    ref = _ref_of_diet(home, diet) if diet in diet_names(home) else None
+    if ref is not None and config.specialist in names_of(ref):
         return config.model_copy(update={"specialist": diet})
     if not home.is_dir():
         return config
     store = Store(config.workspace, dry=True)
-    begun = sorted(attempts_in(store), key=lambda each: (each.job.begun, each.job.attempt))
-    ways = {each.way for each in begun} | {
-        specialist_of(each) for each in store.artefacts("mixtures")
-    }
-    way = next((each for each in ways if config.specialist in names_of(each)), None)
-    if way is None:
+    attempts = sorted(attempts_in(store), key=lambda each: (each.job.begun, each.job.attempt))
+    refs = {each.ref for each in attempts}
+    refs |= {specialist_of(each) for each in store.artefacts("mixtures")}
+    ref = next((each for each in refs if config.specialist in names_of(each)), None)
+    if ref is None:
         return config
-    made = config_of(store, way, [each for each in begun if each.way == way])
+    made = newest_config(store, ref, [each for each in attempts if each.ref == ref])
     changed = dict(config.changes())
     if not is_trusted:
         trainer = load_diet(made.specialist, home=made.workspace).trainer
@@ -243,24 +242,17 @@ def resolved(
     return own.changed(**changed)
 
 
-def _diet_of(home: Path, name: str) -> str | None:
-    """Return templates.demo for templates/demo, where that diet is of that specialist and branch."""
-    diet = name.replace("/", ".")
-    way = _way_of(home, diet) if diet in diet_names(home) else None
-    return diet if way is not None and name in names_of(way) else None
-
-
 def _is_diet(home: Path, name: str) -> bool:
     return name in diet_names(home) or Path(name).is_file()
 
 
-def _way_of(home: Path, name: str) -> SpecialistRef | None:
+def _ref_of_diet(home: Path, name: str) -> SpecialistRef | None:
     """Return the specialist of a diet; None where it can't be read."""
     try:
         diet = load_diet(name, home=home)
     except DietError:
         return None
-    return diet.specialist, diet.branch
+    return SpecialistRef(diet.specialist, diet.branch)
 
 
 def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
@@ -291,14 +283,10 @@ def _config(home: Path, diet: str, recorded: Mapping[str, str]) -> RunConfig:
     )
 
 
-def _middles(store: Store, begun: Iterable[Attempt]) -> Iterator[ResumePoint]:
+def _resume_points(store: Store, attempts: Iterable[Attempt]) -> Iterator[ResumePoint]:
     """Yield the checkpoints from which runs resumed their own phase, the first first."""
-    for each in begun:
+    for each in attempts:
         if each.job.start_from is not None:
-            middle = ResumePoint.at(store.root / each.job.start_from.path)
-            if middle.job.phase == each.job.phase:
-                yield middle
-
-
-def _repositories(plan: RunPlan) -> list[str]:
-    return [each.name for each in plan.corpus.repositories]
+            point = ResumePoint.at(store.root / each.job.start_from.path)
+            if point.job.phase == each.job.phase:
+                yield point

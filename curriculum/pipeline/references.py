@@ -40,7 +40,7 @@ class Reference:
     """Artefacts in path order, an open run or a checkpoint; of rows or documents perhaps one line."""
 
     artefacts: tuple[Artefact, ...] = ()
-    begun: Attempt | None = None
+    open_run: Attempt | None = None
     checkpoint: Path | None = None
     """Directory runs/…/attempt=1/checkpoints/step=N."""
     pack_id: str | None = None
@@ -52,13 +52,13 @@ class Reference:
 class SpecialistName:
     """A specialist and branch; all of its phases, or one."""
 
-    way: SpecialistRef
+    ref: SpecialistRef
     phase: str | None
 
     def has(self, artefact: Artefact) -> bool:
         """Return True for a run or a mixture of these phases."""
         phase = artefact.manifest.labels["phase"]
-        return specialist_of(artefact) == self.way and self.phase in (None, phase)
+        return specialist_of(artefact) == self.ref and self.phase in (None, phase)
 
 
 def store_of(home: Path, what: str) -> Store:
@@ -125,7 +125,7 @@ def artefacts_of(store: Store, what: str, stages: Collection[str]) -> list[Artef
     return [each for each in mixtures if each.manifest.stage in stages]
 
 
-def named(home: Path, what: str, ways: Collection[SpecialistRef]) -> SpecialistName | None:
+def named(home: Path, what: str, refs: Collection[SpecialistRef]) -> SpecialistName | None:
     """Resolve a name among some specialists and branches; a diet's name means its specialist and branch.
 
     A branch is named templates/ux or templates.ux, each with or without a phase: templates.ux/syntax. A
@@ -135,24 +135,25 @@ def named(home: Path, what: str, ways: Collection[SpecialistRef]) -> SpecialistN
         StoreError: where there are several branches and none is named.
     """
     first, *rest = what.split("/")
-    dotted = next((way for way in ways if way[1] and first in names_of(way)), None)
-    if first in diet_names(home) and (own := _way_of_diet(home, first)) in ways:
-        way = own
+    dotted = next((ref for ref in refs if ref[1] and first in names_of(ref)), None)
+    if first in diet_names(home) and (own := _ref_of_diet(home, first)) in refs:
+        ref = own
     elif dotted is not None:
-        way = dotted
-    elif rest and (first, rest[0]) in ways:
-        way = (first, rest.pop(0))
+        ref = dotted
+    elif rest and (first, rest[0]) in refs:
+        ref = SpecialistRef(first, rest.pop(0))
     else:
-        branches = [way for way in ways if way[0] == first]
+        branches = [ref for ref in refs if ref[0] == first]
         if not branches:
             return None
         if len(branches) > 1 and (first, None) not in branches:
             listed = ", ".join(sorted(map(spelled, branches)))
             raise StoreError(what, listed, cause="several branches are meant", cure="Name one")
-        way = (first, None) if (first, None) in branches else branches[0]
+        alone = SpecialistRef(first)
+        ref = alone if alone in branches else branches[0]
     if len(rest) > 1:
         return None
-    return SpecialistName(way=way, phase=rest[0] if rest else None)
+    return SpecialistName(ref=ref, phase=rest[0] if rest else None)
 
 
 def checkpoint_of(home: Path, what: str) -> Path:
@@ -252,7 +253,7 @@ def _at_path(store: Store, path: Path) -> Reference:
     if folder.name.startswith(STEP) and folder.parent.name == CHECKPOINTS:
         return Reference(checkpoint=folder)
     if (folder / JOB).is_file() and not (folder / MANIFEST_NAME).is_file():
-        return Reference(begun=Attempt.at(folder))
+        return Reference(open_run=Attempt.at(folder))
     below = tuple(_below(store, path))
     if not below:
         raise StoreError(
@@ -310,7 +311,7 @@ def _with_key(store: Store, prefix: str, stages: Collection[str] | None = None) 
 
 def _of_name(store: Store, what: str) -> Reference | None:
     """The newest run with a name; where there is none yet the mixtures that it would be trained on."""
-    if named(store.root, what, {each.way for each in attempts_in(store)}) is not None:
+    if named(store.root, what, {each.ref for each in attempts_in(store)}) is not None:
         return _of_run(store, run_of(store, what, name="inspect"))
     mixtures = _mixtures_named(store, what)
     return Reference(artefacts=tuple(mixtures)) if mixtures else None
@@ -342,7 +343,7 @@ def _current_mixtures(store: Store) -> list[Artefact]:
 def _of_run(store: Store, begun: Attempt) -> Reference:
     if (begun.path / MANIFEST_NAME).is_file():
         return Reference(artefacts=(store.load(begun.path),))
-    return Reference(begun=begun)
+    return Reference(open_run=begun)
 
 
 def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Reference:
@@ -372,20 +373,20 @@ def _of_document(store: Store, artefacts: Iterable[Artefact], prefix: str) -> Re
     return Reference(artefacts=(holders[0][0],), document=known[0])
 
 
-def _way_of_diet(home: Path, name: str) -> SpecialistRef:
+def _ref_of_diet(home: Path, name: str) -> SpecialistRef:
     diet = load_diet(name, home=home)
-    return diet.specialist, diet.branch
+    return SpecialistRef(diet.specialist, diet.branch)
 
 
 def _run_named(store: Store, begun: list[Attempt], what: str) -> Attempt | None:
     """The run with a name; a diet's name means its specialist and branch."""
-    whose = named(store.root, what, {each.way for each in begun})
+    whose = named(store.root, what, {each.ref for each in begun})
     if whose is None:
         return None
-    mine = [each for each in begun if each.way == whose.way]
+    mine = [each for each in begun if each.ref == whose.ref]
     if whose.phase is not None:
         mine = [each for each in mine if each.job.phase == whose.phase]
-    succession = RunHistory.of(store)
+    succession = RunHistory.read(store)
     finished = [each for each in mine if each.path in succession.runs]
     if whose.phase is not None or not finished:
         return max(finished or mine, key=_began, default=None)

@@ -35,7 +35,7 @@ class ResumePoint:
         return ResumePoint(checkpoint=checkpoint, job=job, step=_number(checkpoint, STEP))
 
 
-def middle_of(store: Store, run: str, step: int | None) -> ResumePoint:
+def resume_point(store: Store, run: str, step: int | None) -> ResumePoint:
     """The checkpoint of a run at a step, by default its newest; the run by path, name or key.
 
     Raises:
@@ -55,7 +55,7 @@ def middle_of(store: Store, run: str, step: int | None) -> ResumePoint:
     return _not_in_a_decay(ResumePoint.at(there[max(there) if step is None else step]))
 
 
-def back_to(store: Store, run: Attempt, step: int) -> ResumePoint:
+def checkpoint_before(store: Store, run: Attempt, step: int) -> ResumePoint:
     """The last checkpoint of a run at or before a step, of its newest attempt that has one.
 
     Raises:
@@ -75,7 +75,7 @@ def back_to(store: Store, run: Attempt, step: int) -> ResumePoint:
     return _not_in_a_decay(ResumePoint.at(there[max(earlier)]))
 
 
-def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str]) -> Attempt:
+def newest_run(store: Store, ref: tuple[str, str | None], same: Mapping[str, str]) -> Attempt:
     """The run of a specialist and branch that began last.
 
     Those that this very command began, with overrides `same`, lead to the run that it went back in: the
@@ -84,7 +84,7 @@ def last_begun(store: Store, way: tuple[str, str | None], same: Mapping[str, str
     Raises:
         JobError: where none has begun.
     """
-    runs = [each for each in attempts_in(store) if each.way == way]
+    runs = [each for each in attempts_in(store) if each.ref == ref]
     if not runs:
         raise JobError(
             "--from-step", cause="no run of this specialist has begun", cure="Leave it out"

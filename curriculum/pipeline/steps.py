@@ -13,13 +13,12 @@ from curriculum import frames
 from curriculum.inspection.losses import require_documents
 from curriculum.interop.huggingface import write_card
 from curriculum.mixing.imported import completed
-from curriculum.mixing.load import Phases
 from curriculum.mixing.mix import mix
-from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.mixing.resolve import ResolvedPhase
 from curriculum.model.presets import preset
 from curriculum.pipeline import notifications
 from curriculum.pipeline.attempts import mark_current
-from curriculum.pipeline.command_text import command
+from curriculum.pipeline.config import command
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.resume import OPTION, continued, left_out_before
@@ -68,7 +67,7 @@ def build_phases(plan: RunPlan, phases: Sequence[str], context: Context) -> Buil
         plan.store,
         plan.corpus,
         list(dict.fromkeys(wanted)),
-        anchor_length=_smallest(plan.specs),
+        anchor_length=min(length for spec in plan.specs.values() for length in spec.row_lengths),
         tokenizing=tokenizing_of(plan.diet),
         configure=plan.config.build.configure,
         workers=Workers(
@@ -111,15 +110,15 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     """The plan of a phase: which rows its specialist sees, in which order."""
     resolved = plan.phase(phase)
     previous = [plan.current("mixtures", each) for each in plan.before(resolved)]
-    middle = plan.goes_on_in(resolved)
+    resumed = plan.goes_on_in(resolved)
     mixture = mix(
         plan.store,
         plan.diet,
-        replace(resolved, without=_without(plan, resolved, built)),
+        replace(resolved, without=_excluded_rows(plan, resolved, built)),
         [[built.rows_of(each).train for each in variants] for variants in wanted_of(resolved)],
         tokens_per_step=tokens_per_step(plan),
         previous=[each for each in previous if each],
-        continued=continued(plan.store, middle) if middle else None,
+        continued=continued(plan.store, resumed) if resumed else None,
         documents=None if plan.store.dry else lambda: _lineages(plan.store, built),
     )
     plan.keep("mixtures", resolved, mixture)
@@ -127,13 +126,13 @@ def mix_phase(plan: RunPlan, phase: str, built: Built, context: Context) -> Arte
     return mixture
 
 
-def _without(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
+def _excluded_rows(plan: RunPlan, phase: ResolvedPhase, built: Built) -> tuple[str, ...]:
     """The pack_ids that a plan leaves out: what is asked, and what the run it goes on from left out."""
-    middle = plan.goes_on_in(phase)
-    before = left_out_before(plan.store, middle) if middle else ()
+    resumed = plan.goes_on_in(phase)
+    before = left_out_before(plan.store, resumed) if resumed else ()
     rows = [built.rows_of(each).train for each in _data_sets(phase)]
     asked = plan.without.packs_of(rows, built.documents)
-    if middle and plan.without and not asked and not plan.store.dry:
+    if resumed and plan.without and not asked and not plan.store.dry:
         raise MixtureError(
             OPTION,
             plan.config.resume.without_rows,
@@ -160,7 +159,7 @@ def train_phase(
     resolved = plan.phase(phase)
     previous = None if plan.goes_on_in(resolved) else _previous(plan, resolved)
     if plan.store.dry and (mixture.planned or (previous and previous.planned)):
-        return _planned_run(plan, resolved, mixture, previous)
+        return _planned(plan, resolved, _unknown_run(plan, resolved, mixture, previous))
     with notifications.training(plan, phase, context):
         run = _train(plan, resolved, built, mixture, previous, retrain=retrain, context=context)
     plan.keep("runs", resolved, run)
@@ -203,12 +202,19 @@ def _train(
     store = plan.store
     job = job_of(plan, resolved, built, mixture, previous, machine, gpu_price=resources.gpu_price)
     if store.dry:
-        there = None if retrain or goes_on(store, job) else finished(store, job)
-        return there or _planned(plan, resolved, run_recipe(job))
-    context.watch(
-        Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
+        found = None if retrain or goes_on(store, job) else finished(store, job)
+        return found or _planned(plan, resolved, run_recipe(job))
+    launch = Launch(
+        slots=resources.slots_of(store.root),
+        watch=context.watch,
+        tell=context.log,
+        stalled=notifications.stalled(plan, resolved.name, context),
+        sbatch=resources.sbatch,
+        trainer=context.permit(plan),
     )
-    run = train(store, job, again=retrain, launch=_launch(plan, resolved.name, context))
+    progress = Progress(stage="train", item=resolved.name, done=0, total=job.steps, unit="steps")
+    context.watch(progress)
+    run = train(store, job, again=retrain, launch=launch)
     if run.artefact is None:
         raise JobError(
             f"phase {resolved.name}",
@@ -216,11 +222,7 @@ def _train(
             cause=run.report.reason,
             cure="The same command goes on from its last checkpoint",
         )
-    context.watch(
-        Progress(
-            stage="train", item=resolved.name, done=run.report.steps, total=job.steps, unit="steps"
-        )
-    )
+    context.watch(replace(progress, done=run.report.steps))
     return run.artefact
 
 
@@ -241,12 +243,12 @@ def job_of(
     """
     from curriculum.train.job import JobInputs, make_job
 
-    store, middle = plan.store, plan.goes_on_in(resolved)
-    if middle and middle.job.tokenizer.key != built.tokenizer.key:
+    resumed = plan.goes_on_in(resolved)
+    if resumed and resumed.job.tokenizer.key != built.tokenizer.key:
         raise JobError(
             f"phase {resolved.name}",
             f"tokenizer {built.tokenizer.key[:KEY_DIGITS]}",
-            cause=f"the run was trained with another one, {middle.job.tokenizer.key[:KEY_DIGITS]}",
+            cause=f"the run was trained with another one, {resumed.job.tokenizer.key[:KEY_DIGITS]}",
             cure="Keep corpus and tokenizer of the diet, or begin anew",
         )
     return make_job(
@@ -254,12 +256,12 @@ def job_of(
         resolved.name,
         plan.specs[_spec_name(plan, resolved)],
         JobInputs(
-            workspace=store.root,
+            workspace=plan.store.root,
             plan=mixture,
             rows=tuple(built.rows_of(each).train for each in _data_sets(resolved)),
             tokenizer=built.tokenizer,
             previous=previous,
-            middle=middle.checkpoint if middle else None,
+            middle=resumed.checkpoint if resumed else None,
         ),
         evaluations=_evaluations(plan, resolved, built),
         machine=machine,
@@ -267,54 +269,27 @@ def job_of(
     ).model_copy(update={"writers": parse_writers(plan.config.train.log), "gpu_price": gpu_price})
 
 
-def _launch(plan: RunPlan, phase: str, context: Context) -> Launch:
-    """The slots in which a job of this machine trains, and the receivers of its progress and log."""
-    resources = context.resources
-    return Launch(
-        slots=resources.slots_of(plan.store.root),
-        watch=context.watch,
-        tell=context.log,
-        stalled=notifications.stalled(plan, phase, context),
-        sbatch=resources.sbatch,
-        trainer=context.permit(plan),
-    )
-
-
-def _evaluations(plan: RunPlan, resolved: ResolvedPhase, built: Built) -> list[Evaluation]:
+def _evaluations(plan: RunPlan, phase: ResolvedPhase, built: Built) -> list[Evaluation]:
     """List the evaluations of a phase: validation rows of its servings that have some, and the anchor."""
     from curriculum.train.job import Validation, evaluation
 
-    store = plan.store
-    return [
-        evaluation(
-            _spec_name(plan, resolved),
-            [
-                Validation(
-                    # Under their own name: built rows of the same family may stand beside them.
-                    family=serving.imported.name if serving.imported else serving.family,
-                    share=serving.share,
-                    rows=val,
-                    factors=dict(serving.domains) or None,
-                )
-                for serving, val in measured
-            ],
-            workspace=store.root,
+    held_out = [
+        Validation(
+            # Under their own name: built rows of the same family may stand beside them.
+            family=serving.imported.name if serving.imported else serving.family,
+            share=serving.share,
+            rows=rows,
+            factors=dict(serving.domains) or None,
         )
-        for measured in [_measured(resolved, built)]
-        if measured
-    ] + [
-        evaluation(
-            "anchor",
-            [Validation(family="v2_simple", share=1.0, rows=built.anchor)],
-            workspace=store.root,
-        ),
+        for serving, variants in zip(phase.servings, wanted_of(phase), strict=True)
+        if (rows := built.rows_of(variants[0]).val) is not None
     ]
-
-
-def _measured(resolved: ResolvedPhase, built: Built) -> list[tuple[ResolvedServing, Artefact]]:
-    """The servings that something is held out for, with it."""
-    sides = (built.rows_of(variants[0]).val for variants in wanted_of(resolved))
-    return [(serving, val) for serving, val in zip(resolved.servings, sides, strict=True) if val]
+    anchor = Validation(family="v2_simple", share=1.0, rows=built.anchor)
+    return [
+        evaluation(name, validations, workspace=plan.store.root)
+        for name, validations in ((_spec_name(plan, phase), held_out), ("anchor", [anchor]))
+        if validations
+    ]
 
 
 def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
@@ -332,19 +307,18 @@ def _previous(plan: RunPlan, phase: ResolvedPhase) -> Artefact | None:
     return run
 
 
-def _planned_run(
+def _unknown_run(
     plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, previous: Artefact | None
-) -> Artefact:
-    """A run of which only this is known yet: what it would read and go on from isn't made."""
+) -> Recipe:
+    """The recipe of a run of which only this is known yet: what it would read and go on from isn't made."""
     branch = [("branch", plan.diet.branch)] if plan.diet.branch else []
     inputs = [mixture.as_input("plan"), *([previous.as_input("previous")] if previous else [])]
-    recipe = Recipe(
+    return Recipe(
         stage="runs",
         labels=(("specialist", plan.diet.specialist), *branch, ("phase", phase.name)),
         revision=UNKNOWN,
         inputs=tuple(inputs),
     )
-    return _planned(plan, phase, recipe)
 
 
 def _planned(plan: RunPlan, phase: ResolvedPhase, recipe: Recipe) -> Artefact:
@@ -402,10 +376,6 @@ def _lineages(store: Store, built: Built) -> pl.LazyFrame:
         for each in selected
     ]
     return pl.concat([*kept, *(frames.scan(each.files(), names) for each in enriched)])
-
-
-def _smallest(specs: Phases) -> int:
-    return min(length for spec in specs.values() for length in spec.row_lengths)
 
 
 def _spec_name(plan: RunPlan, phase: ResolvedPhase) -> str:

@@ -97,14 +97,14 @@ def runs_by_phase(home: Path, what: str) -> dict[str, ComparedRun]:
     """
     store = store_of(home, what)
     begun = attempts_in(store)
-    whose = named(store.root, what, {each.way for each in begun})
+    whose = named(store.root, what, {each.ref for each in begun})
     if whose is None or whose.phase is not None:
         run = run_of(store, what, name="a run")
         return {run.job.phase: _side(store, _title(what, run), run)}
-    mine = [each for each in begun if each.way == whose.way]
-    mine.sort(key=RunHistory.of(store).position)
+    mine = [each for each in begun if each.ref == whose.ref]
+    mine.sort(key=RunHistory.read(store).position)
     phases = dict.fromkeys(each.job.phase for each in mine)
-    runs = (run_of(store, spelled(whose.way, phase), name="a run") for phase in phases)
+    runs = (run_of(store, spelled(whose.ref, phase), name="a run") for phase in phases)
     return {run.job.phase: _side(store, what, run) for run in runs}
 
 
@@ -113,7 +113,7 @@ def _side(store: Store, title: str, run: Attempt) -> ComparedRun:
     open_ = (
         None
         if is_closed
-        else attempt_state(store, run, SlotQueue.of(resources().slots_of(store.root)))
+        else attempt_state(store, run, SlotQueue.read(resources().slots_of(store.root)))
     )
     return ComparedRun(
         title=title,

@@ -23,8 +23,8 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.forecast import money
 from curriculum.pipeline.gates import APPROVAL, record_gate, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import course_of
-from curriculum.pipeline.status import PhaseStatus, StatusInputs, earlier, write_status
+from curriculum.pipeline.recorded_config import newest_plan
+from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.artefact import KEY_DIGITS
 from dashboards.report.write import write
@@ -69,11 +69,11 @@ def status(home: Path, *, as_json: bool, everything: bool = False) -> None:
 def look(store: Store, *, everything: bool = False) -> Status:
     """Return the status of a workspace and write current/status.parquet, if possible. `store` is dry."""
     artefacts = list(store.artefacts())
-    survey = StatusInputs.of(store, resources())
+    survey = StatusInputs.read(store, resources())
     now = tuple(survey.phase_statuses())
     with contextlib.suppress(OSError):  # It is read-only, or full: the answer is the same.
         write_status(survey, now)
-    phases = (*(earlier(store) if everything else ()), *now)
+    phases = (*(replaced_runs(store) if everything else ()), *now)
     return Status(stages=tuple(_stages(artefacts, len(garbage(store)))), phases=phases)
 
 
@@ -97,7 +97,7 @@ def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
     is_priced = any(each.report and each.report.cost for each in phases)
     for each in phases:
         line = {
-            "specialist": spelled(each.way),
+            "specialist": spelled(each.ref),
             "phase": each.phase,
             "state": each.state,
             "attempt": "" if each.attempt is None else str(each.attempt),
@@ -114,8 +114,8 @@ def _lines(phases: tuple[PhaseStatus, ...]) -> Iterator[Line]:
 def _as_json(store: Store, each: PhaseStatus) -> dict[str, object]:
     report = each.report
     return {
-        "specialist": each.way[0],
-        "branch": each.way[1],
+        "specialist": each.ref.specialist,
+        "branch": each.ref.branch,
         "phase": each.phase,
         "attempt": each.attempt,
         "state": each.state,
@@ -157,7 +157,7 @@ def report(home: Path, specialist: str | None, *, show: bool) -> None:
 def _courses(home: Path, specialist: str | None) -> Iterator[RunPlan]:
     store = Store(home, dry=True)
     begun = attempts_in(store)
-    ways = {(each.job.specialist, each.job.branch) for each in begun}
+    ways = {each.ref for each in begun}
     ways |= {specialist_of(each) for each in store.artefacts("mixtures")}
     meant = sorted((each for each in ways if specialist in {None, *_names(each)}), key=spelled)
     if not meant and specialist is not None:
@@ -175,9 +175,9 @@ def _course(
     store: Store, way: SpecialistRef, begun: Sequence[Attempt], *, must: bool
 ) -> Iterator[RunPlan]:
     """Resolve the plan of a specialist; one whose diet is gone is reported and skipped."""
-    mine = [each for each in begun if (each.job.specialist, each.job.branch) == way]
+    mine = [each for each in begun if each.ref == way]
     try:
-        yield course_of(store, way, mine)
+        yield newest_plan(store, way, mine)
     except CurriculumError as wrong:
         if must:
             raise

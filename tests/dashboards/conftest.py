@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from curriculum.mixing.load import load_diet
 from curriculum.mixing.mix import mix
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.context import Resources
 from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_status
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
@@ -278,7 +279,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 before = after
                 if (way[0], name) in CLOSED:
                     _close(home, run, *CLOSED[way[0], name])
-    write_status(StatusInputs.of(Store(home, dry=True), Resources()), _standings())
+    write_status(StatusInputs.read(Store(home, dry=True), Resources()), _standings())
     return home
 
 
@@ -292,7 +293,7 @@ def _standings() -> Iterator[PhaseStatus]:
                 state = "holds" if kind == "holds" else "waiting"
             if (way[0], name) == ("testing", "structure"):
                 state = "failed"
-            yield PhaseStatus(way=way, phase=name, state=state, why=why)
+            yield PhaseStatus(ref=SpecialistRef(*way), phase=name, state=state, why=why)
 
 
 @pytest.fixture(scope="session")

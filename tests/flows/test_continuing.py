@@ -13,7 +13,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.execute import Scope, selected
 from curriculum.pipeline.plan import resolve_plan
-from curriculum.pipeline.resume import continued, middle_of
+from curriculum.pipeline.resume import continued, resume_point
 from curriculum.pipeline.steps import build_phase, mix_phase, train_phase
 from curriculum.store import Artefact, Store
 from schemas.errors import DietError, JobError
@@ -123,7 +123,7 @@ def test_what_cannot_be_gone_on_from_is_said_with_what_can(
 ) -> None:
     name = {"no such": "zzz", "runs": str(demo_home / "runs")}.get(run)
     with pytest.raises(JobError, match=said):
-        middle_of(Store(demo_home, dry=True), name or run_of(demo_home, run).key, step)
+        resume_point(Store(demo_home, dry=True), name or run_of(demo_home, run).key, step)
 
 
 def test_a_step_without_a_run_and_a_phase_that_is_not_listed_are_refused(

@@ -238,7 +238,7 @@ def test_a_run_of_another_machine_lives_by_the_time_within_its_heartbeat(
     store = Store(line.home, dry=True)
     assert (
         attempt_state(
-            store, Attempt.at(folder), SlotQueue.of(Resources().slots_of(store.root))
+            store, Attempt.at(folder), SlotQueue.read(Resources().slots_of(store.root))
         ).state
         == state
     )

@@ -8,8 +8,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 
-from curriculum.pipeline.command_text import outcome
 from curriculum.pipeline.config import RunConfig
+from curriculum.pipeline.execute import outcome
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from curriculum.store import Artefact, Store
 from flows import artifacts

@@ -14,7 +14,12 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.context import Context
 from curriculum.pipeline.plan import resolve_plan
 from curriculum.pipeline.references import run_of
-from curriculum.pipeline.resume import RowExclusions, back_to, last_begun, parse_exclusions
+from curriculum.pipeline.resume import (
+    RowExclusions,
+    checkpoint_before,
+    newest_run,
+    parse_exclusions,
+)
 from curriculum.pipeline.steps import build_phase, mix_phase
 from curriculum.store import Artefact, Store
 from flows.cli import app
@@ -99,19 +104,19 @@ def test_the_command_that_went_back_finds_the_run_that_it_began(home: Path) -> N
     job = json.loads((first.path / "job.json").read_text())
     later = {"begun": now(), "start_from": start, "overrides": same}
     (begun / "job.json").write_text(sealed(job | later))
-    assert last_begun(store, DEMO, same).path == first.path
-    assert last_begun(store, DEMO, same | {"from_step": "7"}).path == begun
+    assert newest_run(store, DEMO, same).path == first.path
+    assert newest_run(store, DEMO, same | {"from_step": "7"}).path == begun
 
 
 def test_the_nearest_checkpoint_at_or_before_a_step_is_taken(demo_home: Path) -> None:
     store, run = Store(demo_home, dry=True), syntax_of(demo_home)
     low, high = sorted(step for step, _ in checkpoints(run.path))
-    found = [back_to(store, run, step).step for step in (low, high - 1, high, high + 99)]
+    found = [checkpoint_before(store, run, step).step for step in (low, high - 1, high, high + 99)]
     assert found == [low, low, high, high]
     with pytest.raises(
         JobError, match=rf"keeps no checkpoint from so early\. It has {low}, {high}"
     ):
-        back_to(store, run, low - 1)
+        checkpoint_before(store, run, low - 1)
 
 
 def test_an_earlier_attempt_is_gone_back_to_where_it_alone_keeps_the_step(home: Path) -> None:
@@ -121,17 +126,17 @@ def test_an_earlier_attempt_is_gone_back_to_where_it_alone_keeps_the_step(home: 
     low, high = sorted(step for step, _ in checkpoints(run.path))
     shutil.rmtree(again / "checkpoints" / f"step={low}")
     store = Store(home, dry=True)
-    assert back_to(store, run, low).checkpoint.is_relative_to(run.path)
-    assert back_to(store, run, high).checkpoint.is_relative_to(again)
+    assert checkpoint_before(store, run, low).checkpoint.is_relative_to(run.path)
+    assert checkpoint_before(store, run, high).checkpoint.is_relative_to(again)
 
 
 def test_a_decay_and_a_specialist_that_never_began_are_refused(demo_home: Path) -> None:
     store = Store(demo_home, dry=True)
     anneal = run_of(store, "templates/demo/anneal", name="it")
     with pytest.raises(JobError, match="a decay can't be changed in its middle"):
-        back_to(store, anneal, 10**6)
+        checkpoint_before(store, anneal, 10**6)
     with pytest.raises(JobError, match="no run of this specialist has begun"):
-        last_begun(store, ("nobody", None), {})
+        newest_run(store, ("nobody", None), {})
 
 
 def test_the_last_run_is_meant_and_another_phase_is_refused(demo_home: Path) -> None:

@@ -11,7 +11,7 @@ from curriculum.corpus.load import load_corpus
 from curriculum.mixing.load import DIETS, diet_names
 from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.plan import RunPlan, resolve_plan
-from curriculum.pipeline.recorded_config import first_plan, place_of, read_plan, write_snapshot
+from curriculum.pipeline.recorded_config import first_plan, read_plan, snapshot_file, write_snapshot
 from curriculum.pipeline.resume import RowExclusions
 from curriculum.store import Store
 from schemas.errors import DietError, StoreError
@@ -89,7 +89,7 @@ def test_a_mistake_lays_nothing_down(tmp_path: Path) -> None:
 
 
 def test_an_order_of_another_version_is_named(tmp_path: Path) -> None:
-    file = place_of(Store(tmp_path), RUN)
+    file = snapshot_file(Store(tmp_path), RUN)
     file.parent.mkdir(parents=True)
     file.write_text('{"order": {}}')
     with pytest.raises(StoreError, match=f"{RUN}.*no order of this version"):

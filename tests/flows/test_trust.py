@@ -296,7 +296,7 @@ def test_a_config_that_a_received_run_recorded_names_no_command(
     received: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = RunConfig.of(specialist="templates.demo", workspace=received, configure=True)
-    monkeypatch.setattr("curriculum.pipeline.recorded_config.config_of", lambda *_: made)
+    monkeypatch.setattr("curriculum.pipeline.recorded_config.newest_config", lambda *_: made)
     monkeypatch.setattr("curriculum.pipeline.recorded_config.attempts_in", lambda _: [])
     monkeypatch.setattr("curriculum.pipeline.recorded_config.names_of", lambda _: ("theirs",))
     monkeypatch.setattr(

@@ -60,8 +60,8 @@ def content(
     """Return the found artefacts; of rows and documents the chosen lines, as they lie in the files."""
     if found.checkpoint is not None:
         return _checkpoint(found.checkpoint)
-    if found.begun is not None:
-        return _open_run(store, found.begun)
+    if found.open_run is not None:
+        return _open_run(store, found.open_run)
     if listed:
         return {"artefacts": [_artefact(each) for each in found.artefacts]}
     return _first(store, found.artefacts, options)
@@ -130,7 +130,7 @@ def _artefact(artefact: Artefact) -> dict[str, object]:
 
 
 def _open_run(store: Store, begun: Attempt) -> dict[str, object]:
-    stands = attempt_state(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+    stands = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
     return {
         "path": str(begun.path),
         "state": stands.state,
@@ -240,8 +240,8 @@ def look(store: Store, found: Reference, options: InspectOptions) -> Iterator[Re
     """Yield the panels of what was found."""
     if found.checkpoint is not None:
         yield from checkpoint(store, found.checkpoint, options)
-    elif found.begun is not None:
-        yield from open_run(store, found.begun)
+    elif found.open_run is not None:
+        yield from open_run(store, found.open_run)
     else:
         yield from _artefacts(store, found, options)
 
@@ -257,7 +257,7 @@ def narrowed(store: Store, found: Reference, options: InspectOptions) -> Referen
         found = _with_row(found, options.pack_id)
     if not only.given:
         return found
-    if found.begun is not None or found.checkpoint is not None:
+    if found.open_run is not None or found.checkpoint is not None:
         only.refuse("checkpoints", "it", known=FILTERS["checkpoints"] if found.checkpoint else ())
         return found
     for stage in sorted(stages):

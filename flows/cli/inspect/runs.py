@@ -60,7 +60,7 @@ def run(store: Store, artefact: Artefact, options: InspectOptions) -> Iterator[R
 
 def open_run(store: Store, begun: Attempt) -> Iterator[RenderableType]:
     """A run that isn't finished: how it stands, how far it is, what it has kept."""
-    found = attempt_state(store, begun, SlotQueue.of(resources().slots_of(store.root)))
+    found = attempt_state(store, begun, SlotQueue.read(resources().slots_of(store.root)))
     job = begun.job
     way = begun.name
     where = begun.path.relative_to(store.root).as_posix()

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from curriculum.pipeline import Pipeline
+from curriculum.pipeline import Groups, Pipeline
 from curriculum.pipeline.config import BuildConfig, CorpusConfig, MixConfig
-from curriculum.pipeline.facade import Groups
 from curriculum.store import Store
 from schemas.errors import DietError
 

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from curriculum.mixing.resolve import ResolvedPhase, ResolvedServing
+from curriculum.pipeline.attempts import SpecialistRef
 from curriculum.pipeline.status import PhaseStatus, State
 from dashboards.report.facts import Attempt, Facts, Losses, Packed, PhaseFacts, Source
 from dashboards.rows.write import Example
@@ -223,7 +224,7 @@ def phase_facts(number: int, portion: float, state: State) -> PhaseFacts:
         phase=each,
         evaluation="structure" if number == 4 else each.name,
         standing=PhaseStatus(
-            way=("templates", "wide"),
+            ref=SpecialistRef("templates", "wide"),
             phase=each.name,
             state=state,
             why=WHYS.get(state, ""),
