@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from curriculum.families import context
-from curriculum.families.context import BUDGET, Excerpt
-from curriculum.families.context_graph import marks_of
+from curriculum.families.context import BUDGET, Excerpt, marks_of
 from curriculum.families.document_builder import is_blank_change, lines_of
 from curriculum.families.render import ExclusionCount, Reason, RenderResult
 from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph

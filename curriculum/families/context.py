@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 from curriculum.families.document_builder import (
     DocumentBuilder,
@@ -28,6 +29,9 @@ from curriculum.families.document_builder import (
     subject_of,
     unspliced,
 )
+from curriculum.graph.facts import Range, SourceFile
+from curriculum.graph.line_ranges import end_of_blanks
+from curriculum.graph.outline import innermost, outline
 from schemas.change import CommitChange, TreeFile
 from schemas.corpus import Language
 from schemas.document import (
@@ -43,8 +47,6 @@ from schemas.document import (
 
 BUDGET = 262_144
 """Bytes of a whole document."""
-Range = tuple[int, int]
-"""Bytes `[start, end)` of a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,3 +232,68 @@ def _opening(commit: CommitChange, language: Language) -> str:
     subject = subject_of(commit)
     title = f"=== TARGET: {subject} ===" if subject else "=== TARGET ==="
     return f"\n{line_mark(language)} {title}\n"
+
+
+def marks_of(source: SourceFile) -> tuple[Mark, ...]:
+    """Doc comments, what they stand above, and functions' bodies of a file; the outer before the inner."""
+    data = source.file.blob.text.encode()
+    found: list[Mark] = []
+    declarations: list[Range] = []
+    for symbol in source.facts.symbols:
+        body = symbol.body if symbol.kind == "function" else None
+        if body is not None:
+            found.append(Mark(kind="body", start=body.start, end=body.end))
+        comment = comment_above(data, symbol.start, symbol.name_start)
+        if comment is not None and symbol.kind not in ("macro", "variable"):
+            found.append(Mark(kind="documentation", start=comment.start, end=comment.end))
+            code = data[comment.code : symbol.end].rstrip()
+            end = body.start if body else comment.code + len(code)
+            declarations.append(Range(comment.code, end))
+    found += [
+        Mark(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
+    ]
+    return tuple(sorted(set(found), key=_place))
+
+
+def _place(mark: Mark) -> tuple[int, int]:
+    return mark.start, -mark.end
+
+
+def with_statements(marks: Iterable[Mark], source: SourceFile) -> tuple[Mark, ...]:
+    """The marks of a file with its statements and arguments of calls, one here and there."""
+    found = outline(source.file.blob.text, source.file.language)
+    statements = [Mark(kind="statement", start=start, end=end) for start, end in found.statements]
+    arguments = [Mark(kind="arguments", start=start, end=end) for start, end in found.arguments]
+    return tuple(sorted((*marks, *statements, *arguments), key=_place))
+
+
+class DocComment(NamedTuple):
+    """Comments that have their lines to themselves, and the first byte of the code below."""
+
+    start: int
+    end: int
+    code: int
+
+
+def comment_above(data: bytes, start: int, end: int) -> DocComment | None:
+    r"""The comments that `data[start:end]` begins with, or None where it begins with a line of code.
+
+    >>> comment_above(b"  // a\n  /* b */\nint f();", 0, 21)
+    DocComment(start=2, end=16, code=17)
+    >>> comment_above(b"// a\n/* b */ int f();", 0, 17)
+    DocComment(start=0, end=4, code=5)
+    """
+    first = last = code = at = end_of_blanks(data, start, end)
+    while at < end:
+        if data.startswith(b"//", at):
+            line_end = data.find(b"\n", at, end)
+            comment_end = line_end if line_end >= 0 else end
+        elif data.startswith(b"/*", at):
+            closing = data.find(b"*/", at + 2, end)
+            comment_end = closing + 2 if closing >= 0 else end
+        else:
+            break
+        at = end_of_blanks(data, comment_end, end)
+        if b"\n" in data[comment_end:at]:
+            last, code = comment_end, at
+    return DocComment(first, last, code) if last > first else None

@@ -12,14 +12,13 @@ import numpy as np
 
 from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, Mark
-from curriculum.families.document_builder import comment_above, is_blank_change, lines_of
+from curriculum.families.document_builder import is_blank_change, lines_of
 from curriculum.families.render import ExclusionCount, Reason, RenderResult
-from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph, SourceFile
+from curriculum.graph.facts import FileFacts, NodeId, Range, RepositoryGraph
 from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, Link, whole
 from curriculum.graph.line_ranges import blank_lines_after, blank_lines_before, line_starts, without
 from curriculum.graph.names import TYPES
 from curriculum.graph.neighbourhood import Neighbourhood, SearchOrder, neighbourhood
-from curriculum.graph.outline import innermost, outline
 from schemas.change import CommitChange, FileChange, Hunk
 from schemas.corpus import Language
 from schemas.document import Document, Edge
@@ -281,9 +280,12 @@ class _Composer:
         """`around` has the nearest first."""
         chunks = [*reversed(around), *targets]
         places = {chunk.node: at for at, chunk in enumerate(chunks)}
-        outer = {path: self._marks(path) for path in {chunk.node.path for chunk in chunks}}
+        outer = {
+            path: context.marks_of(self.graph.source(path))
+            for path in {chunk.node.path for chunk in chunks}
+        }
         inner = {
-            path: tuple(sorted((*outer[path], *self._inner(path)), key=_place))
+            path: context.with_statements(outer[path], self.graph.source(path))
             for path in {chunk.node.path for chunk in targets}
         }
         return context.document(
@@ -323,12 +325,6 @@ class _Composer:
             if chunk.via is not None:
                 yield _edge(chunk.via, places)
 
-    def _marks(self, path: str) -> tuple[Mark, ...]:
-        return marks_of(self.graph.source(path))
-
-    def _inner(self, path: str) -> tuple[Mark, ...]:
-        return inner_marks_of(self.graph.source(path))
-
 
 def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
     return Edge(
@@ -338,36 +334,3 @@ def _edge(link: Link, places: Mapping[NodeId, int]) -> Edge:
         label=link.label,
         confidence=link.confidence,
     )
-
-
-def marks_of(source: SourceFile) -> tuple[Mark, ...]:
-    """Doc comments, what they stand above, and functions' bodies of a file; the outer before the inner."""
-    data = source.file.blob.text.encode()
-    found: list[Mark] = []
-    declarations: list[Range] = []
-    for symbol in source.facts.symbols:
-        body = symbol.body if symbol.kind == "function" else None
-        if body is not None:
-            found.append(Mark(kind="body", start=body.start, end=body.end))
-        comment = comment_above(data, symbol.start, symbol.name_start)
-        if comment is not None and symbol.kind not in ("macro", "variable"):
-            found.append(Mark(kind="documentation", start=comment.start, end=comment.end))
-            code = data[comment.code : symbol.end].rstrip()
-            end = body.start if body else comment.code + len(code)
-            declarations.append(Range(comment.code, end))
-    found += [
-        Mark(kind="declaration", start=start, end=end) for start, end in innermost(declarations)
-    ]
-    return tuple(sorted(set(found), key=_place))
-
-
-def _place(mark: Mark) -> tuple[int, int]:
-    return mark.start, -mark.end
-
-
-def inner_marks_of(source: SourceFile) -> tuple[Mark, ...]:
-    """Statements and arguments of calls, one here and there; they are looked for in targets only."""
-    found = outline(source.file.blob.text, source.file.language)
-    marks = [Mark(kind="statement", start=start, end=end) for start, end in found.statements]
-    marks += [Mark(kind="arguments", start=start, end=end) for start, end in found.arguments]
-    return tuple(marks)

@@ -5,7 +5,7 @@ What the grammar can't know is blanked: spaces stand for it, newlines stay. That
 - branches: of each #if … #endif the first branch stays that may be compiled, so include guards and unknown
   features live, `#if 0` and other platforms don't; the directives of the conditions go, the others –
   #include, #define, #pragma – stay;
-- macros: ALL_CAPS names, with their arguments, where no expression or type can be (macros.py);
+- macros: ALL_CAPS names, with their arguments, where no expression or type can be;
 - long runs of attributes, which stand before nothing.
 
 What stands in a comment or literal is never taken for a directive or macro.
@@ -71,7 +71,7 @@ _STANDARD = 202_002
 
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _COMPARED = re.compile(r"(\d+)(?:u?l{0,2})\s*([<>]=?|[!=]=)\s*(\d+)(?:u?l{0,2})", re.IGNORECASE)
-_CALLED = re.compile(r"(?!defined\b)\b[A-Za-z_]\w*\s*\([^()]*\)")
+_MACRO_CALL = re.compile(r"(?!defined\b)\b[A-Za-z_]\w*\s*\([^()]*\)")
 _NUMBER = re.compile(r"(?<!\w)(\d+)(?:u?l{0,2})(?!\w)", re.IGNORECASE)
 _NAME = re.compile(r"\b(?![TFU]\b)[A-Za-z_]\w*")
 _RULES = tuple(
@@ -118,7 +118,7 @@ def _judged(condition: str, language: Language) -> str:
         reduced = re.sub(r"\b__cplusplus\b", str(_STANDARD), reduced)
     reduced = re.sub(r"\b[A-Za-z_]\w*\b(?!\s*\()", lambda m: _number(m[0], language), reduced)
     reduced = _COMPARED.sub(_comparison, reduced)
-    reduced = _CALLED.sub("U", reduced)
+    reduced = _MACRO_CALL.sub("U", reduced)
     reduced = _NUMBER.sub(lambda match: "T" if int(match[1]) else "F", reduced)
     reduced = _NAME.sub("U", reduced)
     return _reduced("".join(reduced.split()))

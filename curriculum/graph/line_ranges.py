@@ -134,15 +134,20 @@ def with_text(data: bytes, ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(each for each in ranges if not data[each.start : each.end].isspace())
 
 
+def end_of_blanks(data: bytes, start: int, end: int) -> int:
+    """The first byte of `[start, end)` that isn't white space, or `end`."""
+    while start < end and data[start] in BLANK:
+        start += 1
+    return start
+
+
 def blank_lines_after(data: bytes, end: int, most: int) -> int:
     r"""The end of the blank lines that follow a line end at `end`, `most` at the latest.
 
     >>> blank_lines_after(b"a;\n\n \n b;\n", 3, 10)
     6
     """
-    at = end
-    while at < most and data[at] in BLANK:
-        at += 1
+    at = end_of_blanks(data, end, most)
     return at if at == most else data.rfind(b"\n", end, at) + 1 or end
 
 

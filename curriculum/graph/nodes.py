@@ -1,6 +1,6 @@
 """A syntax tree as arrays over its nodes, and what they say about bytes: no recursion, however deep it is.
 
-Nodes stand in preorder, so a node's parent stands before it, and deeper nodes of one byte stand later.
+NodeTable stand in preorder, so a node's parent stands before it, and deeper nodes of one byte stand later.
 """
 
 import functools
@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Nodes:
+class NodeTable:
     """[n] each, int32; the root is 0 and its own parent."""
 
     kind: Bytes
@@ -34,7 +34,7 @@ class Nodes:
     """The sibling right before it; -1 for none."""
 
 
-def nodes_of(tree: tree_sitter.Tree) -> Nodes:
+def node_table(tree: tree_sitter.Tree) -> NodeTable:
     """All nodes of a tree, at 3 million a second."""
     buckets = _buckets(tree.language)
     kind, start, end, depth = _walk(tree)
@@ -47,7 +47,7 @@ def nodes_of(tree: tree_sitter.Tree) -> Nodes:
     sibling[order] = place - np.maximum.accumulate(np.where(first, place, 0))
     before[order[1:]] = np.where(first[1:], -1, order[:-1])
     known = np.where(kind < len(buckets), kind, len(buckets) - 1)
-    return Nodes(
+    return NodeTable(
         kind=buckets[known],
         start=start,
         end=end,

@@ -25,7 +25,7 @@ import numpy as np
 import tree_sitter
 
 from curriculum.graph.facts import FileFacts, Range, Symbol, SymbolKind
-from curriculum.graph.nodes import Bytes, Flags, Ints, Nodes, deepest, follow, nodes_of
+from curriculum.graph.nodes import Bytes, Flags, Ints, NodeTable, deepest, follow, node_table
 from curriculum.graph.syntax_tree import Parsed, grammar, parse
 from schemas.corpus import Language
 from schemas.structure import (
@@ -62,7 +62,7 @@ IS_DECLARATION = _of("declaration")
 IS_ALIAS = _of("alias_declaration", "type_definition")
 IS_NAMED_OTHER = _of("declaration", "preproc_def", "preproc_function_def", "concept_definition")
 IS_SHELL = _of("translation_unit", "declaration_list", "field_declaration_list")
-"""Nodes that are nothing by themselves but hold declarations."""
+"""NodeTable that are nothing by themselves but hold declarations."""
 IS_WRAPPER = _of(
     "template_declaration",
     "declaration",
@@ -72,7 +72,7 @@ IS_WRAPPER = _of(
     "linkage_specification",
     "template_instantiation",
 )
-"""Nodes that a class, or a function, begins with and ends with."""
+"""NodeTable that a class, or a function, begins with and ends with."""
 _IS_LEAD = _of("template_declaration", "template_instantiation", "linkage_specification")
 """Kinds of nodes before a declaration that are part of it."""
 _IS_BRANCH = _of("preproc_if", "preproc_ifdef", "preproc_else", "preproc_elif", "preproc_elifdef")
@@ -116,7 +116,7 @@ class Categories:
     """Functions that have a body, not `= default`."""
 
 
-def categories(nodes: Nodes) -> Categories:
+def categories(nodes: NodeTable) -> Categories:
     """The category of each node; a few gathers over all nodes, whatever the tree's depth."""
     own = _fixed(nodes)
     _settle_loose(nodes, own, _inherited(nodes, own))
@@ -126,13 +126,13 @@ def categories(nodes: Nodes) -> Categories:
     return Categories(of=_inherited(nodes, own), own=own, has_block=has_block)
 
 
-def _inherited(nodes: Nodes, own: Bytes) -> Bytes:
+def _inherited(nodes: NodeTable, own: Bytes) -> Bytes:
     place = np.arange(len(own), dtype=np.int32)
     found = own[follow(np.where(own > 0, place, nodes.parent))]
     return np.where(found > 0, found, OTHER).astype(np.uint8)
 
 
-def _fixed(nodes: Nodes) -> Bytes:
+def _fixed(nodes: NodeTable) -> Bytes:
     """Return the code of each node by its kind and its parent's."""
     own = _ALWAYS[nodes.kind]
     above = nodes.kind[nodes.parent]
@@ -145,7 +145,7 @@ def _fixed(nodes: Nodes) -> Bytes:
     return own
 
 
-def _settle_loose(nodes: Nodes, own: Bytes, around: Bytes) -> None:
+def _settle_loose(nodes: NodeTable, own: Bytes, around: Bytes) -> None:
     """Set codes that nodes have only outside of functions, or only in a class."""
     loose = (around == OTHER) & (own == 0)
     own[loose & _IS_PREAMBLE[nodes.kind]] = PREAMBLE
@@ -161,7 +161,7 @@ def _settle_loose(nodes: Nodes, own: Bytes, around: Bytes) -> None:
     own[not_written[around[nodes.parent[not_written]] == CLASS_MEMBER]] = CLASS_MEMBER
 
 
-def _declares_function(nodes: Nodes) -> Flags:
+def _declares_function(nodes: NodeTable) -> Flags:
     """Declarations of a function, not of a pointer to one."""
     found = _IS_FUNCTION_DECLARATOR[nodes.kind]
     found[nodes.parent[_IS_PARENTHESIS[nodes.kind]]] = False
@@ -172,7 +172,7 @@ def _declares_function(nodes: Nodes) -> Flags:
     return declares & IS_DECLARATION[nodes.kind]
 
 
-def _join_template(nodes: Nodes, own: Bytes) -> None:
+def _join_template(nodes: NodeTable, own: Bytes) -> None:
     """`template <…>` is part of what it is a template of: its last node that isn't a comment."""
     place = np.arange(len(own), dtype=np.int32)
     counts = IS_NODE[nodes.kind] & ~_IS_COMMENT[nodes.kind]
@@ -194,7 +194,7 @@ class Things:
     """Code of its chunks: a function with its body is FUNC_BODY, a variable or macro OTHER."""
 
 
-def things(nodes: Nodes, found: Categories) -> Things:
+def things(nodes: NodeTable, found: Categories) -> Things:
     """Return the chunks' nodes: functions, classes, enums and, outside of both, whatever else has a name."""
     kind = _outermost(nodes, found)
     place = np.arange(len(kind), dtype=np.int32)
@@ -208,7 +208,7 @@ def things(nodes: Nodes, found: Categories) -> Things:
     return Things(node=node, parent=number[around], kind=kind[node])
 
 
-def _outermost(nodes: Nodes, found: Categories) -> Bytes:
+def _outermost(nodes: NodeTable, found: Categories) -> Bytes:
     """[n] the chunk kind of each thing at the outermost node that it begins with; 0 elsewhere."""
     place = np.arange(len(found.of), dtype=np.int32)
     up = follow(np.where(IS_WRAPPER[nodes.kind[nodes.parent]], nodes.parent, place))
@@ -402,10 +402,10 @@ def code_structure(text: str, language: Language, facts: FileFacts) -> CodeStruc
             ast_node_type=nothing,
             chunks=(),
         )
-    return _of_nodes(raw, nodes_of(parsed.tree), facts)
+    return _of_nodes(raw, node_table(parsed.tree), facts)
 
 
-def _of_nodes(raw: bytes, nodes: Nodes, facts: FileFacts) -> CodeStructure:
+def _of_nodes(raw: bytes, nodes: NodeTable, facts: FileFacts) -> CodeStructure:
     data = np.frombuffer(raw, dtype=np.uint8)
     found = categories(nodes)
     own = things(nodes, found)
@@ -426,7 +426,7 @@ def _of_nodes(raw: bytes, nodes: Nodes, facts: FileFacts) -> CodeStructure:
     )
 
 
-def is_token(nodes: Nodes) -> Flags:
+def is_token(nodes: NodeTable) -> Flags:
     """[n] whether a node has no nodes inside: only white space and what was blanked is in none.
 
     The grammar keeps one token to itself, the 0 of `= 0`.
@@ -438,7 +438,7 @@ def is_token(nodes: Nodes) -> Flags:
     return token
 
 
-def in_error(nodes: Nodes) -> Flags:
+def in_error(nodes: NodeTable) -> Flags:
     """[n] whether a node is an ERROR or stands in one."""
     place = np.arange(len(nodes.kind), dtype=np.int32)
     nearest = follow(np.where(nodes.kind == NO_NODE, place, nodes.parent))

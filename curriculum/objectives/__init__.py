@@ -3,11 +3,10 @@
 objective.py      the protocol: what goes in and what comes out
 causal.py         every next token
 fim.py            the middle after what is before and after it
-documentation.py  a body after its comment, a comment after its code
+documentation.py  a body after its comment, a comment after its code, without text that one copies from the other
 chat.py           the assistant's turns
 
 rearrange.py      an encoding in another order
-documented.py     comments, the code that they are about, and text of a comment that is copied from it
 """
 
 from curriculum.objectives.objective import Document, Objective, Result

@@ -7,8 +7,14 @@ Only making an index needs libclang (the extra `clang`), and only its workers lo
 """
 
 from curriculum.graph.clang.database import Database, read_database
-from curriculum.graph.clang.flags import configure
-from curriculum.graph.clang.index import REVISION, index_tree, missing, paths_of, versions
+from curriculum.graph.clang.index import (
+    REVISION,
+    configure,
+    index_tree,
+    missing,
+    paths_of,
+    versions,
+)
 from curriculum.graph.clang.snapshot import IndexReport, Snapshot
 
 __all__ = [

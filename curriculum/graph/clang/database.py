@@ -2,10 +2,6 @@
 
 A unit's arguments name three places instead of paths, so that equal builds are equal wherever they are:
 @ROOT@ is the tree, @ORIGINAL@ the work tree that was built, @BUILD@ the folder it was built in.
-
-A worker receives and sends values without a cursor. A chain is how the frontend names one thing: its USR,
-then those of the templates that it came from. USRs tell overloads, namespaces and files of static
-functions apart and are the same in every unit.
 """
 
 import hashlib
@@ -17,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from curriculum.graph.clang.flags import (
     CompilerFlags,
@@ -29,15 +25,9 @@ from curriculum.graph.clang.flags import (
     read_flags,
 )
 from curriculum.graph.clang.snapshot import (
-    CallCount,
     DatabaseCount,
-    IndexedClass,
-    IndexedFunction,
-    IndexedInclude,
-    Outcome,
 )
 from schemas import regular_files
-from schemas.document import EdgeKind, EdgeLabel
 from schemas.errors import CorpusError
 from schemas.json_text import parse_json
 
@@ -66,6 +56,15 @@ class Unit:
     """`c++17` of `-std=c++17`."""
     arguments: tuple[str, ...]
     """Without the language, the standard and the file; paths by place."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """A unit and where its places lie on this machine."""
+
+    unit: Unit
+    root: Path
+    places: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -365,54 +364,3 @@ def _headers(place: Path) -> Iterator[Path]:
 
 def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-Chain = tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """A unit and where its places lie on this machine."""
-
-    unit: Unit
-    root: Path
-    places: Mapping[str, str]
-
-
-class Reference(NamedTuple):
-    """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
-
-    kind: EdgeKind
-    label: EdgeLabel
-    chains: tuple[Chain, ...]
-    total: int
-    """Candidates, those outside of the tree included."""
-    name: str = ""
-    """Name of a method that depends on its object's type."""
-    arity: int = -1
-    """Arguments of a dependent call."""
-    within: Chain = ()
-    """The class of that object, where it is known up to its template arguments."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Definition:
-    """A definition or declaration with what it says; `is_partial` of its value isn't decided yet."""
-
-    usr: str
-    value: IndexedFunction | IndexedClass
-    is_declaration: bool
-    owner: Chain
-    """The class that it is a member of; () for none."""
-    mentions: frozenset[Reference]
-    calls: CallCount
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UnitResult:
-    """Facts of one unit, with the outcome of its indexing."""
-
-    outcome: Outcome
-    reason: str = ""
-    seen: tuple[Definition, ...] = ()
-    includes: frozenset[IndexedInclude] = frozenset()

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from clang import cindex
 from clang.cindex import CursorKind as Kind
 
-from curriculum.graph.clang.database import Chain, Reference
+from curriculum.graph.clang.union import Chain, Reference
 from curriculum.graph.facts import Range
 from schemas.document import EdgeLabel
 

@@ -1,24 +1,33 @@
-"""A tree's index: its database's units over worker processes, united into one snapshot."""
+"""A tree's index: its database's units over worker processes, united into one snapshot.
+
+`configure` makes a database by running the cmake code of a repository; it is never called unless the user
+asks for it.
+"""
 
 import contextlib
 import importlib.metadata
 import importlib.util
+import os
 import platform
+import re
+import shutil
+import signal
+import subprocess
 import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from curriculum.graph.clang.database import UnitResult, Work, read_database
+from curriculum.graph.clang.database import Work, read_database
 from curriculum.graph.clang.snapshot import IndexReport, write
-from curriculum.graph.clang.union import Union
+from curriculum.graph.clang.union import Union, UnitResult
 from curriculum.workers import Failure, WorkerPool
 from schemas.errors import CorpusError
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 
 REVISION = 1
 """Raised whenever the same tree and database would give another snapshot."""
-LIMIT_SECONDS = 300.0
+UNIT_SECONDS = 300.0
 """Seconds for one unit; the largest of real repositories take a tenth of it on a slow core."""
 _VERSION = "18.1.1"
 _CURE = "Install it with: pip install 'curriculum[clang]'"
@@ -53,7 +62,7 @@ def versions() -> dict[str, str]:
     Costs a process; a CorpusError says what is missing.
     """
     refuse_without_frontend()
-    pool = _pool(1, LIMIT_SECONDS)
+    pool = _pool(1, UNIT_SECONDS)
     ((_, found),) = pool.map(_probe, [0], on_failure="report")
     if isinstance(found, Failure):
         raise CorpusError("clang", found.reason, cause="libclang can't be used", cure=_CURE)
@@ -79,7 +88,7 @@ def index_tree(
     *,
     original: Path | None,
     workers: int,
-    limit_seconds: float = LIMIT_SECONDS,
+    limit_seconds: float = UNIT_SECONDS,
     watch: ProgressCallback = ignore_progress,
 ) -> IndexReport:
     """Index a tree and write its snapshot into a folder; the same bytes whatever the number of workers.
@@ -158,3 +167,89 @@ def _progress(path: str, outcomes: Counter[str], total: int) -> Progress:
     return Progress(
         stage="index", item=path, done=outcomes.total(), total=total, unit="units", note=note
     )
+
+
+CONFIGURE_SECONDS = 600.0
+_TOLD_LINES = 8
+_NOWHERE = "http://127.0.0.1:9"
+"""Nobody answers at the discard port: what a project would download, it is refused."""
+_EXTRAS = re.compile(r"^\s*option\s*\(\s*(\w*(?:TEST|BENCH)\w*)", re.IGNORECASE | re.MULTILINE)
+"""Options that build more than the product, which often needs submodules that an export hasn't."""
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY")
+
+
+def configure(tree: Path, scratch: Path, *, limit_seconds: float = CONFIGURE_SECONDS) -> Path:
+    """The compile_commands.json that cmake makes of a copy of a tree.
+
+    The copy is `scratch / "source"`, for `original` of `index_tree`; what cmake generates stays beside it.
+    `scratch` is a new or empty folder. Downloads are refused as far as cmake lets us. What can't be
+    configured is tried once more without its tests.
+
+    Raises:
+        CorpusError: if there is no CMakeLists.txt or no cmake, or cmake fails, ends without a database or
+            takes longer than its limit; with the last lines that it wrote.
+    """
+    if not (tree / "CMakeLists.txt").is_file():
+        raise _refusal(tree, "it has no CMakeLists.txt", "Give a compile_commands of your own")
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        raise _refusal(tree, "cmake isn't installed", "Install cmake")
+    source, build = scratch / "source", scratch / "build"
+    shutil.copytree(tree, source, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    command = [cmake, "-S", str(source), "-B", str(build), "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    command += ["-DFETCHCONTENT_FULLY_DISCONNECTED=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    log = scratch / "cmake.log"
+    if _run_cmake(tree, command, log, limit_seconds) != 0:
+        extras = _EXTRAS.findall((tree / "CMakeLists.txt").read_text("utf-8", "replace"))
+        command += ["-DBUILD_TESTING=OFF", *(f"-D{name}=OFF" for name in extras)]
+        code = _run_cmake(tree, command, log, limit_seconds)
+        if code != 0:
+            raise _refusal(tree, f"cmake ended with code {code}", _hint(log))
+    database = build / "compile_commands.json"
+    if not database.is_file():
+        raise _refusal(
+            tree,
+            "cmake configured it without a compilation database",
+            "Give a compile_commands of your own",
+        )
+    return database
+
+
+def _run_cmake(tree: Path, command: list[str], log: Path, limit_seconds: float) -> int:
+    environment = {**os.environ.copy(), **dict.fromkeys(_PROXIES, _NOWHERE)}
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout=limit_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise _refusal(
+                tree, f"cmake had no end after {limit_seconds:g} s", _hint(log)
+            ) from error
+        finally:
+            # Whatever it started as well: a compiler test that hangs would live on.
+            _kill_group(process.pid)
+            process.wait()
+
+
+def _kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # All of it ended by itself.
+
+
+def _hint(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    told = " / ".join([line.strip() for line in lines if line.strip()][-_TOLD_LINES:])
+    return f"It wrote last: {told}"
+
+
+def _refusal(tree: Path, cause: str, cure: str) -> CorpusError:
+    return CorpusError(f"--configure {tree}", cause=cause, cure=cure)

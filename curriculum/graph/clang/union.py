@@ -1,4 +1,4 @@
-"""Edges between definitions by number, and many units united into one snapshot.
+"""Many units united into one snapshot: values of one unit without a cursor, and edges by number.
 
 The snapshot is the same in any order of units: every rule is a least, a greatest or a union. A definition is
 the same if its name and bytes are; what a unit without errors says of it replaces what others said.
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
-from curriculum.graph.clang.database import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -24,6 +23,52 @@ from curriculum.graph.clang.snapshot import (
     UnitProblem,
 )
 from schemas.document import EDGE_LABELS, EdgeKind, EdgeLabel
+
+Chain = tuple[str, ...]
+"""Names that the frontend gives one thing: its USR, then those of the templates that it came from.
+
+USRs tell overloads, namespaces and files of static functions apart and are the same in every unit.
+"""
+
+
+class Reference(NamedTuple):
+    """A definition says something about others: the candidates are `chains`, or whatever has `name`."""
+
+    kind: EdgeKind
+    label: EdgeLabel
+    chains: tuple[Chain, ...]
+    total: int
+    """Candidates, those outside of the tree included."""
+    name: str = ""
+    """Name of a method that depends on its object's type."""
+    arity: int = -1
+    """Arguments of a dependent call."""
+    within: Chain = ()
+    """The class of that object, where it is known up to its template arguments."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Definition:
+    """A definition or declaration with what it says; `is_partial` of its value isn't decided yet."""
+
+    usr: str
+    value: IndexedFunction | IndexedClass
+    is_declaration: bool
+    owner: Chain
+    """The class that it is a member of; () for none."""
+    mentions: frozenset[Reference]
+    calls: CallCount
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitResult:
+    """Facts of one unit, with the outcome of its indexing."""
+
+    outcome: Outcome
+    reason: str = ""
+    seen: tuple[Definition, ...] = ()
+    includes: frozenset[IndexedInclude] = frozenset()
+
 
 MOST_CANDIDATES = 8
 """A name that more methods of the tree have says nothing about which of them is called."""

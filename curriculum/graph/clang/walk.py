@@ -12,15 +12,7 @@ from typing import Any
 from clang.cindex import CursorKind as Kind
 
 from curriculum.graph.clang import frontend
-from curriculum.graph.clang.database import (
-    ROOT,
-    Chain,
-    Definition,
-    Reference,
-    UnitResult,
-    Work,
-    located,
-)
+from curriculum.graph.clang.database import ROOT, Work, located
 from curriculum.graph.clang.frontend import (
     Callee,
     Cursor,
@@ -41,6 +33,7 @@ from curriculum.graph.clang.snapshot import (
     IndexedInclude,
     digest_of,
 )
+from curriculum.graph.clang.union import Chain, Definition, Reference, UnitResult
 from curriculum.graph.facts import Range
 
 FUNCTIONS: dict[Any, FunctionKind] = {

@@ -1,6 +1,5 @@
 """A conversation is a document, a part a turn, and keeps what every document keeps."""
 
-import doctest
 from dataclasses import replace
 
 import pytest
@@ -29,12 +28,6 @@ def conversation(*turns: tuple[Role, str], name: str = "n") -> Conversation:
         digest=digest_of(said),
         turns=said,
     )
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(chat)
-    assert done.attempted
-    assert not done.failed
 
 
 def test_each_turn_is_a_part_whose_kind_says_who_speaks() -> None:

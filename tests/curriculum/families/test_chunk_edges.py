@@ -1,8 +1,3 @@
-import doctest
-
-import pytest
-
-from curriculum.families import v6_enriched
 from curriculum.families.v6_enriched import (
     CALL_KINDS,
     TYPE_KINDS,
@@ -17,13 +12,6 @@ from schemas.document import EDGE_KINDS, Chunk
 from schemas.structure import LABEL_CODES, LARGEST_LEVEL, STRUCTURE_CODES, StructureEdge
 
 BODY, CLASS, COMMENT = (STRUCTURE_CODES[name] for name in ("func_body", "class_decl", "comment"))
-
-
-@pytest.mark.parametrize("module", [v6_enriched], ids=lambda module: module.__name__)
-def test_examples_are_true(module: object) -> None:
-    done = doctest.testmod(module)  # type: ignore[arg-type]
-    assert done.attempted
-    assert done.failed == 0
 
 
 def test_a_pair_of_chunks_has_one_edge_with_its_best_label() -> None:

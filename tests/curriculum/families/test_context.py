@@ -14,6 +14,7 @@ from curriculum.families.context import (
     frame_bytes,
     gap_line,
 )
+from curriculum.graph.facts import Range
 from schemas.change import Blob, CommitChange, TreeDelta, TreeFile
 from schemas.document import Document, Edge
 from schemas.errors import SchemaError
@@ -52,7 +53,9 @@ def excerpt(path: str, text: str, ranges: list[tuple[int, int]], **fields: Any) 
         "hop": 1,
         "marks": (),
     }
-    return Excerpt(file=file(path, text), ranges=ranges, **settings | fields)
+    return Excerpt(
+        file=file(path, text), ranges=[Range(*each) for each in ranges], **settings | fields
+    )
 
 
 def made(subject: str = "Add it") -> Document:

@@ -98,9 +98,9 @@ def runs(document: Document) -> list[tuple[str, str]]:
 
 def test_each_run_of_chunks_of_one_file_has_one_header(samples: list[Document]) -> None:
     assert len(samples) > 30
-    for document in samples:
-        named = [(kind, text.split(" File: ", 1)[1].strip()) for kind, text in headers(document)]
-        assert named == runs(document)
+    for sample in samples:
+        named = [(kind, text.split(" File: ", 1)[1].strip()) for kind, text in headers(sample)]
+        assert named == runs(sample)
         assert all(one != later for one, later in pairwise(named))
 
 
@@ -180,13 +180,13 @@ def fitted(document: Document, room: int) -> list[bool]:
 
 def test_a_header_stays_as_long_as_a_chunk_of_its_run_does(samples: list[Document]) -> None:
     seen = 0
-    for document in samples:
-        data = document.text.encode()
+    for sample in samples:
+        data = sample.text.encode()
         for share in range(1, 10):
-            gone = fitted(document, len(data) * share // 10)
+            gone = fitted(sample, len(data) * share // 10)
             stays: dict[int, bool] = {}
             header = -1
-            for number, part in enumerate(document.parts):
+            for number, part in enumerate(sample.parts):
                 if b" File: " in data[part.start : part.end] and part.source < 0:
                     header = number
                 elif part.source >= 0:

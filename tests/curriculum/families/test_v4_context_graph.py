@@ -24,7 +24,7 @@ from schemas.families import CONTEXT_FAMILY
 
 class Made(NamedTuple):
     commit: CommitChange
-    rendered: RenderResult
+    result: RenderResult
 
 
 def made(path: Path) -> Iterator[Made]:
@@ -49,7 +49,7 @@ def all_documents(samples: dict[str, list[Made]]) -> list[tuple[CommitChange, Do
         (each.commit, document)
         for commits in samples.values()
         for each in commits
-        for document in each.rendered.documents
+        for document in each.result.documents
     ]
 
 
@@ -77,9 +77,9 @@ def test_every_document_of_the_sample_corpus_keeps_the_rules(samples):
 
 def test_a_commit_has_documents_or_a_reason(samples):
     for commits in samples.values():
-        for commit, rendered in commits:
-            reasons = {count.reason for count in rendered.counts}
-            is_code = [document.language in ("cpp", "c") for document in rendered.documents]
+        for commit, result in commits:
+            reasons = {count.reason for count in result.counts}
+            is_code = [document.language in ("cpp", "c") for document in result.documents]
             assert ("no_function" in reasons) == (not any(is_code)), commit.subject
 
 
@@ -114,9 +114,9 @@ def test_each_target_is_a_function_that_a_hunk_touched(samples):
 def test_text_and_lineage_are_those_of_the_commits_tree(samples):
     for commits in samples.values():
         tree: dict[str, TreeFile] = {}
-        for commit, rendered in commits:
+        for commit, result in commits:
             tree.update((file.path, file) for file in commit.tree.files)
-            for document in rendered.documents:
+            for document in result.documents:
                 for number in range(len(document.chunks)):
                     for text, path, start, end in parts_of(document, number):
                         whole = tree[path].blob.text.encode()

@@ -1,4 +1,3 @@
-import doctest
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +6,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curriculum.families import v6_enriched
 from curriculum.families.render import render
 from curriculum.families.v6_enriched import enrich
 from curriculum.families.write import EnrichedWriter, documents_in
@@ -331,9 +329,3 @@ def test_no_documents_give_one_file_of_the_schema(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     assert pq.read_schema(file).equals(ENRICHED_SCHEMA)
     assert list(documents_in(tmp_path)) == []
-
-
-def test_examples_are_true() -> None:
-    done = doctest.testmod(v6_enriched)
-    assert done.attempted
-    assert done.failed == 0

@@ -1,16 +1,13 @@
 """Small trees, each of which shows one rule."""
 
-import doctest
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha1
-from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph import names, scopes
 from curriculum.graph.call_graph import CallGraph
 from curriculum.graph.facts import FileFacts, NodeId, symbol
 from curriculum.graph.index import facts_of
@@ -504,13 +501,6 @@ def test_a_virtual_call_that_may_reach_too_many_reaches_the_named_one() -> None:
     assert callees(text, "caller(B)") == {"B::v()"}
     fewer = text.replace(f"struct D{MOST_OVERRIDERS} : B", "struct D")
     assert len(callees(fewer, "caller(B)")) == MOST_OVERRIDERS + 1
-
-
-@pytest.mark.parametrize("module", [names, scopes])
-def test_examples_hold(module: ModuleType) -> None:
-    done = doctest.testmod(module)
-    assert done.attempted
-    assert not done.failed
 
 
 @pytest.mark.parametrize("member", ["Lock* lock_", "Lock& lock_", "std::unique_ptr<Lock> lock_"])

@@ -1,10 +1,8 @@
-import doctest
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph import line_ranges
 from curriculum.graph.line_ranges import (
     LARGEST_GROUP,
     SMALLEST_GROUP,
@@ -21,11 +19,6 @@ def groups_of(data: bytes) -> list[tuple[int, int]]:
     starts = line_starts(data)
     borders = group_borders(blank_lines(starts))
     return list(group_lines(starts, borders, 0, len(starts) - 1))
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(line_ranges).attempted > 0
-    assert doctest.testmod(line_ranges).failed == 0
 
 
 @given(TEXTS)

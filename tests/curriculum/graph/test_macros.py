@@ -37,7 +37,7 @@ PIECES = [
     "#define M(x) \\\n  AB_C int f() AB_C {\n",
     "é",
 ]
-texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+macro_texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 def ranges(text: str) -> list[Range]:
@@ -148,7 +148,7 @@ def test_what_stands_before_is_found_over_any_number_of_silent_lines(lines: int,
     assert "FMT_BEGIN" in without(in_expression)
 
 
-@given(texts)
+@given(macro_texts)
 def test_what_is_blanked_is_sorted_disjoint_and_led_by_no_mark(text: str) -> None:
     data = text.encode()
     hidden = opaque(data)

@@ -1,11 +1,8 @@
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph import nodes
 from curriculum.graph.nodes import deepest, follow
 
 
@@ -63,9 +60,3 @@ def test_follow_ends_where_walking_does(drawn: list[int]) -> None:
 def test_follow_takes_chains_of_any_length(length: int) -> None:
     links = np.maximum(np.arange(length, dtype=np.int32) - 1, 0)
     assert not follow(links).any()
-
-
-def test_examples_are_true() -> None:
-    done = doctest.testmod(nodes)
-    assert done.attempted > 3
-    assert done.failed == 0

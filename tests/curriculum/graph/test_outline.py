@@ -1,10 +1,7 @@
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import curriculum.graph.outline
 from curriculum.graph import syntax_tree
 from curriculum.graph.outline import LARGEST_CLASS, Outline, outline
 from schemas.corpus import LANGUAGES, Language
@@ -55,12 +52,6 @@ def ranges(text: str, found: Outline) -> tuple[list[str], list[str]]:
     data = text.encode()
     documentation = [data[start:end].decode() for start, end in found.documentation]
     return documentation, [data[start:end].decode() for start, end in found.bodies]
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(curriculum.graph.outline)
-    assert done.attempted
-    assert not done.failed
 
 
 def test_guards_namespaces_and_linkage_are_looked_into() -> None:

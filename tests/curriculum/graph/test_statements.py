@@ -1,6 +1,3 @@
-import doctest
-
-from curriculum.graph import structure
 from curriculum.graph.outline import outline
 from curriculum.graph.structure import SPACING
 from schemas.corpus import Language
@@ -25,12 +22,6 @@ def found(text: str, language: Language = "cpp") -> tuple[list[str], list[str]]:
         [data[start:end].decode() for start, end in spans]
         for spans in (lines.statements, lines.arguments)
     )
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(structure)
-    assert done.attempted
-    assert not done.failed
 
 
 def test_the_first_of_each_stretch_is_kept() -> None:

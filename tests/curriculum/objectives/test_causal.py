@@ -1,5 +1,3 @@
-import doctest
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,12 +24,6 @@ ELIDED = encoding(
     [BOS, 4, 2, 2, 4, EOS],
     [[1, 0, 1, 0, 0], [0, 1, 2, 0, 3], [1, 2, 4, 3, 3], [0, 4, 5, 9, 12], [1, 5, 6, 12, 12]],
 )
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(causal)
-    assert done.attempted
-    assert not done.failed
 
 
 def test_without_repeats_everything_counts_but_the_last_token() -> None:

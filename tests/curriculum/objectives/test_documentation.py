@@ -1,6 +1,5 @@
 """From comments to code and back: what is read, what is learnt, what is taken away, and nothing else."""
 
-import doctest
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curriculum.objectives import Result, documentation, documented, objective_of
+from curriculum.objectives import Result, objective_of
 from curriculum.packing.repeats import RUN, in_repeats
 from curriculum.tokens import Encoding, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -70,13 +69,6 @@ def texts(one: Result, tokenizer: Tokenizer) -> tuple[str, str]:
     scored = np.concatenate(([0], mask[:-1])) == 1
     read, learnt = (tokenizer.decode_bytes(each.tolist()) for each in (ids, ids[scored]))
     return read.decode(), learnt.decode(errors="replace")
-
-
-@pytest.mark.parametrize("module", [documentation, documented])
-def test_examples_in_docstrings_hold(module: Any) -> None:
-    done = doctest.testmod(module)
-    assert done.attempted
-    assert not done.failed
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -1,7 +1,6 @@
 """fim moves text and loses none; what it splits, and how, is drawn anew for each document and variant."""
 
 import dataclasses
-import doctest
 from collections import Counter
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -44,12 +43,6 @@ SENTINELS: tuple[ControlRole, ...] = ("fim_prefix", "fim_suffix", "fim_middle")
 def v3(kit: Any) -> flat.Document:
     document: flat.Document = kit.document_of(AFTER, "v3_simple", before=BEFORE)
     return document
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(fim)
-    assert done.attempted
-    assert not done.failed
 
 
 def expected(byte_level: Tokenizer, kit: Any) -> str:

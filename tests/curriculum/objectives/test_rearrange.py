@@ -1,4 +1,3 @@
-import doctest
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -7,7 +6,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from curriculum.encode import Fitter, TokenizedDocument
-from curriculum.objectives import rearrange
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged
 from curriculum.tokens import Encoding, Spans, byte_ranges
 from curriculum.tokens.codec import Tokenizer
@@ -30,12 +28,6 @@ LINES = st.lists(
 def tokenizer() -> Tokenizer:
     texts = ["  int  aé = compute(b);\n\n\n\t\treturn x;   \n int x; ======= 𝄞"] * 20
     return Tokenizer.parse(train_tokenizer(texts, vocab_size=320).decode())
-
-
-def test_examples_in_docstrings_hold() -> None:
-    done = doctest.testmod(rearrange)
-    assert done.attempted
-    assert not done.failed
 
 
 def tokenized(lines: list[tuple[str, bool]], tokenizer: Tokenizer) -> TokenizedDocument:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curriculum.graph.clang.database import read_database
+from curriculum.graph.clang import read_database
 from schemas.errors import CorpusError
 
 pytestmark = pytest.mark.timeout(60)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.graph.clang.database import Chain, Definition, Reference, UnitResult
 from curriculum.graph.clang.snapshot import (
     CallCount,
     DatabaseCount,
@@ -17,7 +16,14 @@ from curriculum.graph.clang.snapshot import (
     Outcome,
     Snapshot,
 )
-from curriculum.graph.clang.union import MOST_OVERRIDERS, Union
+from curriculum.graph.clang.union import (
+    MOST_OVERRIDERS,
+    Chain,
+    Definition,
+    Reference,
+    Union,
+    UnitResult,
+)
 from curriculum.graph.facts import Range
 
 COUNT = DatabaseCount(
