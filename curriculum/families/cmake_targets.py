@@ -14,7 +14,7 @@ from curriculum.families import context
 from curriculum.families.context import BUDGET, Excerpt, marks_of
 from curriculum.families.document_builder import is_blank_change, lines_of
 from curriculum.families.render import ExclusionCount, Reason, RenderResult
-from curriculum.graph.cmake_graph import BuildGraph, TargetId, build_graph
+from curriculum.graph.cmake import BuildGraph, TargetId, build_graph
 from curriculum.graph.facts import Range, RepositoryGraph, SourceFile
 from curriculum.graph.line_ranges import line_starts, outside_bodies, size_of, with_text
 from schemas.change import CommitChange, FileChange, TreeFile

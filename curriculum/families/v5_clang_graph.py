@@ -4,8 +4,8 @@ What uses the change stands nearest to it: overrides, callers, their callers, ba
 sure as its label says, and those of functions that the frontend didn't see as they are stay syntactic.
 """
 
-from curriculum.families.context_graph import graph_documents
 from curriculum.families.render import RenderResult
+from curriculum.families.v4_context_graph import graph_documents
 from curriculum.graph.clang.graph import ClangGraph
 from curriculum.graph.neighbourhood import SearchOrder, Step
 from schemas.change import CommitChange

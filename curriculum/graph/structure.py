@@ -25,8 +25,18 @@ import numpy as np
 import tree_sitter
 
 from curriculum.graph.facts import FileFacts, Range, Symbol, SymbolKind
-from curriculum.graph.nodes import Bytes, Flags, Ints, NodeTable, deepest, follow, node_table
-from curriculum.graph.syntax_tree import Parsed, grammar, parse
+from curriculum.graph.syntax_tree import (
+    Bytes,
+    Flags,
+    Ints,
+    NodeTable,
+    Parsed,
+    deepest,
+    follow,
+    grammar,
+    node_table,
+    parse,
+)
 from schemas.corpus import Language
 from schemas.structure import (
     BUCKETS,

@@ -19,7 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from curriculum.objectives import causal
-from curriculum.objectives.documented import CODE, END, LAST, START, Lines, copied_spans, documented
+from curriculum.objectives.documentation import (
+    CODE,
+    END,
+    LAST,
+    START,
+    Lines,
+    copied_spans,
+    documented,
+)
 from curriculum.objectives.objective import Document, Objective, Result
 from curriculum.objectives.rearrange import Inserted, Segment, rearranged, segments_without
 from curriculum.tokens import BYTE_END, BYTE_START, KIND, Encoding, byte_ranges

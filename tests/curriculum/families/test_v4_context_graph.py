@@ -1,10 +1,13 @@
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curriculum.corpus.blobs import Skips
 from curriculum.corpus.load import unpack_samples
@@ -13,13 +16,16 @@ from curriculum.corpus.trees import read_commits
 from curriculum.families.check import check_document
 from curriculum.families.context import BUDGET
 from curriculum.families.render import RenderResult
-from curriculum.families.v4_context_graph import documents
+from curriculum.families.v4_context_graph import Shares, documents, shared_out, touched_functions
 from curriculum.graph.call_graph import CallGraph
+from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
 from curriculum.graph.names import TYPES
-from schemas.change import CommitChange, FileChange, TreeFile
+from curriculum.graph.neighbourhood import Costs, Fragment
+from schemas.change import CommitChange, FileChange, Hunk, TreeFile
 from schemas.corpus import CorpusSpec, HistorySpec, RepositorySpec
 from schemas.document import Document
 from schemas.families import CONTEXT_FAMILY
+from tests.curriculum.families.small_trees import MakeChange, rendered
 
 
 class Made(NamedTuple):
@@ -230,3 +236,224 @@ def test_documented_declarations_are_marked_with_their_comments_and_bodies(sampl
             assert data[comment : comment + 1] == b"\n"
             seen["with a body" if each.end in bodies else "without"] += 1
     assert min(seen["with a body"], seen["without"]) > 30
+
+
+TEXT = """\
+int a;
+
+// About f.
+int f() {
+  one();
+  struct Local {
+    int g() {
+      two();
+    }
+  };
+  three();
+}
+int h() {
+  four();
+}
+int declared();
+"""
+LINES = TEXT.splitlines(keepends=True)
+FUNCTIONS = {"f": (2, 12), "g": (6, 9), "h": (12, 15)}
+
+
+def offset(line: int) -> int:
+    return sum(map(len, LINES[:line]))
+
+
+def facts() -> FileFacts:
+    def symbol(name: str, first: int, last: int, *, has_body: bool = True) -> Symbol:
+        start, end = offset(first), offset(last)
+        return Symbol(
+            kind="function",
+            name=name,
+            scope=(),
+            start=start,
+            end=end,
+            name_start=TEXT.index(f"{name}()"),
+            body=Range(TEXT.index("{", start), end - 1) if has_body else None,
+        )
+
+    symbols = [symbol(name, *lines) for name, lines in FUNCTIONS.items()]
+    symbols.append(symbol("declared", 15, 16, has_body=False))
+    return FileFacts(
+        symbols=tuple(symbols),
+        calls=(),
+        includes=(),
+        usings=(),
+        num_bytes=len(TEXT),
+        error_bytes=0,
+        is_complete=True,
+    )
+
+
+def touched(first: int, count: int) -> list[str]:
+    hunk = Hunk(before_start=first, before_lines=1, after_start=first, after_lines=count)
+    return [facts().symbols[number].name for number in touched_functions(facts(), TEXT, [hunk])]
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "names"),
+    [
+        (0, 1, []),
+        (1, 1, []),
+        (2, 1, ["f"]),
+        (4, 1, ["f"]),
+        (7, 1, ["g"]),
+        (8, 3, ["f", "g"]),
+        (11, 1, ["f"]),
+        (11, 2, ["f", "h"]),
+        (15, 1, []),
+        (0, 16, ["f", "g", "h"]),
+    ],
+)
+def test_a_hunk_touches_the_innermost_function_of_each_of_its_lines(first, count, names):
+    assert touched(first, count) == names
+
+
+@pytest.mark.parametrize(
+    ("before", "names"),
+    [
+        (0, []),
+        (2, []),
+        (3, ["f"]),
+        (5, ["f"]),
+        (7, ["g"]),
+        (8, ["g"]),
+        (9, ["f"]),
+        (11, ["f"]),
+        (12, []),
+        (15, []),
+        (16, []),
+    ],
+)
+def test_lines_that_were_only_taken_away_touch_the_function_in_which_they_stood(before, names):
+    assert touched(before, 0) == names
+
+
+COSTS = Costs(lead=lambda _: 10, gap=7)
+
+
+@dataclass
+class Joined:
+    """Edges between functions of one file or of two, and nothing else."""
+
+    pairs: list[tuple[NodeId, NodeId]]
+
+    def paths(self) -> list[str]:
+        return []
+
+    def source(self, path: str) -> SourceFile:
+        raise KeyError(path)
+
+    def neighbours(self, node: NodeId) -> list[Neighbour]:
+        others = [b if a == node else a for a, b in self.pairs if node in (a, b)]
+        return [Neighbour(other, "calls", True, "syntactic", 1.0) for other in others]
+
+
+def fragments(path: str, sizes: list[int]) -> list[Fragment]:
+    return [
+        Fragment(
+            node=NodeId(path, number),
+            form="whole",
+            ranges=(Range(number * 1_000, number * 1_000 + size),),
+            hop=0,
+            via=None,
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def numbers(shares: Shares) -> list[list[tuple[str, int]]]:
+    return [[(each.node.path, each.node.number) for each in group] for group in shares.groups]
+
+
+def test_targets_that_fit_are_one_group():
+    shares = shared_out(fragments("a", [90]) + fragments("b", [90]), Joined([]), COSTS, 200)
+    assert numbers(shares) == [[("a", 0), ("b", 0)]]
+
+
+def test_targets_over_the_budget_are_divided_by_file():
+    targets = fragments("a", [90]) + fragments("b", [40, 40])
+    shares = shared_out(targets, Joined([]), COSTS, 196)
+    assert numbers(shares) == [[("a", 0)], [("b", 0), ("b", 1)]]
+
+
+def test_functions_that_call_each_other_stay_together_where_they_fit():
+    targets = fragments("a", [40, 40, 40, 40])
+    apart = [(NodeId("a", 0), NodeId("a", 3)), (NodeId("a", 1), NodeId("a", 2))]
+    shares = shared_out(targets, Joined(apart), COSTS, 100)
+    assert numbers(shares) == [[("a", 0), ("a", 3)], [("a", 1), ("a", 2)]]
+    chain = [(NodeId("a", n), NodeId("a", n + 1)) for n in range(3)]
+    cut = shared_out(targets, Joined(chain), COSTS, 150)
+    assert numbers(cut) == [[("a", 0), ("a", 1), ("a", 2)], [("a", 3)]]
+
+
+def test_a_function_over_the_budget_is_counted_and_left_out():
+    shares = shared_out(fragments("a", [40, 500]), Joined([]), COSTS, 100)
+    assert (numbers(shares), shares.too_large) == ([[("a", 0)]], 1)
+    assert shared_out(fragments("a", [500]), Joined([]), COSTS, 100).groups == ()
+
+
+@given(
+    sizes=st.lists(st.integers(1, 120), min_size=1, max_size=20),
+    pairs=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=15),
+    room=st.integers(20, 300),
+)
+def test_every_function_that_fits_is_in_one_group_and_every_group_fits(sizes, pairs, room):
+    targets = fragments("a", sizes[::2]) + fragments("b", sizes[1::2])
+    graph = Joined([(NodeId("a", first), NodeId("a", last)) for first, last in pairs])
+    shares = shared_out(targets, graph, COSTS, room)
+    shown = [each.node for group in shares.groups for each in group]
+    assert sorted(shown) == [each.node for each in targets if COSTS.of(each) <= room]
+    assert len(shown) + shares.too_large == len(targets)
+    assert all(0 < COSTS.of_all(group) <= room for group in shares.groups)
+
+
+CALLEE = "int length(int x) {\n  return x + 1;\n}\n"
+CALLER = "int use() {\n  // All that there is.\n  return length(0);\n}\n"
+BEFORE = {
+    "extras/copies/use.cc": f'#include "../../src/core/length.h"\n\n{CALLER}',
+    "extras/more/deep/use.cc": f'#include "../../../src/core/length.h"\n\n{CALLER}',
+    "src/core/length.h": CALLEE,
+    "src/core/use.cc": f'#include "length.h"\n\n{CALLER}',
+}
+
+
+def shown(document: Document) -> list[tuple[str, str]]:
+    """The path of each chunk, and what it shows without the blank lines around."""
+    data = document.text.encode()
+    found = []
+    for chunk in document.chunks:
+        parts = document.parts[chunk.first_part : chunk.last_part]
+        cited = [part for part in parts if part.source >= 0]
+        text = b"".join(data[part.start : part.end] for part in cited).decode()
+        found.append((document.provenance[cited[0].source].path, text.strip()))
+    return found
+
+
+def test_an_equal_definition_stands_once_under_the_nearest_path(make_change: MakeChange) -> None:
+    after = BEFORE | {"src/core/length.h": CALLEE.replace("x + 1", "x + 2")}
+    (document,) = rendered(make_change, BEFORE, after).documents
+    found = shown(document)
+    assert [path for path, text in found if text == CALLER.strip()] == ["src/core/use.cc"]
+    texts = [text for _, text in found]
+    assert sorted(set(texts)) == sorted(texts)
+
+
+def test_what_equals_the_target_stands_in_the_target_alone(make_change: MakeChange) -> None:
+    before = BEFORE | {"src/core/use.cc": BEFORE["src/core/use.cc"].replace("length(0)", "7")}
+    (document,) = rendered(make_change, before, BEFORE).documents
+    found = shown(document)
+    assert [path for path, text in found if text == CALLER.strip()] == ["src/core/use.cc"]
+    assert [path for path, text in found if text == CALLEE.strip()] == ["src/core/length.h"]
+
+
+def test_what_is_left_out_as_a_repetition_is_counted(make_change: MakeChange) -> None:
+    after = BEFORE | {"src/core/length.h": CALLEE.replace("x + 1", "x + 2")}
+    found = rendered(make_change, BEFORE, after)
+    counts: dict[str, int] = {each.reason: each.number for each in found.counts}
+    assert counts == {"repeated_definitions": 2, "repeated_bytes": 2 * len(CALLER.encode())}

@@ -5,12 +5,26 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from curriculum.families.render import render
-from curriculum.families.v6_enriched import enrich
+from curriculum.families.v6_enriched import (
+    CALL_KINDS,
+    TYPE_KINDS,
+    Link,
+    dep_levels,
+    edges_of,
+    enrich,
+    levels,
+    main_chunk,
+    renamed,
+)
 from curriculum.families.write import EnrichedWriter, documents_in
+from curriculum.graph.structure import CodeChunk
 from schemas.change import FileChange
 from schemas.document import (
+    EDGE_KINDS,
     Chunk,
     Document,
     Edge,
@@ -21,7 +35,15 @@ from schemas.document import (
     document_id,
 )
 from schemas.families import families_of
-from schemas.structure import ENRICHED_SCHEMA, LABEL_CODES, RUN_COLUMNS, STRUCTURE_CODES, Structure
+from schemas.structure import (
+    ENRICHED_SCHEMA,
+    LABEL_CODES,
+    LARGEST_LEVEL,
+    RUN_COLUMNS,
+    STRUCTURE_CODES,
+    Structure,
+    StructureEdge,
+)
 from tests import factories
 from tests.curriculum.families.check_structure import check_structure
 from tests.factories import read_documents, write_documents
@@ -329,3 +351,131 @@ def test_no_documents_give_one_file_of_the_schema(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     assert pq.read_schema(file).equals(ENRICHED_SCHEMA)
     assert list(documents_in(tmp_path)) == []
+
+
+BODY, CLASS, COMMENT = (STRUCTURE_CODES[name] for name in ("func_body", "class_decl", "comment"))
+
+
+def test_a_pair_of_chunks_has_one_edge_with_its_best_label() -> None:
+    links = [
+        Link(2, 1, "constructs", "dependent"),
+        Link(2, 1, "calls", "overridden"),
+        Link(2, 0, "calls", "syntactic"),
+        Link(1, 0, "uses", "resolved"),
+        Link(2, 1, "calls", "syntactic"),
+    ]
+    assert edges_of(links, CALL_KINDS) == (
+        StructureEdge(source=2, target=0, label=LABEL_CODES["syntactic"]),
+        StructureEdge(source=2, target=1, label=LABEL_CODES["overridden"]),
+    )
+    assert edges_of(links, TYPE_KINDS) == (
+        StructureEdge(source=1, target=0, label=LABEL_CODES["resolved"]),
+    )
+
+
+def test_every_kind_of_edge_between_code_is_a_call_or_about_types() -> None:
+    assert CALL_KINDS.isdisjoint(TYPE_KINDS)
+    assert set(EDGE_KINDS) - CALL_KINDS - TYPE_KINDS == {"includes", "links", "compiles"}
+
+
+def test_levels_are_clamped() -> None:
+    edges = [StructureEdge(source=i, target=i + 1, label=1) for i in range(99)]
+    found = dep_levels([(BODY, "f")] * 100, edges)
+    assert found == [min(100 - i, LARGEST_LEVEL) for i in range(100)]
+
+
+def test_pieces_of_classes_without_a_name_stay_apart() -> None:
+    edges = [StructureEdge(source=0, target=2, label=1)]
+    assert dep_levels([(CLASS, ""), (CLASS, ""), (BODY, "f")], edges) == [2, 1, 1]
+
+
+def chunk(name: str, symbol: str = "function") -> Chunk:
+    return Chunk(first_part=0, last_part=2, name=name, symbol=symbol, form="whole", hop=1)
+
+
+FOUND = (
+    CodeChunk(0, 9, COMMENT, ""),
+    CodeChunk(10, 20, CLASS, "Matrix"),
+    CodeChunk(21, 30, BODY, "Matrix::at"),
+    CodeChunk(31, 32, CLASS, ""),
+)
+
+
+def test_names_are_qualified_as_the_document_knows_them() -> None:
+    asked = chunk("lattice::Matrix", "class")
+    assert main_chunk(FOUND, asked) == 1
+    names = [each.name for each in renamed(FOUND, 1, asked)]
+    assert names == ["", "lattice::Matrix", "lattice::Matrix::at", ""]
+
+
+def test_a_name_that_the_piece_doesn_t_tell_is_given_to_its_first_code() -> None:
+    asked = chunk("lattice::Table", "class")
+    assert main_chunk(FOUND, asked) == 1
+    names = [each.name for each in renamed(FOUND, 1, asked)]
+    assert names == ["", "lattice::Table", "Matrix::at", ""]
+
+
+def test_a_function_that_the_piece_names_otherwise_is_its_first_body() -> None:
+    asked = chunk("lattice::operator*")
+    assert main_chunk(FOUND, asked) == 2
+    names = [each.name for each in renamed(FOUND, 2, asked)]
+    assert names == ["", "Matrix", "lattice::operator*", ""]
+
+
+def test_the_path_of_a_file_names_no_chunk() -> None:
+    asked = chunk("src/matrix.hpp", "file")
+    assert renamed(FOUND, main_chunk(FOUND, asked), asked) == FOUND
+
+
+def test_a_piece_without_code_shows_nothing() -> None:
+    assert main_chunk(FOUND[:1], chunk("f")) == -1
+    assert renamed(FOUND[:1], -1, chunk("f")) == FOUND[:1]
+
+
+Graph = tuple[int, list[tuple[int, int]]]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    count = draw(st.integers(1, 8))
+    node = st.integers(0, count - 1)
+    return count, draw(st.lists(st.tuples(node, node), max_size=16))
+
+
+def slow_levels(count: int, edges: list[tuple[int, int]]) -> list[int]:
+    """By closure: nodes that reach each other are one; then breadth first from the leaves."""
+    reach = [[a == b or (a, b) in edges for b in range(count)] for a in range(count)]
+    for middle in range(count):
+        for a in range(count):
+            for b in range(count):
+                reach[a][b] |= reach[a][middle] and reach[middle][b]
+    group = [
+        frozenset(b for b in range(count) if reach[a][b] and reach[b][a]) for a in range(count)
+    ]
+    found: dict[frozenset[int], int] = {}
+    level = 0
+    while len(found) < len(set(group)):
+        for each in set(group) - found.keys():
+            out = {group[b] for a, b in edges if a in each} - {each}
+            if not out if level == 0 else any(found.get(other) == level - 1 for other in out):
+                found[each] = level
+        level += 1
+    return [found[each] for each in group]
+
+
+@given(graphs())
+def test_levels_are_the_shortest_ways_to_a_leaf(graph: Graph) -> None:
+    assert levels(*graph) == slow_levels(*graph)
+
+
+def test_functions_that_call_each_other_count_as_one() -> None:
+    assert levels(5, [(0, 1), (1, 2), (2, 1), (2, 3), (4, 4)]) == [2, 1, 1, 0, 0]
+
+
+def test_of_two_ways_the_shorter_counts() -> None:
+    assert levels(4, [(0, 1), (1, 2), (2, 3), (0, 3)]) == [1, 2, 1, 0]
+
+
+def test_a_chain_of_any_length_has_levels() -> None:
+    count = 100_000
+    assert levels(count, ((i, i + 1) for i in range(count - 1))) == list(range(count))[::-1]

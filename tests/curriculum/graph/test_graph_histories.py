@@ -22,12 +22,11 @@ from curriculum.graph.clang.snapshot import (
     Snapshot,
     digest_of,
 )
-from curriculum.graph.cmake_graph import BuildGraph, build_graph
+from curriculum.graph.cmake import BuildGraph, build_graph
 from curriculum.graph.facts import Neighbour, NodeId, RepositoryGraph, SourceFile
-from curriculum.graph.fragments import Costs, whole
 from curriculum.graph.index import facts_of
 from curriculum.graph.names import Definitions, Function, Scope, functions_of
-from curriculum.graph.neighbourhood import Neighbourhood, neighbourhood
+from curriculum.graph.neighbourhood import Costs, Neighbourhood, neighbourhood, whole
 from schemas.document import EdgeKind
 from tests.curriculum.graph.random_histories import (
     START,

@@ -7,9 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.facts import FileFacts, Neighbour, NodeId, Range, SourceFile, Symbol
-from curriculum.graph.fragments import WHOLE_FILE, Costs, Fragment, whole
 from curriculum.graph.line_ranges import joined, without
-from curriculum.graph.neighbourhood import SearchOrder, Step, neighbourhood
+from curriculum.graph.neighbourhood import (
+    WHOLE_FILE,
+    Costs,
+    Fragment,
+    SearchOrder,
+    Step,
+    neighbourhood,
+    whole,
+)
 from schemas.change import Blob, TreeFile
 from schemas.document import EdgeKind
 

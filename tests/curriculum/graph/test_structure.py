@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -202,3 +203,46 @@ def test_text_beyond_the_parser_s_limits_is_other_without_chunks() -> None:
     assert found.chunks == ()
     assert set(np.unique(found.structure_ids).tolist()) == {STRUCTURE_CODES["other"]}
     assert not np.any(columns(found))
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "structure"
+SOURCES = sorted(file for file in GOLDEN.iterdir() if file.suffix != ".txt")
+
+
+def shown(text: str, language: Language) -> Iterator[str]:
+    assert text.isascii()
+    found = code_structure(text, language, facts_of(text, language))
+    start = 0
+    for line in text.splitlines():
+        codes = found.structure_ids[start : start + len(line)].tolist()
+        yield line
+        yield "".join(
+            " " if byte.isspace() else str(code) for byte, code in zip(line, codes, strict=True)
+        ).rstrip()
+        start += len(line) + 1
+    for chunk in found.chunks:
+        first, *more = text[chunk.start : chunk.end].splitlines()
+        lines = f"{first} … {more[-1].strip()}" if more else first
+        yield f"{NAMES[chunk.kind]:12} {chunk.name or '-':24} | {lines}"
+
+
+def expected(source: Path) -> str:
+    language: Language = "c" if source.suffix == ".c" else "cpp"
+    return "\n".join(shown(source.read_text(encoding="utf-8"), language)) + "\n"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_structure_is_as_reviewed(source: Path) -> None:
+    golden = source.with_suffix(source.suffix + ".txt")
+    assert expected(source) == golden.read_text(encoding="utf-8")
+
+
+def test_every_golden_file_has_its_source() -> None:
+    golden = {file.name.removesuffix(".txt") for file in GOLDEN.glob("*.txt")}
+    assert golden == {source.name for source in SOURCES}
+    assert len(golden) > 5
+
+
+if __name__ == "__main__":
+    for file in SOURCES:
+        file.with_suffix(file.suffix + ".txt").write_text(expected(file), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Databases of other places, of other compilers and of no use at all; none of it needs libclang."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curriculum.graph.clang import Database, read_database
-from curriculum.graph.clang.database import located
-from curriculum.graph.clang.flags import read_flags
+from curriculum.graph.clang.database import located, read_flags
 from schemas.errors import CorpusError
 
 PATHS = (
@@ -253,3 +253,42 @@ def test_no_json_whatever_breaks_the_reader(
 def test_no_command_line_whatever_breaks_the_reader(words: list[str]) -> None:
     flags = read_flags(words, "a.cc", is_cpp=True)
     assert all(kept.value for kept in flags.kept)
+
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def database(folder: Path, **changes: Any) -> Path:
+    unit = {"directory": "/src", "file": "a.cc", "command": "c++ -c a.cc"}
+    (folder / "compile_commands.json").write_text(json.dumps([unit | changes]))
+    return folder / "compile_commands.json"
+
+
+def test_a_folder_whose_name_is_too_long_is_none(tmp_path: Path) -> None:
+    for name in ("x" * 100_000, f"/{'x' * 300}"):
+        file = database(tmp_path, directory=name, file=f"{name}/a.cc")
+        read_database(file, ["a.cc"], original=None)
+
+
+def test_a_response_file_that_names_itself_twice_is_not_expanded(tmp_path: Path) -> None:
+    (tmp_path / "twice").write_text("@twice " * 50)
+    file = database(tmp_path, directory=str(tmp_path), command="c++ @twice -c a.cc")
+    found = read_database(file, ["a.cc"], original=tmp_path)
+    assert 0 < found.count.missing_response_files < 10_000
+
+
+def test_a_pipe_as_response_file_is_missing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "words")
+    file = database(tmp_path, directory=str(tmp_path), command="c++ @words -c a.cc")
+    found = read_database(file, ["a.cc"], original=tmp_path)
+    assert found.count.missing_response_files == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[NaN]", "[" + "9" * 5_000 + "]", '[{"a":1,"a":2}]']
+)
+def test_what_is_no_strict_json_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "compile_commands.json"
+    file.write_text(text)
+    with pytest.raises(CorpusError, match="isn't JSON that is read"):
+        read_database(file, ["a.cc"], original=None)
