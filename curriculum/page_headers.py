@@ -62,6 +62,7 @@ def pages_of(fd: int, start: int, end: int) -> Iterator[Page]:
 
 
 def _header(fd: int, at: int, end: int) -> tuple[Fields, int]:
+    """The fields of the header at an offset of a file, and its size."""
     for most in (_PEEK, _MOST_HEADER):
         raw = os.pread(fd, min(most, end - at), at)
         try:
@@ -109,8 +110,7 @@ def _struct(raw: bytes, at: int, depth: int) -> tuple[Fields, int]:
         if head >> 4:
             last += head >> 4
         else:
-            number, at = _varint(raw, at)
-            last = _signed(number)
+            last, at = _varint(raw, at, is_signed=True)
         if last in fields:
             raise ValueError(f"field {last} of a header stands twice")
         fields[last], at = _value(raw, at, kind, depth)
@@ -123,8 +123,7 @@ def _value(raw: bytes, at: int, kind: int, depth: int) -> "tuple[int | Fields, i
         number = raw[at]
         if number < 0x80:
             return number >> 1 ^ -(number & 1), at + 1
-        number, at = _varint(raw, at)
-        return _signed(number), at
+        return _varint(raw, at, is_signed=True)
     if kind in (_TRUE, _FALSE):
         return int(kind == _TRUE), at
     if kind == _BINARY:
@@ -139,18 +138,15 @@ def _value(raw: bytes, at: int, kind: int, depth: int) -> "tuple[int | Fields, i
     raise ValueError(f"{kind} is no field type of a header")
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _varint(raw: bytes, at: int, *, is_signed: bool = False) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends; a signed one has its sign in the lowest bit."""
     value = shift = 0
     while True:
         byte = raw[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return (value >> 1 ^ -(value & 1) if is_signed else value), at
         shift += 7
         if shift > 63:
             raise ValueError("a number in a header is too long")
-
-
-def _signed(value: int) -> int:
-    return value >> 1 ^ -(value & 1)

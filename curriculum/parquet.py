@@ -77,10 +77,8 @@ class File(pq.ParquetFile):
         self._path = path
         self._most = _most([path])
         if metadata is None:
-            _require_footer(path)
+            metadata = read_metadata(path, source)
         super().__init__(path if source is None else source, metadata=metadata, **options)
-        if metadata is None:
-            _require_rows(path, self.metadata, self._most)
         self._bounded: dict[tuple[str, ...] | None, bytearray] = {}
         """Flags by columns: a byte a row group, 1 where it is known to be within its bound."""
 
@@ -228,16 +226,38 @@ def read_table(
     )
 
 
-def read_metadata(file: Path) -> pq.FileMetaData:
+def read_metadata(file: Path, source: pa.NativeFile | None = None) -> pq.FileMetaData:
     """Parse the footer of a file, within the bounds on its bytes and on the rows that it promises.
+
+    It is read from what is open as `source`, by default from the file. What isn't Parquet is the parser's.
 
     Raises:
         StoreError: naming the file.
     """
-    _require_footer(file)
-    found = pq.read_metadata(file)
-    _require_rows(file, found, _most([file]))
-    return found
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - _TAIL_BYTES))
+        tail = opened.read(_TAIL_BYTES)
+    length = int.from_bytes(tail[:4], "little")
+    most = LEAST_FOOTER + size // FOOTER_SHARE
+    if tail[4:] == _MAGIC and most < length < size:
+        raise StoreError(
+            str(file),
+            f"a footer of {length:,} bytes",
+            cause=f"of a file of {size:,} bytes it has at most {most:,}",
+            cure=f"Delete {file.parent} and build again",
+        )
+    metadata = pq.read_metadata(file if source is None else source)
+    most = _most([file]) // _ROW_BYTES
+    groups = [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
+    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or sum(groups) > most:
+        raise StoreError(
+            str(file),
+            f"{metadata.num_rows:,} rows",
+            cause=f"its row groups have {sum(groups):,}; a file of its size has at most {most:,}",
+            cure=f"Delete {file.parent} and build again",
+        )
+    return metadata
 
 
 def read_schema(file: Path) -> pa.Schema:
@@ -288,6 +308,7 @@ def _measured(
 
 
 def _leaves(schema: pq.ParquetSchema, columns: Sequence[str] | None) -> Iterator[_Leaf]:
+    """The columns of a file, by default all, down to their primitive values."""
     for number in range(len(schema)):
         column = schema.column(number)
         name = column.path
@@ -297,20 +318,19 @@ def _leaves(schema: pq.ParquetSchema, columns: Sequence[str] | None) -> Iterator
             continue
         nulls, lists = column.max_definition_level, column.max_repetition_level
         levels = 2 * (nulls > 0) + 2 * (lists > 0) + 8 * lists + (nulls + 7) // 8
+        # Of a text it is the width of its offset, or its view.
+        width = (
+            16 if "Decimal" in str(column.logical_type) else _WIDTHS.get(column.physical_type, 16)
+        )
+        if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            width = max(16, int(column.length or 0))
         yield _Leaf(
             number=number,
             name=name,
-            value_bytes=_width(column) + levels,
+            value_bytes=width + levels,
             is_text=column.physical_type == "BYTE_ARRAY",
             in_lists=lists > 0,
         )
-
-
-def _width(column: Any) -> int:
-    """The bytes of a value; of a text those of its offset, or its view."""
-    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
-        return max(16, int(column.length))
-    return 16 if "Decimal" in str(column.logical_type) else _WIDTHS.get(column.physical_type, 16)
 
 
 def _pages(fd: int, chunk: Any) -> Iterator[Page]:
@@ -336,37 +356,6 @@ def _texts_in(values: Any) -> int:
         return int(values.nbytes)
     lengths = pc.binary_length(values.dictionary)
     return pc.sum(lengths.take(values.indices)).as_py() or 0
-
-
-def _require_footer(file: Path) -> None:
-    """Refuse a footer that is large for its file before it is parsed; what isn't Parquet is the parser's."""
-    with file.open("rb") as opened:
-        size = opened.seek(0, 2)
-        if size < _TAIL_BYTES:
-            return
-        opened.seek(size - _TAIL_BYTES)
-        tail = opened.read(_TAIL_BYTES)
-    length = int.from_bytes(tail[:4], "little")
-    most = LEAST_FOOTER + size // FOOTER_SHARE
-    if tail[4:] == _MAGIC and most < length < size:
-        raise StoreError(
-            str(file),
-            f"a footer of {length:,} bytes",
-            cause=f"of a file of {size:,} bytes it has at most {most:,}",
-            cure=f"Delete {file.parent} and build again",
-        )
-
-
-def _require_rows(file: Path, metadata: pq.FileMetaData, most_bytes: int) -> None:
-    most = most_bytes // _ROW_BYTES
-    groups = [metadata.row_group(each).num_rows for each in range(metadata.num_row_groups)]
-    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or sum(groups) > most:
-        raise StoreError(
-            str(file),
-            f"{metadata.num_rows:,} rows",
-            cause=f"its row groups have {sum(groups):,}; a file of its size has at most {most:,}",
-            cure=f"Delete {file.parent} and build again",
-        )
 
 
 def _most(files: Sequence[Path]) -> int:

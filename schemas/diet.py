@@ -132,26 +132,19 @@ class Serving(Strict):
         return content if content.get("objective") else {**content, "objective": usual}
 
     @model_validator(mode="after")
-    def _of_something(self) -> "Serving":
+    def _source(self) -> "Serving":
+        """A family with an objective that it has, or imported rows as they are."""
         if self.imported is None and self.family is None:
             raise ValueError(
                 "it has neither a family nor imported rows. Add family, or imported with their name"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _imported_as_they_are(self) -> "Serving":
-        for name in ("base", "repositories", "variants"):
-            if self.imported is not None and getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} says what is built of a corpus, and imported rows are served as they are. "
-                    f"Leave {name} out"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _objective_of_chat(self) -> "Serving":
         if self.imported is not None:
+            for name in ("base", "repositories", "variants"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"{name} says what is built of a corpus, and imported rows are served as they "
+                        f"are. Leave {name} out"
+                    )
             return self
         if self.family == CHAT_FAMILY and self.objective != CHAT_OBJECTIVE:
             raise ValueError(
@@ -166,18 +159,15 @@ class Serving(Strict):
         return self
 
     @model_validator(mode="after")
-    def _variants_where_they_differ(self) -> "Serving":
-        if self.variants is None or self.objective is None or OBJECTIVES[self.objective].variants:
-            return self
-        several = ", ".join(name for name, each in OBJECTIVES.items() if each.variants)
-        raise ValueError(
-            f"{self.objective} has no variants: only {several} splits a document in several ways. "
-            "Leave variants out"
-        )
-
-    @model_validator(mode="after")
-    def _something_is_served(self) -> "Serving":
-        factors = self.domains
+    def _options(self) -> "Serving":
+        """Variants, domains, repositories and a base that the source has."""
+        objective, factors = self.objective, self.domains
+        if self.variants is not None and objective and not OBJECTIVES[objective].variants:
+            several = ", ".join(name for name, each in OBJECTIVES.items() if each.variants)
+            raise ValueError(
+                f"{objective} has no variants: only {several} splits a document in several ways. "
+                "Leave variants out"
+            )
         if factors is not None and not any(factors.values()) and (not factors or "*" in factors):
             raise ValueError(
                 "no domain has a factor above 0, so nothing is served. Raise one, or leave domains out"
@@ -186,10 +176,6 @@ class Serving(Strict):
             raise ValueError(
                 "the list of repositories is empty, so nothing is served. Leave it out, and all count"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _base_of_structure(self) -> "Serving":
         if self.base is not None and self.family != ENRICHED_FAMILY:
             raise ValueError(
                 f"{self.family} has no base: only {ENRICHED_FAMILY} has. Leave base out"
@@ -261,16 +247,13 @@ class DietPhase(Strict):
     """The reason, for people; it changes no key."""
 
     @model_validator(mode="after")
-    def _whole(self) -> "DietPhase":
+    def _shares_and_gate(self) -> "DietPhase":
+        """Shares that sum to 1, and a gate with a rule where one is needed."""
         total = math.fsum(serving.share for serving in self.servings)
         if abs(total - 1) > 1e-6:
             raise ValueError(
                 f"the shares of {self.phase} sum to {total:.6g}, not to 1. Change one by {1 - total:+.6g}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _gate(self) -> "DietPhase":
         rule = self.advance_when
         if rule is not None and rule.min_tokens is None and rule.val_bpb is None:
             raise ValueError(
@@ -366,7 +349,8 @@ class Diet(Strict):
     """The decay at the end; without it the last phase keeps its learning rate."""
 
     @model_validator(mode="after")
-    def _portions(self) -> "Diet":
+    def _portions_and_budgets(self) -> "Diet":
+        """Distinct phases whose portions sum to 1, and gates that may open within their budgets."""
         names = [phase.phase for phase in self.phases]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice:
@@ -378,10 +362,6 @@ class Diet(Strict):
                 f"the portions sum to {total:.6g}, not to 1 (anneal counts). "
                 f"Change one by {1 - total:+.6g}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _gates_within_budgets(self) -> "Diet":
         for phase in self.phases:
             least = phase.advance_when.min_tokens if phase.advance_when else None
             budget = round(phase.portion * self.token_budget)

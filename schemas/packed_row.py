@@ -146,16 +146,13 @@ class RowFormat:
     @staticmethod
     def from_metadata(metadata: dict[bytes, bytes]) -> "RowFormat":
         """The format that `metadata` wrote; a missing key is a KeyError."""
-
-        def optional(name: bytes) -> int | None:
-            return int(metadata[name]) if metadata[name] else None
-
+        bos_id, eos_id = metadata[b"bos_id"], metadata[b"eos_id"]
         return RowFormat(
             row_length=int(metadata[b"row_length"]),
             vocab_size=int(metadata[b"vocab_size"]),
             pad_id=int(metadata[b"pad_id"]),
-            bos_id=optional(b"bos_id"),
-            eos_id=optional(b"eos_id"),
+            bos_id=int(bos_id) if bos_id else None,
+            eos_id=int(eos_id) if eos_id else None,
         )
 
     @property

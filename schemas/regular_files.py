@@ -65,8 +65,8 @@ def status(path: Path | str) -> os.stat_result | None:
 
 def folder(path: Path | str, *, beside: int | None = None, follow_links: bool = False) -> int:
     """Open a folder that isn't a link; a descriptor, relative to the folder `beside` where that is given."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | _links(follow_links)
-    return os.open(path, flags, dir_fd=beside)
+    links = 0 if follow_links else os.O_NOFOLLOW
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links, dir_fd=beside)
 
 
 def opened(
@@ -82,8 +82,9 @@ def opened(
         IrregularFileError: for anything else in its place.
         OSError: where the system refuses.
     """
+    links = 0 if follow_links else os.O_NOFOLLOW
     try:
-        handle = os.open(path, flags | _AT_ONCE | _links(follow_links), 0o644, dir_fd=beside)
+        handle = os.open(path, flags | _AT_ONCE | links, 0o644, dir_fd=beside)
     except OSError as refused:
         if refused.errno not in _KINDS:
             raise
@@ -140,7 +141,3 @@ def write_new(name: str, content: bytes, *, beside: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | _AT_ONCE
     with os.fdopen(os.open(name, flags, 0o666, dir_fd=beside), "wb") as new:
         new.write(content)
-
-
-def _links(follow_links: bool) -> int:
-    return 0 if follow_links else os.O_NOFOLLOW

@@ -171,21 +171,15 @@ class Strict(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_nul(cls, value: object) -> object:
-        """Refuse what no path, name or argument of a program can hold."""
+    def _no_nul_and_no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what no path or argument of a program can hold, and `share: true`, pydantic's 1."""
+        if isinstance(value, bool):
+            if cls.model_fields[str(info.field_name)].annotation in (int, float):
+                raise ValueError("true and false are no numbers. Write a number")
+            return value
         for each in value if isinstance(value, list | tuple) else (value,):
             if isinstance(each, str) and "\0" in each:
                 raise ValueError("it holds a NUL character. Remove it")
-        return value
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Pydantic would take `share: true` for 1."""
-        if not isinstance(value, bool):
-            return value
-        if cls.model_fields[str(info.field_name)].annotation in (int, float):
-            raise ValueError("true and false are no numbers. Write a number")
         return value
 
 
