@@ -1,4 +1,4 @@
-"""The diet: what one specialist is trained on, phase by phase."""
+"""The diet: what one specialist is trained on, phase by phase; and the phases file that it is written for."""
 
 import math
 import re

@@ -1,6 +1,7 @@
 """The document: the unit of meaning, a text that a token may attend within.
 
-A document knows neither tokenizer nor row length. All offsets are bytes of its UTF-8 text, half-open.
+A document has neither tokenizer nor row length. All offsets are bytes of its UTF-8 text, half-open. Columns
+are never null unless they say so: `required` and `list_of`.
 """
 
 import hashlib
@@ -8,6 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import pyarrow as pa
+
+SCHEMA_VERSION = "1.2"
+"""major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
 
 def required(name: str, kind: pa.DataType) -> "pa.Field[pa.DataType]":
@@ -19,9 +23,6 @@ def list_of(kind: pa.DataType) -> pa.DataType:
     """A list type whose items are never null."""
     return pa.list_(required("item", kind))
 
-
-SCHEMA_VERSION = "1.2"
-"""major.minor of every artefact; a reader takes its own major with any minor and refuses the rest."""
 
 PartKind = Literal["header", "changes", "code", "context", "target", "system", "user", "assistant"]
 SpanKind = Literal["documentation", "body", "repeated", "statement", "arguments", "declaration"]

@@ -1,4 +1,8 @@
-"""The manifest, which publishes a directory with its files, and the lease of a process on keys in use."""
+"""JSON files beside what they describe: manifest.json, the lease on keys in use, and the record of an export.
+
+A manifest publishes its directory. The record of an export lies beside tokens that were written for other
+tools, so that they come back as they were.
+"""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -31,7 +31,7 @@ from schemas.errors import CatalogError, CurriculumError, StoreError
 from schemas.job import METRICS_SCHEMA, Figure, Heartbeat, Job, Report, RunState
 from schemas.json_text import seconds_from
 from schemas.mixture import MixtureReport
-from schemas.progress import STATUS_NAME, STATUS_SCHEMA, ClosedGate
+from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA, ClosedGate
 
 JOB_NAME, REPORT_NAME, HEARTBEAT_NAME = "job.json", "report.json", "heartbeat.json"
 

@@ -1,4 +1,4 @@
-"""Forecast of a plan: artefacts to make, tokens, steps, time and cost, phase by phase."""
+"""Forecast of a dry plan: artefacts to make and why, tokens, steps, time and cost, phase by phase."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from curriculum.pipeline.execute import (
     execute,
     here,
 )
-from curriculum.pipeline.gates import verdict
+from curriculum.pipeline.gates import APPROVAL, verdict
 from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
@@ -136,9 +136,9 @@ class PhaseForecast:
     phase: str
     to_make: Mapping[str, int]
     """Artefacts by stage that aren't there yet; what several phases share counts for the first."""
-    tokens: int
+    tokens: int = 0
     """Valid tokens that would be trained on, at most: a gate may open before."""
-    steps: int
+    steps: int = 0
     note: str = ""
 
 
@@ -184,23 +184,34 @@ def forecast(plan: RunPlan, scope: Scope, context: Context) -> Forecast:
 
 def _phase_forecasts(plan: RunPlan, scope: Scope, context: Context) -> Iterator[PhaseForecast]:
     seen: set[Path] = set()
-    held, anew = "", scope.phase if scope.retrain else None
+    blocked = ""
     for name, made in _planned_artefacts(plan, scope, context):
         phase = plan.phase(name)
-        fresh = [each for each in made if each.planned and each.path not in seen]
-        seen |= {each.path for each in fresh}
-        run = made[-1] if scope.until == "train" else None
-        tokens, steps, note = _training(plan, phase, made) if run and run.planned else (0, 0, "")
-        gate = _gate(plan, phase, run, anew=anew)
-        yield PhaseForecast(
-            phase=name,
-            to_make=Counter(each.manifest.stage for each in fresh),
-            tokens=tokens,
-            steps=steps,
-            note="; ".join(filter(None, (held, note, gate))),
-        )
-        if run and not run.planned and gate:
-            held = held or f"not before {name} is let pass"
+        new = [each for each in made if each.planned and each.path not in seen]
+        seen |= {each.path for each in new}
+        to_make = Counter(each.manifest.stage for each in new)
+        if scope.until != "train":
+            yield PhaseForecast(phase=name, to_make=to_make)
+            continue
+        mixture, run = made[-2:]
+        if run.planned:
+            tokens, steps, note = _training(plan, phase, mixture, run)
+            notes = [
+                blocked,
+                note,
+                "a new attempt" if scope.retrain and name == scope.phase else "",
+                "its gate may end it earlier" if phase.advance_when else "",
+                "somebody must approve it" if APPROVAL in phase.require else "",
+            ]
+            note = "; ".join(filter(None, notes))
+            yield PhaseForecast(phase=name, to_make=to_make, tokens=tokens, steps=steps, note=note)
+            continue
+        gate = verdict(plan, name, run)
+        closed = "" if gate.is_open else gate.why
+        note = "; ".join(filter(None, (blocked, closed)))
+        yield PhaseForecast(phase=name, to_make=to_make, note=note)
+        if closed and not blocked:
+            blocked = f"not before {name} is let pass"
 
 
 def _planned_artefacts(
@@ -221,31 +232,24 @@ def _planned_artefacts(
 
 
 def _training(
-    plan: RunPlan, phase: ResolvedPhase, made: Sequence[Artefact]
+    plan: RunPlan, phase: ResolvedPhase, mixture: Artefact, run: Artefact
 ) -> tuple[int, int, str]:
-    """Tokens and steps that are still to be trained on, and where that goes on."""
-    *_, mixture, run = made
+    """Tokens and steps that are still to be trained on, and the step that a run resumes at."""
     if mixture.planned:
-        tokens = phase.tokens - _trained_before(plan, phase)
-        return (
-            tokens,
-            max(tokens // tokens_per_step(plan), 1),
-            "steps are a guess: it isn't mixed yet",
-        )
+        tokens, resumed = phase.tokens, plan.goes_on_in(phase)
+        if resumed is not None:
+            # About so many were trained on before.
+            tokens -= phase.tokens * resumed.step // max(resumed.job.steps, 1)
+        steps = max(tokens // tokens_per_step(plan), 1)
+        return tokens, steps, "steps are a guess: it isn't mixed yet"
     report = mixture_report_of(mixture)
-    done = 0 if run.manifest.revision == UNKNOWN else _done(run)
+    done = 0 if run.manifest.revision == UNKNOWN else _last_step(run)
     left = max(report.steps - done, 0)
     note = f"goes on from step {done:,} of {report.steps:,}" if done else ""
     return report.budget * left // max(report.steps, 1), left, note
 
 
-def _trained_before(plan: RunPlan, phase: ResolvedPhase) -> int:
-    """Valid tokens, about, of the steps before the middle that a plan resumes from."""
-    middle = plan.goes_on_in(phase)
-    return phase.tokens * middle.step // max(middle.job.steps, 1) if middle else 0
-
-
-def _done(run: Artefact) -> int:
+def _last_step(run: Artefact) -> int:
     """The step of the last checkpoint of the attempt that would go on."""
     newest = attempts(run.path)[-1:]
     if not newest or (newest[0] / MANIFEST_NAME).is_file():
@@ -253,24 +257,8 @@ def _done(run: Artefact) -> int:
     return max((step for step, _ in checkpoints(newest[0])), default=0)
 
 
-def _gate(plan: RunPlan, phase: ResolvedPhase, run: Artefact | None, *, anew: str | None) -> str:
-    """Describe what may end a phase early, or keep the next one from beginning."""
-    if run is None:
-        return ""
-    if not run.planned:
-        gate = verdict(plan, phase.name, run)
-        return "" if gate.is_open else gate.why
-    said = [
-        "a new attempt" if phase.name == anew else "",
-        "its gate may end it earlier" if phase.advance_when else "",
-        "somebody must approve it" if "approval" in phase.require else "",
-    ]
-    return "; ".join(filter(None, said))
-
-
-LONGEST = 60
+_LONGEST = 60
 """Characters of a value that is shown."""
-RUNS = "runs"
 
 
 def why(store: Store, recipe: Recipe) -> str:
@@ -279,11 +267,15 @@ def why(store: Store, recipe: Recipe) -> str:
     why(store, recipe) ->
     'mixtures of syntax: servings.0.share: 0.6 → 0.5 (and 1 more)'
     """
-    listed = list(dict.fromkeys(map(_root, explain(store, recipe).roots)))
-    if not listed:
+    causes: list[str] = []
+    for folder, difference in explain(store, recipe).roots:
+        what = "there is none yet" if difference is None else _line(difference)
+        causes.append(f"{_folder_words(folder)}: {what}")
+    distinct = list(dict.fromkeys(causes))
+    if not distinct:
         return "it is made of other inputs"
-    more = f" (and {len(listed) - 1} more)" if len(listed) > 1 else ""
-    return f"{listed[0]}{more}"
+    more = f" (and {len(distinct) - 1} more)" if len(distinct) > 1 else ""
+    return f"{distinct[0]}{more}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,29 +296,23 @@ def explain_steps(store: Store, planned: Sequence[Step]) -> Iterator[Reason]:
     for recipe, each in zip(distinct.values(), explained, strict=True):
         lines = tuple(map(_line, _known_differences(recipe, each)))
         grouped.setdefault((recipe.stage, str(each.first), *lines), []).append(each)
-    for (stage, _, *said), alike in grouped.items():
+    for (stage, _, *shared), alike in grouped.items():
         title = alike[0].folder if len(alike) == 1 else f"{stage}: {len(alike)} artefacts"
-        yield Reason(title=title, is_first=alike[0].first, differences=tuple(said))
+        yield Reason(title=title, is_first=alike[0].first, differences=tuple(shared))
 
 
 def _known_differences(recipe: Recipe, explanation: Explanation) -> Iterator[Difference]:
     """The differences that mean something: of some planned runs only the inputs are known."""
     known = {f"input {each.name}" for each in recipe.inputs}
     for each in explanation.differences:
-        if recipe.stage != RUNS or recipe.revision != UNKNOWN or each.name in known:
+        if recipe.stage != "runs" or recipe.revision != UNKNOWN or each.name in known:
             yield each
 
 
-def _root(root: tuple[str, Difference | None]) -> str:
-    folder, difference = root
-    where = _place(folder)
-    return f"{where}: there is none yet" if difference is None else f"{where}: {_line(difference)}"
-
-
-def _place(folder: str) -> str:
+def _folder_words(folder: str) -> str:
     """A folder in words.
 
-    >>> _place("documents/family=v3_simple/repository=fmt")
+    >>> _folder_words("documents/family=v3_simple/repository=fmt")
     'documents of v3_simple, fmt'
     """
     stage, *labels = folder.split("/")
@@ -343,4 +329,4 @@ def _line(difference: Difference) -> str:
 
 def _short(value: object) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -24,7 +24,7 @@ from schemas.diet import AdvanceWhen
 from schemas.errors import JobError, StoreError
 from schemas.job import Report
 from schemas.json_text import read_json
-from schemas.progress import Approval, ClosedGate
+from schemas.phase_status import Approval, ClosedGate
 
 APPROVAL = "approval"
 FOLDER, APPROVALS_FOLDER = "gates", "approvals"

@@ -53,7 +53,7 @@ from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.job import Report
 from schemas.manifest import MANIFEST_NAME
-from schemas.progress import DIGEST, STATUS_NAME, STATUS_SCHEMA
+from schemas.phase_status import DIGEST, STATUS_NAME, STATUS_SCHEMA
 
 Result = TypeVar("Result")
 State = Literal[

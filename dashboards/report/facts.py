@@ -25,7 +25,7 @@ from dashboards.rows.write import Example
 from schemas import regular_files
 from schemas.job import Figure, Heartbeat, Report
 from schemas.mixture import MixtureReport
-from schemas.progress import Approval
+from schemas.phase_status import Approval
 from schemas.reports import DocumentsReport, RowsReport, SelectionReport, SkipsReport
 
 TOKENIZERS = "tokenizers"

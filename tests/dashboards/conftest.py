@@ -22,7 +22,7 @@ from curriculum.pipeline.status import PhaseStatus, State, StatusInputs, write_s
 from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from flows import settings
 from schemas.job import METRICS_SCHEMA, Figure, TokenCounts
-from schemas.progress import ClosedGate
+from schemas.phase_status import ClosedGate
 from tests import factories
 from tests.dashboards.looking import PATIENCE_MS
 

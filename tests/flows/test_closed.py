@@ -10,7 +10,7 @@ from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.gates import held_words, verdict
 from curriculum.pipeline.plan import RunPlan, resolve_plan
 from schemas.diet import AdvanceWhen, StopsImproving
-from schemas.progress import ClosedGate
+from schemas.phase_status import ClosedGate
 from tests import factories
 from tests.flows.stand_ins import finished, report
 

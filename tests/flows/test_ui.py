@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError as PageTimeout
 from curriculum.inspection.runs import report_of
 from curriculum.store import Store
 from flows import settings
-from schemas.progress import Approval
+from schemas.phase_status import Approval
 from tests.flows.serving import Served, furnish, serving, wait_until
 
 SHOTS = Path(__file__).parents[2] / "test-output"

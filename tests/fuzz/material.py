@@ -17,7 +17,7 @@ from curriculum.store import Store
 from curriculum.tokens.train import train_tokenizer
 from schemas.job import METRICS_SCHEMA, Heartbeat
 from schemas.manifest import Lease
-from schemas.progress import Approval, ClosedGate
+from schemas.phase_status import Approval, ClosedGate
 from tests.curriculum.interop.conftest import rows_of
 from tests.flows.tiny_workspace import Larder, figure, job, run
 

@@ -39,7 +39,7 @@ from schemas.errors import CurriculumError, StoreError
 from schemas.job import Heartbeat, Job, Report
 from schemas.json_text import DIGEST, digest, read_json
 from schemas.manifest import ExportRecord, Lease, Manifest
-from schemas.progress import Approval, ClosedGate
+from schemas.phase_status import Approval, ClosedGate
 from tests.fuzz.material import table_of
 from tests.fuzz.mutate import (
     Dice,

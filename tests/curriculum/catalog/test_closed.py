@@ -6,7 +6,7 @@ import pytest
 
 from curriculum.catalog import query
 from curriculum.store import Artefact, Recipe, Store
-from schemas.progress import ClosedGate
+from schemas.phase_status import ClosedGate
 from tests.flows.stand_ins import report
 
 ASKED = "SELECT specialist, branch, phase, kind, why, cure, run FROM gates"

@@ -9,7 +9,7 @@ import pytest
 
 from curriculum.catalog import open_catalog, query
 from curriculum.store import Store
-from schemas.progress import STATUS_NAME, STATUS_SCHEMA
+from schemas.phase_status import STATUS_NAME, STATUS_SCHEMA
 
 LINES = [
     ("templates", "demo", "syntax", "stale", "another share", "ab", 1, "runs/a"),

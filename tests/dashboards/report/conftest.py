@@ -13,7 +13,7 @@ from schemas.diet import AdvanceWhen, StopsImproving
 from schemas.job import Figure, Heartbeat, Report, TokenCounts
 from schemas.json_text import now
 from schemas.mixture import LeftOut, MixtureReport, StratumReport
-from schemas.progress import Approval
+from schemas.phase_status import Approval
 from tests import factories
 
 NAMES = ("syntax", "file_graph", "repository_graph", "structure", "anneal")
