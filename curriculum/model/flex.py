@@ -71,7 +71,7 @@ def _score(
 ) -> Score:
     if table_HR is not None:
         assert related is not None, "a layer has relations and its batch has no structure"
-        return _biased(softcap, table_HR, *related)
+        return _with_bias(softcap, table_HR, *related)
     return _capped(softcap) if softcap is not None else _plain
 
 
@@ -87,7 +87,7 @@ def _capped(softcap: float) -> Score:
     return score_mod
 
 
-def _biased(
+def _with_bias(
     softcap: float | None, table_HR: Tensor, chunks_BT: Tensor, relations_BCC: Tensor
 ) -> Score:
     """The table's entry of what chunk q is to chunk k, inside the softcap.
