@@ -15,7 +15,7 @@ from curriculum.model.decoder import Decoder
 from curriculum.model.loss import LossSums, loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.model.structure import Structure
-from curriculum.train.dataloader import Batch
+from curriculum.train.batch import Batch
 from curriculum.train.device import mixed
 from schemas.errors import NotFiniteError
 
