@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from curriculum.model.inputs import Chunks
 from curriculum.model.mamba import decays_between, entering_states, scanned
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, Chunks
 
 HEADS, FEATURES, STATE, CHUNK = 8, 64, 64, 64
 ROUNDS = 7

@@ -9,8 +9,8 @@ import time
 
 import torch
 
+from curriculum.model.backends import LARGEST_DENSE_ROW
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.dense import LARGEST_DENSE_ROW
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import model_spec

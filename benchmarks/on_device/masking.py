@@ -23,7 +23,6 @@ from curriculum.model.decoder import Decoder
 from curriculum.model.masks import Boundaries
 from curriculum.train.batch import Batch
 from curriculum.train.device import mixed
-from curriculum.train.flops import Work, masked_mfu, peak_of, step_flops
 from curriculum.train.masking_cost import (
     Loss,
     Round,
@@ -32,6 +31,7 @@ from curriculum.train.masking_cost import (
     now,
     seconds_of,
 )
+from curriculum.train.metrics import Work, masked_mfu, peak_of, step_flops
 
 SECTION = "masking"
 ONE_DOCUMENT = "one a row"

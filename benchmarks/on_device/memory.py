@@ -16,8 +16,8 @@ from benchmarks.on_device.models import model_of
 from benchmarks.on_device.schedule import Measurement, Outcome
 from benchmarks.on_device.setting import Setting
 from curriculum.train.batch import Batch
-from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.masking_cost import now
+from curriculum.train.metrics import masked_mfu, peak_of, step_flops
 from curriculum.train.optimizer import new_train_state
 
 SECTION = "memory"

@@ -13,12 +13,12 @@ import torch
 
 from curriculum.leakcheck.proof import environment
 from curriculum.model.presets import model_spec
-from curriculum.train.flops import peak_of
 from curriculum.train.launch.gpu_slots import WORKERS_FOR_A_GPU, Machine
+from curriculum.train.metrics import peak_of
 from schemas.job import Backend, ModelSpec
 
 WORK = (
-    "operations of matrix products by curriculum/train/flops.py: 2 a multiply-add, backward twice "
+    "operations of matrix products by curriculum/train/metrics.py: 2 a multiply-add, backward twice "
     "forward, attention by pairs within documents (unmasked: within the row), nothing for recompute"
 )
 PADDED = (

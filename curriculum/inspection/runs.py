@@ -13,8 +13,7 @@ from curriculum.mixing.mix import report_of as mixture_report_of
 from curriculum.mixing.resolve import ANNEAL
 from curriculum.store import Artefact
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.recipe import WHICH_RUN
-from curriculum.train.run_directory import read_report
+from curriculum.train.run_directory import WHICH_RUN, read_report
 from schemas.job import Evaluation, Figure, Heartbeat, Job, Report
 from schemas.mixture import StratumReport
 

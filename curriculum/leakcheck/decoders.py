@@ -18,8 +18,7 @@ from curriculum.model import conv, engram, hyper_connections, mamba
 from curriculum.model.backends import attention
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.hyper_connections import HyperConnection
-from curriculum.model.inputs import Attend, Chunks
-from curriculum.model.masks import BLOCK, Boundaries
+from curriculum.model.masks import BLOCK, Attend, Boundaries, Chunks
 from curriculum.model.structure import Structure
 from schemas.job import Backend, EngramSpec, MambaSpec, ModelSpec
 from schemas.leak import Finding, LeakReport

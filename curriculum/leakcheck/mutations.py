@@ -19,16 +19,14 @@ from curriculum.model import (
     backends,
     conv,
     decoder,
-    dense,
     engram,
     hyper_connections,
     mamba,
     masks,
     structure,
 )
-from curriculum.model.attention import rotation_of
-from curriculum.model.inputs import Chunks
-from curriculum.model.masks import Boundaries
+from curriculum.model.decoder import rotation_of
+from curriculum.model.masks import Boundaries, Chunks
 from schemas.job import Backend
 
 Plant = Callable[[], AbstractContextManager[None]]
@@ -85,7 +83,7 @@ def _mask_without_order() -> AbstractContextManager[None]:
         ids_BT = boundaries.doc_ids
         return (ids_BT[:, :, None] == ids_BT[:, None])[:, None]
 
-    return swapped(dense, "document_mask", leaking)
+    return swapped(backends, "document_mask", leaking)
 
 
 def _rotation_by_rows() -> AbstractContextManager[None]:

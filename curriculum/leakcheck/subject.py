@@ -10,8 +10,7 @@ import torch
 import torch.utils.deterministic
 from torch import Tensor, nn
 
-from curriculum.model.inputs import SPAN
-from curriculum.model.masks import BLOCK, Boundaries
+from curriculum.model.masks import BLOCK, SPAN, Boundaries
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 from schemas.leak import Finding

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from curriculum.model.inputs import LayerInputs
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, LayerInputs
 from schemas.job import ModelSpec
 
 

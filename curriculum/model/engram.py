@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from curriculum.model.conv import masked_conv
-from curriculum.model.inputs import LayerInputs
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, LayerInputs
 from schemas.job import EngramSpec, ModelSpec
 
 BLANK = -1

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from curriculum.model.conv import masked_conv
-from curriculum.model.inputs import Chunks, LayerInputs
+from curriculum.model.masks import Chunks, LayerInputs
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

@@ -26,8 +26,7 @@ from curriculum.pipeline.plan import RunPlan
 from curriculum.pipeline.steps import UNKNOWN, tokens_per_step
 from curriculum.store import Artefact, Difference, Explanation, Step, Store, explain, explain_all
 from curriculum.store.artefact import KEY_DIGITS, Recipe
-from curriculum.train.recipe import attempts
-from curriculum.train.run_directory import JOB, read_job
+from curriculum.train.run_directory import JOB, attempts, read_job
 from schemas.manifest import MANIFEST_NAME
 
 CPU_HOURS, GPU_HOURS = "hours on this CPU", "GPU hours"

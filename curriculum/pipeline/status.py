@@ -47,8 +47,7 @@ from curriculum.stages import Built
 from curriculum.store import Artefact, Store
 from curriculum.store.inside import WORKSPACE_NAME
 from curriculum.train.launch.gpu_slots import Machine
-from curriculum.train.recipe import finished, run_recipe
-from curriculum.train.run_directory import replace_whole
+from curriculum.train.run_directory import finished, replace_whole, run_recipe
 from schemas import regular_files
 from schemas.errors import CurriculumError
 from schemas.job import Report

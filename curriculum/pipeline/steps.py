@@ -190,8 +190,8 @@ def _train(
 ) -> Artefact:
     # torch takes seconds to import, and most commands never train.
     from curriculum.train.launch.gpu_slots import Machine
-    from curriculum.train.recipe import finished, goes_on, run_recipe
     from curriculum.train.run import train
+    from curriculum.train.run_directory import finished, goes_on, run_recipe
 
     processes, recompute = plan.config.train.processes, plan.config.train.recompute
     resources = context.resources

@@ -1,7 +1,6 @@
 """Artefacts on disk: a directory with its files and a manifest that is written last.
 
-recipe.py     inputs and settings of an artefact, and the key that follows
-artefact.py   a published directory, and its manifest
+artefact.py   a published directory, its manifest, its recipe and the key that follows from it
 store.py      find, make, publish, verify
 explain.py    differences from the last version, as a tree
 leases.py     keys that running processes use, and the identity of a process

@@ -2,13 +2,13 @@
 
 In the parent, without torch:
     job.py          a diet, a phase and artefacts become a Job
-    run.py          open or continue a run, launch it, publish it; recipe.py is its key
+    run.py          open or continue a run, launch it, publish it
     launch/         a job as a process: started and followed, in a slot of GPUs or through Slurm
-    run_directory.py, checkpoint_files.py   the files of a run and of a checkpoint
+    run_directory.py, checkpoint_files.py   the key and the files of a run, the files of a checkpoint
 
 In the job's process:
     trainer.py      one job from its file to its report: evaluate, check the gate, step, checkpoint
-    step.py         one optimizer step: micro-batches shared among ranks, one gradient of one loss
+    step.py         one optimizer step: one gradient of one loss over all ranks; rows that aren't finite
     optimizer.py    the model and its optimizer, whole or sharded; the learning rate
     dataloader.py   rows of a plan as batches, for our trainer and for anyone's; batch.py is one of them
     evaluation.py   val_bpb by stratum; gate.py ends the phase by it

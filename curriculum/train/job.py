@@ -12,8 +12,7 @@ from curriculum.model.presets import Preset, model_spec, preset
 from curriculum.store import Artefact
 from curriculum.store.verify import read_pages, verify_file, verify_footers
 from curriculum.train.launch.gpu_slots import Machine
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run_directory import JOB, read_job, read_report
+from curriculum.train.run_directory import JOB, read_job, read_report, run_recipe
 from schemas.diet import AdvanceWhen, Diet, DietPhase, PhaseSpec
 from schemas.errors import JobError
 from schemas.families import ENRICHED_FAMILY

@@ -5,8 +5,18 @@ from pathlib import Path
 
 from curriculum.store import Artefact, Store, in_lease
 from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.recipe import attempts, finished, last_number, number_of, run_recipe
-from curriculum.train.run_directory import JOB, launching, read_job, read_report, write_text
+from curriculum.train.run_directory import (
+    JOB,
+    attempts,
+    finished,
+    last_number,
+    launching,
+    number_of,
+    read_job,
+    read_report,
+    run_recipe,
+    write_text,
+)
 from schemas.errors import JobError
 from schemas.job import Job, Report
 from schemas.json_text import now

@@ -18,7 +18,6 @@ from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.evaluation import Cancelled, Evaluator, read_token_bytes
-from curriculum.train.flops import masked_mfu, peak_of, step_flops
 from curriculum.train.gate import gate_bits, opens
 from curriculum.train.masking_cost import measured_once
 from curriculum.train.metric_writers import open_writers, require_installed
@@ -29,6 +28,9 @@ from curriculum.train.metrics import (
     StepOutcome,
     counts_of_step,
     log,
+    masked_mfu,
+    peak_of,
+    step_flops,
 )
 from curriculum.train.optimizer import learning_rate, new_train_state
 from curriculum.train.processes import failure_of

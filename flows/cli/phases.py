@@ -68,7 +68,7 @@ from curriculum.stages.stage import Coordinator, Workers
 from curriculum.stages.tokens import TOKENIZER_NAME, Tokenizers, Tokenizing
 from curriculum.store import Artefact, Store
 from curriculum.store.artefact import KEY_DIGITS
-from curriculum.train.launch.sbatch import asked
+from curriculum.train.launch.slurm import asked
 from dashboards.report.write import rewritten, shows
 from flows import settings
 from flows.cli.console import ACCENT, MUTED, out, table, warn, watching

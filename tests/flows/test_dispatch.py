@@ -273,7 +273,7 @@ def test_a_restarted_run_waits_for_the_training_that_it_started(
 ) -> None:
     asked = workers.ask(run, specialist=DIET, phase="syntax")
     with monkeypatch.context() as patch:
-        patch.setattr(dispatch, "_ended", _killed)
+        patch.setattr(dispatch, "_await_end", _killed)
         with pytest.raises(_StoppedError):
             workers.work(run, asked)
     assert workers.client.read_flow_run(asked).state_name == "Crashed"
@@ -298,7 +298,7 @@ def test_who_cancels_a_run_cancels_its_training(
         workers.client.set_flow_run_state(asked, Cancelling(), force=True)
         return _killed(child, _)
 
-    monkeypatch.setattr(dispatch, "_ended", cancelled)
+    monkeypatch.setattr(dispatch, "_await_end", cancelled)
     with pytest.raises(_StoppedError):
         workers.work(run, asked)
     [child] = workers.children(asked)

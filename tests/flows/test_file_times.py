@@ -16,8 +16,8 @@ from curriculum.catalog import query
 from curriculum.pipeline.references import checkpoint_of, run_of
 from curriculum.store import Store
 from curriculum.store.leases import this_process
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
+from curriculum.train.run_directory import run_recipe
 from flows import cli
 from schemas.job import CheckpointRef, Job, Report, RunState
 from tests.flows.tiny_workspace import Larder, figure, job, run

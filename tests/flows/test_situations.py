@@ -23,8 +23,7 @@ from curriculum.pipeline.steps import build_phase, job_of, mix_phase
 from curriculum.store import Artefact, Store
 from curriculum.store.leases import this_process
 from curriculum.train.launch.gpu_slots import Slots
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report
+from curriculum.train.run_directory import HEARTBEAT, JOB, REPORT, STATE, read_report, run_recipe
 from flows.cli import phases
 from schemas.errors import DietError
 from schemas.job import Heartbeat, Job

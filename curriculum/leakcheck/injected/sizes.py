@@ -19,9 +19,8 @@ from curriculum.leakcheck.injected.site import (
     joined,
     lengths_around,
 )
-from curriculum.model import backends, conv, dense, engram, loss, mamba
-from curriculum.model.inputs import Attend, Chunks
-from curriculum.model.masks import Boundaries
+from curriculum.model import backends, conv, engram, loss, mamba
+from curriculum.model.masks import Attend, Boundaries, Chunks
 
 BOTH = frozenset({SCORED, MUTED})
 LONG = 8192
@@ -233,7 +232,7 @@ SIZES = (
     InjectedLeak(
         words="the mask compares ids of documents as bytes",
         kind=MANY_DOCUMENTS,
-        owner=dense,
+        owner=backends,
         name="document_mask",
         leaking=_ids_of_a_byte,
         needs=Needs(blocks="A", row_length=MANY, backend="math"),

@@ -20,13 +20,11 @@ from curriculum.leakcheck.injected.site import (
     one_document_a_row,
 )
 from curriculum.model import loss
-from curriculum.model.attention import Attention
+from curriculum.model.backends import math_attend
 from curriculum.model.conv import ConvMixer
-from curriculum.model.decoder import Decoder
-from curriculum.model.dense import math_attend
-from curriculum.model.inputs import LayerInputs
+from curriculum.model.decoder import MLP, Attention, Decoder
 from curriculum.model.mamba import Mamba
-from curriculum.model.mlp import MLP
+from curriculum.model.masks import LayerInputs
 from curriculum.train import optimizer
 
 BOTH = frozenset({SCORED, MUTED})

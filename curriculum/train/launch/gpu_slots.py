@@ -19,7 +19,7 @@ from pathlib import Path
 
 from curriculum.store import inside
 from curriculum.store.leases import is_alive, this_process
-from curriculum.train.launch.sbatch import asked
+from curriculum.train.launch.slurm import asked
 from curriculum.train.processes import end_all
 from curriculum.train.run_directory import write_text
 from schemas.job import Backend, SlotState

@@ -103,7 +103,7 @@ def test_a_loss_that_is_centred_over_the_batch_is_seen(monkeypatch: pytest.Monke
 def test_a_state_carried_from_micro_batch_to_micro_batch_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from curriculum.model.mlp import MLP
+    from curriculum.model.decoder import MLP
 
     forward: Callable[..., torch.Tensor] = MLP.forward
     state: list[torch.Tensor] = []

@@ -3,8 +3,7 @@ import itertools
 import pytest
 import torch
 
-from curriculum.model.backends import Attention, attention
-from curriculum.model.heads import for_each_head
+from curriculum.model.backends import Attention, attention, for_each_head
 from curriculum.model.masks import Boundaries
 from schemas.errors import JobError
 from schemas.job import Backend

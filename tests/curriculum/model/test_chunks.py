@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from curriculum.model import inputs as module
-from curriculum.model.inputs import Chunks, Steps, pieces, ranges
-from curriculum.model.masks import Boundaries
+from curriculum.model import masks as module
+from curriculum.model.masks import Boundaries, Chunks, Steps, pieces, ranges
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 SIZES = st.integers(1, 9)

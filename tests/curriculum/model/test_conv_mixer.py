@@ -7,8 +7,7 @@ from torch import Tensor
 from curriculum.model import conv
 from curriculum.model.conv import ConvMixer
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.inputs import LayerInputs
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, LayerInputs
 from curriculum.model.presets import model_spec
 from schemas.job import ModelSpec
 

@@ -3,8 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from curriculum.model.attention import rotate, rotation_of
-from curriculum.model.decoder import Decoder, initialise
+from curriculum.model.decoder import Decoder, initialise, rotate, rotation_of
 from curriculum.model.masks import Boundaries
 from curriculum.model.presets import PRESETS, model_spec
 from schemas.errors import JobError

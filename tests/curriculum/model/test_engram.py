@@ -12,8 +12,7 @@ from torch.nn import functional as F
 from curriculum.model import engram
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.engram import BLANK, Engram, earlier, n_gram_slots, tables
-from curriculum.model.inputs import LayerInputs
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, LayerInputs
 from curriculum.model.presets import model_spec
 from schemas.job import EngramSpec
 

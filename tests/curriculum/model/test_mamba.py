@@ -12,14 +12,13 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from curriculum.leakcheck import check_decoder
-from curriculum.model import inputs as chunking
 from curriculum.model import mamba
+from curriculum.model import masks as chunking
 from curriculum.model.conv import masked_conv
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.inputs import Chunks, LayerInputs
 from curriculum.model.loss import loss_sums
 from curriculum.model.mamba import Mamba, decays_between, entering_states, scanned
-from curriculum.model.masks import Boundaries
+from curriculum.model.masks import Boundaries, Chunks, LayerInputs
 from curriculum.model.presets import model_spec
 from schemas.errors import JobError
 from schemas.job import MambaSpec

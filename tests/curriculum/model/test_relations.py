@@ -7,11 +7,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curriculum.model import documents
+from curriculum.model import backends
 from curriculum.model.backends import attention
 from curriculum.model.masks import Boundaries
-from curriculum.model.relations import RelationBias, dense_bias, relation_of_tokens, relations
-from curriculum.model.structure import Structure
+from curriculum.model.structure import (
+    RelationBias,
+    Structure,
+    dense_bias,
+    relation_of_tokens,
+    relations,
+)
 from schemas.errors import JobError
 from schemas.job import Backend
 from schemas.structure import RELATION_CODES, STRUCTURE_CODES
@@ -243,7 +248,7 @@ def test_what_a_backend_cannot_honour_is_refused_with_what_can() -> None:
 
 @pytest.mark.parametrize("queries", [1, 50, 127, 200])
 def test_blocks_of_queries_change_nothing(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "QUERIES", queries)
+    monkeypatch.setattr(backends, "QUERIES", queries)
     run.cache_clear()
     for ours, expected in zip(run("documents"), run("math"), strict=True):
         assert (ours - expected).abs().max() < 1e-12

@@ -18,8 +18,7 @@ from curriculum.store import Artefact, Recipe, StagingDirectory, Store
 from curriculum.train import run
 from curriculum.train.distributed import ProcessRank
 from curriculum.train.launch.launcher import Launch
-from curriculum.train.recipe import run_recipe
-from curriculum.train.run_directory import LOG
+from curriculum.train.run_directory import LOG, run_recipe
 from curriculum.train.trainer import run_job
 from schemas.document import required
 from schemas.job import (

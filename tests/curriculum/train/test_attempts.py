@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from curriculum.store import Store, collect_garbage, garbage
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
-from curriculum.train.run_directory import claimed
+from curriculum.train.run_directory import claimed, run_recipe
 from schemas.job import Job
 
 

@@ -26,9 +26,8 @@ from curriculum.train.external_trainer import open_run, require_whole_run
 from curriculum.train.launch import launcher
 from curriculum.train.launch.launcher import Launch, read_heartbeat
 from curriculum.train.metrics import read_metrics
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
-from curriculum.train.run_directory import read_job
+from curriculum.train.run_directory import read_job, run_recipe
 from schemas.diet import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef

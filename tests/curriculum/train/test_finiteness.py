@@ -13,7 +13,7 @@ import torch
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.train.batch import Row
 from curriculum.train.dataloader import Batch, collate
-from curriculum.train.finiteness import FinitenessCheck, NonfiniteRow, Verdict
+from curriculum.train.step import FinitenessCheck, NonfiniteRow, Verdict
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

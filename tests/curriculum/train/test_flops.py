@@ -6,7 +6,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from curriculum.model.decoder import Decoder, initialise
 from curriculum.model.loss import loss_sums
 from curriculum.model.masks import Boundaries
-from curriculum.train.flops import Work, forward_flops, masked_mfu, peak_flops, peak_of, step_flops
+from curriculum.train.metrics import (
+    Work,
+    forward_flops,
+    masked_mfu,
+    peak_flops,
+    peak_of,
+    step_flops,
+)
 from schemas.job import Backend, ModelSpec
 
 LENGTHS = (8, 40, 16)

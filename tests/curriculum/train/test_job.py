@@ -14,7 +14,7 @@ from curriculum.train.job import (
     make_job,
 )
 from curriculum.train.launch.gpu_slots import Machine
-from curriculum.train.recipe import run_recipe
+from curriculum.train.run_directory import run_recipe
 from schemas.diet import Diet, PhaseSpec
 from schemas.errors import JobError
 from schemas.job import Evaluation, Job, TokenCounts

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.inputs import LayerInputs
+from curriculum.model.masks import LayerInputs
 from curriculum.train import masking_cost as module
 from curriculum.train.dataloader import Batch, PlannedRows, collate, steps_of
 from curriculum.train.distributed import ProcessRank

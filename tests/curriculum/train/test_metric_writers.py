@@ -11,8 +11,8 @@ import torch
 from curriculum.train import metric_writers
 from curriculum.train.metric_writers import fill, of_figures, of_step, open_writers, parse_writers
 from curriculum.train.metrics import read_metrics
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import train
+from curriculum.train.run_directory import run_recipe
 from curriculum.train.trainer import Trainer
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Figure

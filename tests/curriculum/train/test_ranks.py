@@ -17,8 +17,8 @@ from curriculum.train import checkpoint, restore, trainer
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.distributed import Ranks
 from curriculum.train.metrics import read_metrics
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import Run, train
+from curriculum.train.run_directory import run_recipe
 from curriculum.train.step import optimizer_step
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, Job

@@ -14,8 +14,8 @@ from curriculum.store.verify import sha256_of
 from curriculum.train.checkpoint_files import CheckpointManifest
 from curriculum.train.dataloader import PlannedRows, steps_of
 from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze
+from curriculum.train.run_directory import run_recipe
 from curriculum.train.validate import require_fitting
 from schemas.errors import JobError
 from schemas.job import CheckpointRef, Job

@@ -19,9 +19,8 @@ from curriculum.store.leases import is_alive, process_started, this_process
 from curriculum.train import run_directory as directory_module
 from curriculum.train.launch.launcher import Launch, launched
 from curriculum.train.metrics import read_metrics
-from curriculum.train.recipe import run_recipe
 from curriculum.train.run import freeze, train
-from curriculum.train.run_directory import claimed, require_unclaimed
+from curriculum.train.run_directory import claimed, require_unclaimed, run_recipe
 from schemas.errors import JobError
 from schemas.job import CLOCK_COLUMNS, CheckpointRef, RunState
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from curriculum.train.launch.sbatch import RequestedResources, asked
+from curriculum.train.launch.slurm import RequestedResources, asked
 from schemas.errors import JobError
 
 

@@ -14,8 +14,7 @@ import pytest
 from curriculum.train.launch import launcher, slurm
 from curriculum.train.launch.gpu_slots import Machine, Slots
 from curriculum.train.launch.launcher import Launch, launched
-from curriculum.train.launch.sbatch import RequestedResources, asked
-from curriculum.train.launch.slurm import hand_in
+from curriculum.train.launch.slurm import RequestedResources, asked, hand_in
 from schemas.errors import JobError, JobKilledError, JobMemoryError
 from schemas.job import Report, TokenCounts
 from schemas.progress import Progress
