@@ -1,4 +1,4 @@
-"""Notify somebody who is away from the screen of a run: a POST to a URL, or a command.
+"""Notify somebody who is away from the screen of a run: a POST to a URL, a service of apprise, or a command.
 
 A notification never stops a run. A failure is a warning, and a target that hangs holds a run up for as
 long as the limits below, no longer.
@@ -6,6 +6,7 @@ long as the limits below, no longer.
 
 import datetime
 import http.client
+import logging
 import os
 import shlex
 import signal
@@ -25,12 +26,14 @@ from pydantic import ValidationError
 
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
-from schemas.progress import Event, EventKind, is_url
+from schemas.progress import Event, EventKind, is_url, takes_json
 
 POST_S = 10.0
 """Limit of one try at a URL, from the name's look-up to the answer."""
 PAUSES_S = (1.0, 3.0)
 """Between the tries at a URL; so there are three."""
+SERVICE_S = 30.0
+"""Limit of all tries at the services of an apprise URL."""
 COMMAND_S = 30.0
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
@@ -57,7 +60,7 @@ class _SendError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notifier:
-    """The target of events: a URL that they are posted to, or a command that gets them on its stdin."""
+    """The target of events: a URL that JSON is posted to, a URL of apprise, or a command that reads JSON."""
 
     target: str | None = None
     """None where nobody is notified."""
@@ -80,17 +83,19 @@ class Notifier:
         """
         if self.target is None:
             return False
-        body = event_of(whose, kind, text, phase=phase, run=run).model_dump_json()
-        fault = _post(self.target, body) if is_url(self.target) else self._command(body)
+        event = event_of(whose, kind, text, phase=phase, run=run)
+        if takes_json(self.target):
+            fault = _post(self.target, event.model_dump_json())
+        elif is_url(self.target):
+            url = self.target
+            fault = _within(SERVICE_S, lambda: _notify_services(url, event))
+        else:
+            fault = _command(self.target, event.model_dump_json(), self.environment)
         if fault is not None:
             warn(
                 f"{kind} wasn't sent to {_named(self.target)}: {fault.why}. See $CURRICULUM_NOTIFY."
             )
         return fault is None
-
-    def _command(self, body: str) -> _SendError | None:
-        assert self.target is not None
-        return _command(self.target, body, self.environment)
 
 
 def event_of(
@@ -122,8 +127,13 @@ def _workspace(home: Path) -> str:
 
 
 def _named(target: str) -> str:
-    """A target without what may be secret of it: a URL's host, a command's first word."""
+    """A target without what may be secret of it: a URL's host, a command's first word.
+
+    Many services have a token where others have the host, so only their scheme is named.
+    """
     try:
+        if is_url(target) and not takes_json(target):
+            return f"{target.partition('://')[0].lower()}://…"
         if is_url(target):
             url = urlsplit(target)
             return f"{url.scheme}://{url.hostname or '?'}" + (f":{url.port}" if url.port else "")
@@ -142,7 +152,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _post(url: str, body: str) -> _SendError | None:
     """Try three times; what a server says no to is tried once."""
     for pause in (*PAUSES_S, None):
-        fault = _within(POST_S, lambda: _try(url, body))
+        fault = _within(POST_S, lambda: _post_once(url, body))
         if fault is None or not fault.passes or pause is None:
             return fault
         time.sleep(pause)
@@ -150,23 +160,37 @@ def _post(url: str, body: str) -> _SendError | None:
 
 
 def _within(seconds: float, send: Callable[[], _SendError | None]) -> _SendError | None:
-    """A socket's limit holds for each read and for no look-up; this one holds for all of a try."""
-    said: list[_SendError | None] = []
-    thread = threading.Thread(target=lambda: said.append(send()), daemon=True)
+    """Send in a thread; a socket's limit holds for each read and for no look-up, this one for all of it."""
+    results: list[_SendError | None] = []
+
+    def run() -> None:
+        try:
+            results.append(send())
+        except Exception as failed:
+            # A service's own fault; its words may hold a token.
+            results.append(_SendError(why=f"sending it failed with {type(failed).__name__}"))
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    return said[0] if said else _SendError(why=f"no answer within {seconds:g} s", passes=True)
+    return results[0] if results else _SendError(why=f"no answer within {seconds:g} s", passes=True)
 
 
-def _try(url: str, body: str) -> _SendError | None:
+def _post_once(url: str, body: str) -> _SendError | None:
     headers = {"Content-Type": "application/json", "User-Agent": "curriculum"}
     try:
         request = urllib.request.Request(url, body.encode(), headers, method="POST")
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=POST_S):
             return None
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return _refused(refused)
+    except urllib.error.HTTPError as answer:
+        with answer:
+            if 300 <= answer.code < 400:
+                why = f"it answers {answer.code}, another address; name that one"
+                return _SendError(why=why)
+            passes = answer.code >= 500 or answer.code in _WORTH_ANOTHER_TRY
+            return _SendError(
+                why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes
+            )
     except urllib.error.URLError as failed:
         return _SendError(why=str(failed.reason), passes=True)
     except (ValueError, http.client.InvalidURL):
@@ -176,11 +200,45 @@ def _try(url: str, body: str) -> _SendError | None:
         return _SendError(why=str(failed) or type(failed).__name__, passes=True)
 
 
-def _refused(answer: urllib.error.HTTPError) -> _SendError:
-    if 300 <= answer.code < 400:
-        return _SendError(why=f"it answers {answer.code}, another address; name that one")
-    passes = answer.code >= 500 or answer.code in _WORTH_ANOTHER_TRY
-    return _SendError(why=f"it answers {answer.code} {answer.reason}".rstrip(), passes=passes)
+def _notify_services(url: str, event: Event) -> _SendError | None:
+    """Send an event by apprise, which tries each service three times; no redirect is followed."""
+    # It loads some hundred services, which nobody needs while nothing is sent.
+    import apprise
+
+    # What it logs may hold a token.
+    logging.getLogger(apprise.LOGGER_NAME).setLevel(logging.CRITICAL + 1)
+    services = apprise.Apprise(
+        asset=apprise.AppriseAsset(
+            app_id="curriculum",
+            app_desc="curriculum",
+            app_url="",
+            image_url_mask="",
+            image_url_logo="",
+            storage_mode="memory",
+            default_service_retry=len(PAUSES_S),
+            default_service_wait=PAUSES_S[0],
+        )
+    )
+    if not services.add(url):
+        return _SendError(why="it isn't a URL that apprise can send to")
+    for service in services:
+        # Not even where the URL asks for it: another address may be one inside this network.
+        service.redirects = False
+    kinds = {
+        "done": "success",
+        "gate_waiting": "info",
+        "gate_not_met": "warning",
+        "stalled": "warning",
+    }
+    fields = event.model_dump(exclude={"event", "text"}, exclude_none=True)
+    arrived = services.notify(
+        title=f"{event.specialist}: {event.event.replace('_', ' ')}",
+        body="\n".join([event.text, "", *(f"{name}: {value}" for name, value in fields.items())]),
+        body_format=apprise.NotifyFormat.TEXT,
+        notify_type=kinds.get(event.event, "failure"),
+    )
+    words = "it wasn't delivered; `apprise -v -b test URL` says why"
+    return None if arrived else _SendError(why=words)
 
 
 def _command(command: str, body: str, environment: Mapping[str, str]) -> _SendError | None:

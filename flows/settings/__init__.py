@@ -88,7 +88,7 @@ def _own(folder: Path) -> Path:
 
 
 def notify_target() -> str | None:
-    """$CURRICULUM_NOTIFY: a URL that events are posted to, or a command that gets them on its stdin."""
+    """$CURRICULUM_NOTIFY: a URL (posted to, or one of apprise), or a command that reads events."""
     return os.environ.get("CURRICULUM_NOTIFY") or None
 
 

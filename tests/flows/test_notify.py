@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import apprise
 import psutil
 import pytest
 
@@ -18,7 +19,7 @@ from curriculum.pipeline.notifiers import EventSource
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows.settings.contexts import context_of
-from schemas.progress import Event, is_url
+from schemas.progress import Event, is_url, takes_json
 
 VARIABLE = "CURRICULUM_NOTIFY"
 
@@ -305,8 +306,113 @@ def test_a_warning_goes_to_stderr_where_nobody_else_takes_it(
     assert "crashed wasn't sent to false: it ended with 1" in err
 
 
+def _service(server: Server, monkeypatch: pytest.MonkeyPatch, options: str = "") -> None:
+    monkeypatch.setenv(VARIABLE, server.url.replace("http://", "JSON://") + options)
+
+
+def test_a_service_of_apprise_gets_the_event_as_text(
+    server: Server,
+    whose: EventSource,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    _service(server, monkeypatch)
+    assert _told(whose, "gate_not_met") == []
+    (body,) = server.bodies
+    sent = json.loads(body)
+    assert sent["title"] == "templates: gate not met"
+    assert sent["type"] == "warning"
+    first, empty, *fields = sent["message"].splitlines()
+    assert (first, empty) == ("Größe: ¼ – “fertig”", "")
+    assert fields[:5] == [
+        "workspace: lab",
+        "specialist: templates",
+        "branch: wide",
+        "phase: syntax",
+        "run: runs/specialist=templates/attempt=1",
+    ]
+    assert fields[5].startswith("when: 20")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_service_that_fails_twice_gets_it_at_the_third_try(
+    server: Server, whose: EventSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _service(server, monkeypatch)
+    server.answers = [500, 503]
+    assert _told(whose) == []
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("options", ["", "?redirect=yes"])
+@pytest.mark.parametrize("code", [301, 307, 500])
+def test_a_service_that_keeps_failing_or_leads_elsewhere_is_a_warning_without_its_secret(
+    server: Server,
+    whose: EventSource,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    code: int,
+    options: str,
+) -> None:
+    _service(server, monkeypatch, options)
+    server.answers = [code] * 9
+    assert _told(whose) == [
+        "done wasn't sent to json://…: it wasn't delivered; `apprise -v -b test URL` says why. "
+        "See $CURRICULUM_NOTIFY."
+    ]
+    assert len(server.bodies) == 3
+    assert b"GET" not in server.bodies, "a redirect was followed"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_service_that_hangs_holds_nobody_up_for_longer_than_its_limit(
+    server: Server, whose: EventSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _service(server, monkeypatch)
+    monkeypatch.setattr(notifying, "SERVICE_S", 0.2)
+    server.hangs.clear()
+    (said,) = _told(whose)
+    assert "no answer within 0.2 s" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "is_known"),
+    [
+        ("mailto://ada:hunter2@example.org", True),
+        ("mailto://", False),
+        ("mailto://hunter2", False),
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#runs", True),
+        ("slack://hunter2", False),
+        ("hunter2://x", False),
+    ],
+)
+def test_a_url_of_a_service_is_sent_to_or_refused_with_a_warning_that_keeps_passwords(
+    whose: EventSource, monkeypatch: pytest.MonkeyPatch, url: str, is_known: bool
+) -> None:
+    bodies: list[str] = []
+
+    def notify(services: apprise.Apprise, body: str, **_: object) -> bool:
+        bodies.append(body)
+        return True
+
+    monkeypatch.setattr(apprise.Apprise, "notify", notify)
+    monkeypatch.setenv(VARIABLE, url)
+    warnings = _told(whose)
+    assert len(bodies) == is_known
+    if is_known:
+        assert warnings == []
+    else:
+        (said,) = warnings
+        assert "it isn't a URL that apprise can send to" in said
+        assert "hunter2" not in said.replace("hunter2://…", "")
+
+
 def test_urls_are_told_from_commands() -> None:
     assert is_url("https://x")
     assert is_url("HTTP://x")
+    assert is_url("slack://x")
     assert not is_url("/usr/bin/https")
     assert not is_url("httpie x")
+    assert not is_url("mail https://x")
+    assert takes_json("HTTP://x")
+    assert not takes_json("json://x")

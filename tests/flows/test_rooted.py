@@ -30,6 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("/bin/sh -c 'cat >> x'", "/bin/sh -c 'cat >> x'"),
         ("mail me", "mail me"),
         ("https://example.org/a b", "https://example.org/a b"),
+        ("mailto://me:word@example.org/a b", "mailto://me:word@example.org/a b"),
         ("sh 'unclosed", "sh 'unclosed"),
         ("  ", "  "),
     ],
