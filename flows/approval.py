@@ -42,7 +42,7 @@ def gate_after(plan: RunPlan, trained: PhaseTrained) -> Verdict | None:
     Only a flow run of a deployment can: it ends here, and begins anew when it is resumed.
     """
     gate = trained.gate
-    if gate is not None and gate.kind == "waits" and dispatch.here():
+    if gate is not None and gate.kind == "waits" and dispatch.in_deployment():
         said = _asked(plan, trained.run)
         gates.write_approval(plan.store, trained.run, who=said.who, comment=said.comment)
         gate = verdict(plan, trained.phase, trained.run)

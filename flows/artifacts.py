@@ -1,9 +1,8 @@
 """Artifacts of a flow run: progress while it works, tables when a stage is done."""
 
-import contextlib
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextvars import ContextVar
 from uuid import UUID
 
@@ -27,7 +26,7 @@ from curriculum.inspection.formats import Line
 from schemas.progress import Progress, ProgressCallback, ignore_progress
 from schemas.visible import one_line, visible
 
-TELL_EVERY_S = 5.0
+UPDATE_EVERY_S = 5.0
 """Seconds between updates of progress on the server; each costs a transaction."""
 
 onlooker: ContextVar[ProgressCallback] = ContextVar("onlooker", default=ignore_progress)
@@ -65,79 +64,64 @@ def unmarked(text: str) -> str:
     return _MARKUP.sub(lambda found: f"\\{found[0]}", one_line(text))
 
 
-@contextlib.contextmanager
-def tracked() -> Iterator[ProgressCallback]:
-    """A watch that logs, draws progress artifacts on the run, and passes everything on to the onlooker."""
-    progress = _Tracked(onlooker.get())
-    yield progress.watch
+class ProgressArtifacts:
+    """Progress of a run: a line in its log and one artifact a stage, updated now and then."""
 
+    def __init__(self) -> None:
+        self._onlooker = onlooker.get()
+        self._artifacts: dict[str, UUID] = {}
+        self._updated: dict[str, float] = {}
 
-class _Tracked:
-    """One progress artifact a stage, updated now and then."""
-
-    def __init__(self, onlooker: ProgressCallback) -> None:
-        self.onlooker = onlooker
-        self.artifacts: dict[str, UUID] = {}
-        self.told: dict[str, float] = {}
-
-    def watch(self, progress: Progress) -> None:
-        self.onlooker(progress)
+    def __call__(self, progress: Progress) -> None:
+        """Pass progress on to the onlooker, and show it unless that was done a moment ago."""
+        self._onlooker(progress)
+        stage, now = progress.stage, time.monotonic()
         ended = progress.total is not None and progress.done >= progress.total
-        now = time.monotonic()
-        if ended or now - self.told.get(progress.stage, float("-inf")) >= TELL_EVERY_S:
-            self.told[progress.stage] = now
-            self._tell(progress)
-
-    def _tell(self, progress: Progress) -> None:
+        if not ended and now - self._updated.get(stage, float("-inf")) < UPDATE_EVERY_S:
+            return
+        self._updated[stage] = now
         of = f" of {progress.total:,}" if progress.total is not None else ""
-        words = (
-            progress.stage,
-            progress.item,
-            f"{progress.done:,}{of} {progress.unit}",
-            progress.note,
-        )
-        line = "  ".join(word for word in words if word)
+        amount = f"{progress.done:,}{of} {progress.unit}"
+        line = "  ".join(filter(None, (stage, progress.item, amount, progress.note)))
         Log().info(line)
         share = 100 * progress.done / progress.total if progress.total else 0.0
-        if progress.stage not in self.artifacts and share == 100:
+        if stage not in self._artifacts and share == 100:
             return  # What is done at once needs no bar.
+        description = unmarked(line)
         try:
-            self._draw(progress.stage, share, line)
+            if stage not in self._artifacts:
+                made = create_progress_artifact(share, key=_key(stage), description=description)
+                assert isinstance(made, UUID), "called inside an event loop"
+                self._artifacts[stage] = made
+            update_progress_artifact(self._artifacts[stage], share, description=description)
         except httpx.HTTPError as failed:
             # A bar is worth no training: the server may come again.
             Log().warning(f"Its progress isn't shown on the server: {failed}")
 
-    def _draw(self, stage: str, share: float, line: str) -> None:
-        said = unmarked(line)
-        if stage not in self.artifacts:
-            made = create_progress_artifact(share, key=_key(stage), description=said)
-            assert isinstance(made, UUID), "called inside an event loop"
-            self.artifacts[stage] = made
-        update_progress_artifact(self.artifacts[stage], share, description=said)
-
 
 def show(name: str, description: str, lines: Iterable[Line]) -> None:
-    """A table on the run's page, if there are lines."""
-    if listed := [_unmarked_cells(line) for line in lines]:
-        _forget(_key(name))
-        create_table_artifact(listed, key=_key(name), description=unmarked(description))
-
-
-def _unmarked_cells(line: Line) -> dict[str, str | int]:
-    return {
-        name: value if isinstance(value, int) else unmarked(value) for name, value in line.items()
-    }
+    """Show a table on the run's page, if there are lines."""
+    cells = [
+        {name: value if isinstance(value, int) else unmarked(value) for name, value in line.items()}
+        for line in lines
+    ]
+    if cells:
+        _delete_earlier(_key(name))
+        create_table_artifact(cells, key=_key(name), description=unmarked(description))
 
 
 def link(name: str, description: str, address: str) -> None:
-    """A link on the run's page."""
-    _forget(_key(name))
-    said = unmarked(description)
-    create_link_artifact(address, link_text=said, key=_key(name), description=said)
+    """Show a link on the run's page."""
+    _delete_earlier(_key(name))
+    text = unmarked(description)
+    create_link_artifact(address, link_text=text, key=_key(name), description=text)
 
 
-def _forget(key: str) -> None:
-    """A run that is retried or resumed shows each thing again; its page has it once."""
+def _delete_earlier(key: str) -> None:
+    """Delete what this run showed under a key before it was retried or resumed.
+
+    Prefect's own versions of a key aren't enough: the page of a run lists all of them.
+    """
     run = runtime.flow_run.id
     if run is None:
         return

@@ -19,7 +19,7 @@ from curriculum.pipeline.execute import BuildStep, MixStep, Step, TrainStep
 from curriculum.stages import Built
 from curriculum.store import Artefact
 from flows import artifacts
-from flows.artifacts import Log
+from flows.artifacts import Log, ProgressArtifacts
 from flows.settings.contexts import context_of
 from schemas.errors import CurriculumError, JobKilledError
 from schemas.progress import ProgressCallback
@@ -53,8 +53,7 @@ def flow_context(watch: ProgressCallback) -> Context:
 @task(name="build", task_run_name="build {phase}", **RETRIED)
 def build_task(phase: str, step: BuildStep) -> Built:
     """Build the rows of a phase; its page shows how full they are and which documents were excluded."""
-    with artifacts.tracked() as watch:
-        built = step.run(flow_context(watch))
+    built = step.run(flow_context(ProgressArtifacts()))
     artifacts.show(step.plan.mark_of("yield", phase), yield_words(built), yield_lines(built))
     artifacts.show(step.plan.mark_of("losses", phase), loss_words(built), loss_lines(built))
     return built
@@ -63,8 +62,7 @@ def build_task(phase: str, step: BuildStep) -> Built:
 @task(name="mix", task_run_name="mix {phase}", **RETRIED)
 def mix_task(phase: str, step: MixStep) -> Artefact:
     """Make the mixture of a phase; its page shows the shares, planned and realised."""
-    with artifacts.tracked() as watch:
-        mixture = step.run(flow_context(watch))
+    mixture = step.run(flow_context(ProgressArtifacts()))
     name = step.plan.mark_of("mixture", phase)
     artifacts.show(name, mixture_words(mixture), mixture_lines(mixture))
     return mixture
@@ -73,8 +71,7 @@ def mix_task(phase: str, step: MixStep) -> Artefact:
 @task(name="train", task_run_name="train {phase}", **RETRIED)
 def train_task(phase: str, step: TrainStep) -> Artefact:
     """Train a phase; a second try resumes from its last checkpoint."""
-    with artifacts.tracked() as watch:
-        run = step.run(flow_context(watch))
+    run = step.run(flow_context(ProgressArtifacts()))
     show_run(step, run)
     return run
 

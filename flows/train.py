@@ -21,7 +21,7 @@ def train(
     plan, runs = start(specialist, changes), []
     for trained in carry_out(plan, Scope(retrain=again), phase):
         runs.append(trained.run)
-        dispatch.leave(plan, trained.run)
+        dispatch.label_run(plan, trained.run)
         if trained.gate and not trained.gate.is_open:
             Log().warning(trained.gate.why)
     link_report(plan)

@@ -1,6 +1,6 @@
 """Notification rules: events of a run, and when each is sent; notifiers.py sends them.
 
-gate_waiting, gate_not_met   where a walk through the phases comes to a closed gate
+gate_waiting, gate_not_met   where a run through the phases comes to a closed gate
 not_finite, out_of_memory, crashed, stalled   while a job trains, whoever started it
 done                         when the last phase of a curriculum has been trained
 crashed                      when a flow run of a deployment breaks down, also one whose process is gone
@@ -34,7 +34,7 @@ from schemas.job import Report
 from schemas.progress import EventKind
 
 TOLD = "told"
-"""Marks of what was told, so that it isn't told again."""
+"""Folder of a file for each event that was sent, so that none is sent twice."""
 _KINDS: dict[type[JobError], EventKind] = {
     NotFiniteError: "not_finite",
     JobMemoryError: "out_of_memory",
@@ -43,22 +43,24 @@ _KINDS: dict[type[JobError], EventKind] = {
 
 
 def at_gate(plan: RunPlan, run: Artefact, gate: Verdict, context: Context) -> None:
-    """Tell of a gate that waits for somebody, or that wasn't met; of each run once."""
+    """Notify of a gate that waits for somebody or wasn't met, once for each run."""
     kinds: dict[str, EventKind] = {"waits": "gate_waiting", "holds": "gate_not_met"}
     if gate.kind in kinds:
-        _once(plan, run, kinds[gate.kind], gate.why, context)
+        _notify_once(plan, run, kinds[gate.kind], gate.why, context)
 
 
 def at_end(plan: RunPlan, runs: Sequence[Artefact], context: Context) -> None:
-    """Tell that a curriculum is done: its last phase is trained and its gate is open; once."""
+    """Notify once of the end of a curriculum: its last phase is trained and its gate is open."""
     if not runs or (last := report_of(runs[-1])).phase != plan.phases[-1].name:
         return
     if verdict(plan, last.phase, runs[-1]).is_open:
-        _once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", context)
+        _notify_once(plan, runs[-1], "done", f"{_title(plan)} is done: {run_words(last)}.", context)
 
 
-def _once(plan: RunPlan, run: Artefact, kind: EventKind, text: str, context: Context) -> None:
-    """Tell of a run what wasn't told yet: who walks through the phases again comes by again."""
+def _notify_once(
+    plan: RunPlan, run: Artefact, kind: EventKind, text: str, context: Context
+) -> None:
+    """Notify of an event of a run, unless that was done: phases that are done are gone through again."""
     report = report_of(run)
     mark = plan.store.root / TOLD / f"{run.key[:KEY_DIGITS]}-{report.attempt}-{kind}"
     if mark.exists():
@@ -80,7 +82,7 @@ def _remember(mark: Path, context: Context) -> None:
 
 @contextlib.contextmanager
 def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
-    """Tell how a job ended that is trained within the block, where it ended badly; the error goes on."""
+    """Notify of the failure of a job that is trained within the block, and raise it again."""
     try:
         yield
     except JobError as failed:
@@ -98,18 +100,18 @@ def training(plan: RunPlan, phase: str, context: Context) -> Iterator[None]:
 def stalled(plan: RunPlan, phase: str, context: Context) -> Callable[[str], None]:
     """Return the receiver of the line that a job makes no steps, which notifies of it."""
 
-    def tell(words: str) -> None:
-        context.warn(words)
-        text = f"{phase} of {_title(plan)}: {words}"
+    def notify(line: str) -> None:
+        context.warn(line)
+        text = f"{phase} of {_title(plan)}: {line}"
         context.notifier.notify(plan, "stalled", text, phase=phase, warn=context.warn)
 
-    return tell
+    return notify
 
 
 def broken_down(whose: EventSource, title: str, words: str, *, mark: str, context: Context) -> bool:
-    """Tell that a flow run broke down, in the words of its state; whether that is told, now or earlier.
+    """Notify of a broken flow run in the words of its state; return whether that is done, now or earlier.
 
-    `mark` tells this end of it from others: its own process tells of it, and `serve` where that is gone.
+    `mark` identifies this end of it: its own process notifies of it, and `serve` where that is gone.
     """
     file = whose.home / TOLD / mark
     if file.exists():

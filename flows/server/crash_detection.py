@@ -1,7 +1,8 @@
 """Detection of flow runs that became Crashed after their own process ended, and a notification of each.
 
 `python -m flows.server.crash_detection API WORKSPACE POOL…` polls the server beside the workers. It is a
-process of its own, so that a notification target that hangs holds nothing else up.
+process of its own, so that a notification target that hangs holds nothing else up. An automation of Prefect's
+isn't enough: it runs no command, sends once whatever becomes of it, and keeps the target in the database.
 """
 
 import datetime

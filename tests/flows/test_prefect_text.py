@@ -37,7 +37,7 @@ def test_tables_and_bars_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     monkeypatch.setattr(artifacts, "create_table_artifact", lambda *a, **k: made.extend([*a, k]))
     monkeypatch.setattr(artifacts, "create_link_artifact", lambda *a, **k: made.extend([*a, k]))
-    monkeypatch.setattr(artifacts, "_forget", lambda key: None)
+    monkeypatch.setattr(artifacts, "_delete_earlier", lambda key: None)
     with disable_run_logger():
         artifacts.show("x", EVIL[0], [{"domain": EVIL[0], "rows": 3}])
         artifacts.link("x", EVIL[2], "https://here.example")

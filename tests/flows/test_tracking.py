@@ -23,10 +23,11 @@ def test_a_server_that_goes_away_costs_a_bar_and_not_the_training(
             raise httpx.ConnectError("All connection attempts failed")
         drawn.append(share)
 
-    monkeypatch.setattr(artifacts, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 0.0)
     monkeypatch.setattr(artifacts, "create_progress_artifact", make)
     monkeypatch.setattr(artifacts, "update_progress_artifact", update)
-    with disable_run_logger(), artifacts.tracked() as watch:
+    watch = artifacts.ProgressArtifacts()
+    with disable_run_logger():
         for done in (1, 2, 3):
             watch(Progress(stage="train", item="syntax", done=done, total=4, unit="steps"))
     assert drawn == [25.0, 75.0]
