@@ -31,7 +31,7 @@ CURE = "pip install 'curriculum[dashboards]'"
 LINGER_S = 2
 """Seconds for open pages to close at the end."""
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
 class DashboardError(CurriculumError):
@@ -43,7 +43,9 @@ def is_installed() -> bool:
     return importlib.util.find_spec("marimo") is not None
 
 
-def dashboard(workspace: Path, port: int | None, tell: Tell, *, open_it: bool) -> NoReturn:
+def dashboard(
+    workspace: Path, port: int | None, print_line: PrintLine, *, open_it: bool
+) -> NoReturn:
     """Show the pages of a workspace until SIGINT or SIGTERM; without a port on the usual one, or any.
 
     Raises:
@@ -53,9 +55,9 @@ def dashboard(workspace: Path, port: int | None, tell: Tell, *, open_it: bool) -
     with _until_stopped(), _listening(port) as ear:
         token = secrets.token_urlsafe(24)
         address = login(f"{_address(ear)}/", token)
-        tell(f"workspace    {workspace}")
-        tell(f"dashboards   {address}")
-        tell("Ctrl-C ends it.")
+        print_line(f"workspace    {workspace}")
+        print_line(f"dashboards   {address}")
+        print_line("Ctrl-C ends it.")
         if open_it:
             _open(address)
         _show(workspace, ear, token, settings.DASHBOARD_LOGIN)

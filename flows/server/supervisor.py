@@ -27,80 +27,6 @@ from flows.server import dashboard
 from flows.server.children import ChildProcess, ServeError, await_health, end_all, listening
 from flows.settings import prefect_variables
 
-FOLDERS = ("diets", "corpora", "phases")
-"""Folders of a workspace whose files are choices in the forms."""
-BRANCHES = "*/specialist=*/branch=*"
-"""Folders of a workspace whose branches are choices in the forms."""
-PATIENCE_S = 300.0
-
-State = tuple[tuple[str, str], ...]
-"""Paths, and the digests of what the files hold."""
-
-
-@dataclass(kw_only=True, slots=True)
-class Choices:
-    """The files that forms choose from, and whether they changed since they were last looked at."""
-
-    workspace: Path
-    deployed: State = ()
-    seen: State = ()
-
-    def settled(self) -> bool:
-        """Return True if they changed and then stayed as they are for the time between two calls."""
-        before, self.seen = self.seen, self._look()
-        if self.seen == self.deployed or self.seen != before:
-            return False
-        self.deployed = self.seen
-        return True
-
-    def take(self) -> None:
-        """Remember them as they are: the deployments that are made next know them."""
-        self.seen = self.deployed = self._look()
-
-    def _look(self) -> State:
-        found = [(str(each), "") for each in sorted(self.workspace.glob(BRANCHES))]
-        for folder in FOLDERS:
-            for file in sorted((self.workspace / folder).glob("*.y*ml")):
-                # An editor that saves may have taken it away for a moment.
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((str(file), hashlib.sha256(file.read_bytes()).hexdigest()))
-        return tuple(found)
-
-
-def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
-    """Make or renew the deployments; the end of their names.
-
-    Raises:
-        ServeError: with the last words of the process, whose output is in the log.
-    """
-    log = settings.prefect_folder(workspace) / "deployments.log"
-    flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
-    try:
-        with log.open("wb") as errors:
-            done = subprocess.run(
-                [sys.executable, "-P", "-m", "flows.deployments", *flags],
-                cwd=log.parent,
-                env=settings.environment({}),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-                timeout=PATIENCE_S,
-                text=True,
-                check=True,
-                preexec_fn=dying_with_parent(),
-            )
-    except subprocess.SubprocessError as failed:
-        last = log.read_text(errors="replace").strip().splitlines()[-1:]
-        raise ServeError(
-            "deployments",
-            str(failed).rpartition("' ")[2],
-            cause="".join(last) or "it said nothing",
-            cure=f"Its log is {log}",
-        ) from None
-    return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
-
-
 PARENTS = 10
 """Runs that the cpu worker takes at once: most of them wait, for training or for another's build."""
 RUNS_END_S = 25.0
@@ -108,11 +34,19 @@ RUNS_END_S = 25.0
 PAUSE_S = 20.0
 """Seconds for a server to hold back runs that wait for ending workers."""
 LOOK_EVERY_S = 0.5
+FOLDERS = ("diets", "corpora", "phases")
+"""Folders of a workspace whose files are choices in the forms."""
+BRANCHES = "*/specialist=*/branch=*"
+"""Folders of a workspace whose branches are choices in the forms."""
+DEPLOY_S = 300.0
+"""Seconds for the deployments to be made."""
 
-Tell = Callable[[str], None]
+_SERVER = "flows.server.api"
+
+PrintLine = Callable[[str], None]
 
 
-def serve(workspace: Path, port: int, tell: Tell) -> None:
+def serve(workspace: Path, port: int, print_line: PrintLine) -> None:
     """Serve the workspace on 127.0.0.1 until SIGINT or SIGTERM; all children have ended on return.
 
     Where PREFECT_API_URL names a team's server, workers and deployments join that one.
@@ -130,41 +64,74 @@ def serve(workspace: Path, port: int, tell: Tell) -> None:
         contextlib.ExitStack() as ending,
         _stoppable(),
     ):
-        served = _Served(workspace=workspace, port=port, team=team, shared=shared, tell=tell)
+        supervisor = Supervisor(
+            workspace=workspace, port=port, team=team, shared=shared, print_line=print_line
+        )
         if team is None:
             ear = ending.enter_context(listening(port))
-            settings.apply(prefect_variables.served(workspace, port, served.token))
-            served.server = served.child("server", _SERVER, str(ear.fileno()))
-            served.server.sockets = (ear,)
-            ending.callback(lambda: end_all([served.server] if served.server else []))
-            tell("starting the server …")
-            served.start_server()
+            settings.apply(prefect_variables.served(workspace, port, supervisor.token))
+            supervisor.server = supervisor.child("server", _SERVER, str(ear.fileno()))
+            supervisor.server.sockets = (ear,)
+            ending.callback(lambda: end_all([supervisor.server] if supervisor.server else []))
+            print_line("starting the server …")
+            supervisor.start_server()
         else:
             settings.apply(prefect_variables.joined(workspace, team))
-            tell(f"joining {team} …")
+            print_line(f"joining {team} …")
             await_health(f"{team}/health", None)
-        ending.callback(served.end_workers)
-        served.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
-        served.start_pages()
+        ending.callback(supervisor.end_workers)
+        supervisor.start_workers({settings.CPU: PARENTS, settings.GPU: slots})
+        supervisor.start_pages()
         ending.callback(settings.dashboard_file(workspace).unlink, missing_ok=True)
-        served.start_dashboards()
-        served.start_teller()
-        served.announce()
-        served.watch()
+        supervisor.start_dashboards()
+        supervisor.start_crash_detection()
+        supervisor.announce()
+        supervisor.watch()
 
 
-_SERVER = "flows.server.api"
+State = tuple[tuple[str, str], ...]
+"""Paths, and the digests of what the files hold."""
 
 
 @dataclass(kw_only=True, slots=True)
-class _Served:
+class FormChoices:
+    """The files that forms choose from, and whether they changed since they were last looked at."""
+
+    workspace: Path
+    deployed: State = ()
+    seen: State = ()
+
+    def have_changed(self) -> bool:
+        """Return True if they changed and then stayed as they are for the time between two calls."""
+        before, self.seen = self.seen, self._look()
+        if self.seen == self.deployed or self.seen != before:
+            return False
+        self.deployed = self.seen
+        return True
+
+    def mark_deployed(self) -> None:
+        """Remember the files as they are: the deployments that are made next offer them."""
+        self.seen = self.deployed = self._look()
+
+    def _look(self) -> State:
+        found = [(str(each), "") for each in sorted(self.workspace.glob(BRANCHES))]
+        for folder in FOLDERS:
+            for file in sorted((self.workspace / folder).glob("*.y*ml")):
+                # An editor that saves may have taken it away for a moment.
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((str(file), hashlib.sha256(file.read_bytes()).hexdigest()))
+        return tuple(found)
+
+
+@dataclass(kw_only=True, slots=True)
+class Supervisor:
     """Processes of a workspace, and the reaction to a dead one or to a new diet."""
 
     workspace: Path
     port: int
     team: str | None
     shared: bool
-    tell: Tell
+    print_line: PrintLine
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     """Token of our own servers: Prefect's, unless a team has one, reports and dashboards."""
     server: ChildProcess | None = None
@@ -172,10 +139,10 @@ class _Served:
     workers: dict[str, ChildProcess] = field(default_factory=dict)
     """Workers by the kind of their pool."""
     pages: list[ChildProcess] = field(default_factory=list)
-    choices: Choices = field(init=False)
+    choices: FormChoices = field(init=False)
 
     def __post_init__(self) -> None:
-        self.choices = Choices(workspace=self.workspace)
+        self.choices = FormChoices(workspace=self.workspace)
 
     def page(self, name: str, module: str, port: int) -> ChildProcess:
         """Start a server of pages on a port of its own; browsers log in to all of ours by one token."""
@@ -186,6 +153,7 @@ class _Served:
         return page
 
     def child(self, name: str, module: str, *arguments: str, grace_s: float = 10.0) -> ChildProcess:
+        """Return a child process that runs a module and has a log of its name."""
         log = settings.prefect_folder(self.workspace) / f"{name}.log"
         return ChildProcess(
             name=name, arguments=("-m", module, *arguments), log=log, grace_s=grace_s
@@ -193,24 +161,28 @@ class _Served:
 
     @property
     def address(self) -> str:
+        """Address of the Prefect server, the team's or our own."""
         if self.team is not None:
             return self.team.removesuffix("/api")
         return f"http://{settings.HOST}:{self.port}"
 
     def start_server(self) -> None:
+        """Start our own Prefect server, and wait until it answers."""
         assert self.server is not None
         self.server.start()
         await_health(f"{self.address}/api/health", self.server)
 
     def start_workers(self, limits: dict[str, int]) -> None:
-        self.choices.take()
+        """Make the deployments, and start a worker for each kind of pool."""
+        self.choices.mark_deployed()
         self.suffix = deploy(self.workspace, shared=self.shared, idle=[*limits])
         settings.apply(settings.deployed(self.workspace, self.suffix))
         for kind, limit in limits.items():
             worker = self.child(
                 f"worker-{kind}",
                 "prefect",
-                *_worker(f"{kind}{self.suffix}", limit),
+                *("worker", "start", "--type", "process"),
+                *("--pool", f"{kind}{self.suffix}", "--limit", str(limit)),
                 grace_s=RUNS_END_S,
             )
             # It would wait for its runs; they are told by its death, and they must not outlive us.
@@ -248,7 +220,7 @@ class _Served:
                 if isinstance(fault, urllib.error.HTTPError) and fault.code == HTTPStatus.NOT_FOUND:
                     return  # Somebody took it away.
                 if time.monotonic() > deadline:
-                    self.tell(f"pool {pool} couldn't be paused: {fault}")
+                    self.print_line(f"pool {pool} couldn't be paused: {fault}")
                     return
             time.sleep(0.2)
 
@@ -272,17 +244,17 @@ class _Served:
             pages.require_alive()
             time.sleep(0.05)
 
-    def start_teller(self) -> None:
+    def start_crash_detection(self) -> None:
         """Start the detection of crashes, where a target for notifications is set."""
         if settings.notify_target() is None:
             return
         api = self.team or f"{self.address}/api"
         pools = [f"{kind}{self.suffix}" for kind in self.workers]
-        teller = self.child(
+        detection = self.child(
             "teller", "flows.server.crash_detection", api, str(self.workspace), *pools
         )
-        self.pages.append(teller)
-        teller.start()
+        self.pages.append(detection)
+        detection.start()
 
     def announce(self) -> None:
         """Print where everything is; the first of our own addresses logs the browser in to all of them."""
@@ -293,33 +265,33 @@ class _Served:
             runs = login(runs, self.token)
         else:
             reports = login(reports, self.token)
-        self.tell(f"workspace   {self.workspace}")
-        self.tell(f"runs        {runs}")
-        self.tell(
+        self.print_line(f"workspace   {self.workspace}")
+        self.print_line(f"runs        {runs}")
+        self.print_line(
             f"start one   {self.address}/v2/deployments  (choose run, then Run, then Custom run)"
         )
-        self.tell(f"reports     {reports}")
-        self.tell(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
-        self.tell(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
-        self.tell(
+        self.print_line(f"reports     {reports}")
+        self.print_line(f"dashboards  {settings.dashboard_at(self.workspace) or dashboard.CURE}")
+        self.print_line(f"logs        {settings.prefect_folder(self.workspace)}/*.log")
+        self.print_line(
             "The address that holds a token logs the browser in to the others; open it first."
         )
-        self.tell("Ctrl-C ends all of it.")
+        self.print_line("Ctrl-C ends all of it.")
 
     def watch(self) -> None:
         """Until we are stopped, start again what dies and renew the forms when their choices change."""
         while True:
             if self.server is not None:
-                self._keep(self.server, self.start_server)
+                self._restart_dead(self.server, self.start_server)
             for kind, worker in self.workers.items():
-                self._keep(worker, functools.partial(self._start_worker, kind))
+                self._restart_dead(worker, functools.partial(self._start_worker, kind))
             for page in self.pages:
-                self._keep(page, page.start)
-            if self.choices.settled():
+                self._restart_dead(page, page.start)
+            if self.choices.have_changed():
                 self._redeploy()
             time.sleep(LOOK_EVERY_S)
 
-    def _keep(self, child: ChildProcess, start: Callable[[], None]) -> None:
+    def _restart_dead(self, child: ChildProcess, start: Callable[[], None]) -> None:
         code = child.died()
         if code is None:
             return
@@ -332,7 +304,7 @@ class _Served:
             if self.server is None or self.server.died() is None:
                 raise
             return  # The server died meanwhile: it is started first, at the next look.
-        self.tell(f"{child.name} had ended with exit code {code}, and was started again")
+        self.print_line(f"{child.name} had ended with exit code {code}, and was started again")
 
     def _start_worker(self, kind: str) -> None:
         deploy(self.workspace, shared=self.shared, idle=[kind])
@@ -342,13 +314,45 @@ class _Served:
         try:
             deploy(self.workspace, shared=self.shared)
         except ServeError as fault:
-            self.tell(f"the forms stay as they are: {fault}")
+            self.print_line(f"the forms stay as they are: {fault}")
         else:
-            self.tell("the forms know the diets, phases, corpora and branches as they are now")
+            self.print_line(
+                "the forms know the diets, phases, corpora and branches as they are now"
+            )
 
 
-def _worker(pool: str, limit: int) -> tuple[str, ...]:
-    return ("worker", "start", "--type", "process", "--pool", pool, "--limit", str(limit))
+def deploy(workspace: Path, *, shared: bool, idle: Sequence[str] = ()) -> str:
+    """Make or renew the deployments in a process of their own, and return the end of their names.
+
+    Raises:
+        ServeError: with the last words of the process, whose output is in the log.
+    """
+    log = settings.prefect_folder(workspace) / "deployments.log"
+    flags = [*(["--shared"] if shared else []), *(["--idle", *idle] if idle else [])]
+    try:
+        with log.open("wb") as errors:
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "flows.deployments", *flags],
+                cwd=log.parent,
+                env=settings.environment({}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+                timeout=DEPLOY_S,
+                text=True,
+                check=True,
+                preexec_fn=dying_with_parent(),
+            )
+    except subprocess.SubprocessError as failed:
+        last = log.read_text(errors="replace").strip().splitlines()[-1:]
+        raise ServeError(
+            "deployments",
+            str(failed).rpartition("' ")[2],
+            cause="".join(last) or "it said nothing",
+            cure=f"Its log is {log}",
+        ) from None
+    return done.stdout.splitlines()[-1] if done.stdout.strip() else ""
 
 
 @contextlib.contextmanager

@@ -83,10 +83,10 @@ def sleeper(tmp_path: Path, code: str = "import time; time.sleep(900)") -> Child
 
 def served(
     tmp_path: Path, server: Server, child: ChildProcess, said: list[str]
-) -> supervisor._Served:
+) -> supervisor.Supervisor:
     """What is served, where workers were never started."""
-    found = supervisor._Served(
-        workspace=tmp_path, port=server.port, team=None, shared=False, tell=said.append
+    found = supervisor.Supervisor(
+        workspace=tmp_path, port=server.port, team=None, shared=False, print_line=said.append
     )
     found.server = child
     found.workers = {kind: sleeper(tmp_path) for kind in POOLS}
@@ -182,8 +182,8 @@ def test_a_signal_while_children_end_for_a_fault_changes_nothing(
     before = signal.getsignal(number)
     monkeypatch.setattr(settings, "apply", lambda _: None)
     monkeypatch.setattr(supervisor, "await_health", lambda *_: None)
-    monkeypatch.setattr(supervisor._Served, "start_workers", fail)
-    monkeypatch.setattr(supervisor._Served, "end_workers", end)
+    monkeypatch.setattr(supervisor.Supervisor, "start_workers", fail)
+    monkeypatch.setattr(supervisor.Supervisor, "end_workers", end)
     monkeypatch.setenv("PREFECT_API_URL", f"http://{settings.HOST}:9/api")
     with pytest.raises(ServeError, match="time and again"):
         supervisor.serve(tmp_path, 4200, lambda _: None)
@@ -210,13 +210,13 @@ def test_what_can_not_start_because_the_server_died_is_started_after_it(
     def start() -> None:
         keeping.server = alive
 
-    keeping._keep(keeping.server, fail)
-    keeping._keep(worker, fail)
+    keeping._restart_dead(keeping.server, fail)
+    keeping._restart_dead(worker, fail)
     assert said == []
-    keeping._keep(keeping.server, start)
+    keeping._restart_dead(keeping.server, start)
     with pytest.raises(ServeError, match="nobody answers"):
-        keeping._keep(worker, fail)
-    keeping._keep(worker, lambda: None)
+        keeping._restart_dead(worker, fail)
+    keeping._restart_dead(worker, lambda: None)
     again = "had ended with exit code 0, and was started again"
     assert said == [f"server {again}"] * 2, "the worker has the server's name here"
 
@@ -231,9 +231,9 @@ def test_a_server_that_dies_time_and_again_as_it_starts_is_a_fault(
         raise ServeError("server", cause="killed", cure="none")
 
     for _ in range(DEATHS - 1):
-        keeping._keep(keeping.server, fail)
+        keeping._restart_dead(keeping.server, fail)
     with pytest.raises(ServeError, match="time and again"):
-        keeping._keep(keeping.server, fail)
+        keeping._restart_dead(keeping.server, fail)
 
 
 COUNTS = """\

@@ -18,7 +18,7 @@ from flows.flow_runs import run_name
 from flows.mix import mix
 from flows.parameters import ALL_PHASES, Changes
 from flows.run import run
-from flows.server.supervisor import Choices
+from flows.server.supervisor import FormChoices
 from flows.train import train
 from schemas.errors import DietError
 
@@ -103,12 +103,12 @@ def test_a_branch_is_one_that_is_there_or_a_new_one(home: Path) -> None:
 
 @pytest.mark.parametrize("added", ["runs/specialist=templates/branch=wide/x", "diets/more.yaml"])
 def test_forms_are_made_anew_once_an_added_choice_stays(added: str, home: Path) -> None:
-    seen = Choices(workspace=home)
-    seen.take()
-    assert not seen.settled()
+    seen = FormChoices(workspace=home)
+    seen.mark_deployed()
+    assert not seen.have_changed()
     (home / added).parent.mkdir(parents=True, exist_ok=True)
     (home / added).write_text("")
-    assert [seen.settled() for _ in range(3)] == [False, True, False]
+    assert [seen.have_changed() for _ in range(3)] == [False, True, False]
 
 
 def test_a_broken_file_takes_only_its_own_phases_away(home: Path) -> None:
