@@ -26,7 +26,7 @@ from prefect.client.schemas.filters import (
     WorkPoolFilter,
     WorkPoolFilterName,
 )
-from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.objects import State, StateType
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore
@@ -42,110 +42,25 @@ from curriculum.store.store import WorkspaceFile
 from flows import settings
 from flows.flow_process import ENDED
 
-HEARTBEAT = "prefect.flow-run.heartbeat"
-SILENCE = timedelta(seconds=90)
-"""Three heartbeats that didn't come."""
-START = timedelta(minutes=10)
-"""Until a flow's process is up, even on a machine that is busy."""
-LEFT = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
-WAITS = ("Paused", "Suspended", "Scheduled", "AwaitingRetry", "Resuming", "Late")
-"""States in which nobody works on a run."""
-
-
-def watch(client: SyncPrefectClient, suffix: str) -> None:
-    """Make the automations, or bring what is there up to date.
-
-    What is the same stays as it is: a change would forget which runs are waited for. On a shared database
-    they look at this workspace's runs only.
-    """
-    silent = _automation(
-        f"Crashed when its heartbeat stops{suffix}",
-        suffix,
-        after=HEARTBEAT,
-        expect=(HEARTBEAT, ENDED, *(_event(each) for each in (*LEFT, *WAITS))),
-        within=SILENCE,
-        message=f"No heartbeat for {SILENCE.seconds} s: its process or its machine is gone. "
-        "Retry goes on from the last checkpoint.",
-    )
-    stuck = _automation(
-        f"Crashed when it doesn't start{suffix}",
-        suffix,
-        after=_event("Pending"),
-        expect=(HEARTBEAT, ENDED, *(_event(each) for each in ("Running", *LEFT, *WAITS))),
-        within=START,
-        message=f"Taken by a worker, and not started within {START.seconds // 60} minutes: the worker is "
-        "gone. Retry.",
-    )
-    for automation in (silent, stuck):
-        there = client.read_automations_by_name(automation.name)
-        if not there:
-            client.create_automation(automation)
-        elif AutomationCore(**there[0].model_dump(exclude={"id"})) != automation:
-            client.update_automation(there[0].id, automation)
-
-
-def _event(state: str) -> str:
-    return f"prefect.flow-run.{state}"
-
-
-def _automation(
-    name: str, suffix: str, *, after: str, expect: tuple[str, ...], within: timedelta, message: str
-) -> AutomationCore:
-    tagged = {"prefect.resource.id": f"prefect.tag.{settings.tag(suffix)}"} if suffix else {}
-    return AutomationCore(
-        name=name,
-        trigger=EventTrigger(
-            match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=tagged,
-            after={after},
-            expect=set(expect),
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=within,
-        ),
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message)],
-    )
-
-
-MESSAGE = (
-    "Its worker ended, and the run with it: the machine, or curriculum serve, was stopped. "
-    "Retry goes on from the last checkpoint."
-)
-
-
-def end(client: SyncPrefectClient, pools: Sequence[str]) -> None:
-    """Bring the runs of pools that no worker serves to an end; what hadn't begun is scheduled again."""
-    if not pools:
-        return
-    held = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
-    runs = client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[*held]))
-        ),
-        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[*pools])),
-    )
-    for run in runs:
-        client.set_flow_run_state(run.id, _fate(run), force=True)
-
-
-def _fate(run: FlowRun) -> State[None]:
-    assert run.state
-    match run.state.type:
-        case StateType.PENDING:
-            return Scheduled(scheduled_time=run.expected_start_time)
-        case StateType.CANCELLING:
-            return Cancelled()
-        case _:
-            return Crashed(message=MESSAGE)
-
-
 DECLARED = Path(__file__).with_name("prefect.yaml")
 FLOW_PROCESS = "flows.flow_process"
 FIXED = {"command", "env", "working_dir"}
 """Variables of a run's process, which no run, deployment or form gives."""
 OWN_DIGITS = 4
 """Digits of a workspace's uuid, where another workspace of that name was first."""
+HEARTBEAT = "prefect.flow-run.heartbeat"
+SILENCE = timedelta(seconds=90)
+"""Three heartbeats that didn't come."""
+START = timedelta(minutes=10)
+"""Until a flow's process is up, even on a machine that is busy."""
+_LEFT = ("Completed", "Failed", "Crashed", "Cancelled", "Cancelling")
+_WAITING = ("Paused", "Suspended", "Scheduled", "AwaitingRetry", "Resuming", "Late")
+"""States in which nobody works on a run."""
+MESSAGE = (
+    "Its worker ended, and the run with it: the machine, or curriculum serve, was stopped. "
+    "Retry goes on from the last checkpoint."
+)
+"""Message of a crash, shown on the run's page."""
 
 
 def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
@@ -167,11 +82,11 @@ def deploy(*, shared: bool, idle: tuple[str, ...] = ()) -> str:
             )
         for declared in declared_deployments(suffix):
             _apply(client, declared)
-        watch(client, suffix)
+        renew_automations(client, suffix)
         for kind in idle:
             client.update_work_pool(f"{kind}{suffix}", WorkPoolUpdate(is_paused=False))
         if not shared:
-            end(client, [f"{kind}{suffix}" for kind in idle])
+            end_abandoned_runs(client, [f"{kind}{suffix}" for kind in idle])
     return suffix
 
 
@@ -219,14 +134,14 @@ def declared_deployments(suffix: str) -> list[Declared]:
 
 
 def _claim(client: SyncPrefectClient, workspace: WorkspaceFile) -> str:
-    """The end of this workspace's names: who makes the pool first has the short one."""
+    """Return the end of this workspace's names: who makes the pool first has the short one."""
     name = re.sub(r"[^A-Za-z0-9._]+", "-", workspace.name).strip("-") or "workspace"
     ends = (f"-{name}", f"-{name}-{workspace.uuid[:OWN_DIGITS]}", f"-{name}-{workspace.uuid}")
     return next(end for end in ends if _own(client, f"{settings.CPU}{end}", workspace))
 
 
 def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool:
-    """Make a pool if there is none of the name; whether the one that is there is this workspace's."""
+    """Make a pool unless one has its name; return whether that one is this workspace's."""
     description = f"Workspace {workspace.name}, {workspace.uuid}"
     try:
         client.create_work_pool(WorkPoolCreate(name=pool, type="process", description=description))
@@ -236,7 +151,7 @@ def _own(client: SyncPrefectClient, pool: str, workspace: WorkspaceFile) -> bool
 
 
 def _apply(client: SyncPrefectClient, declared: Declared) -> None:
-    """Make a deployment, or renew what we say of it: schedules and defaults that people gave it stay."""
+    """Make or renew a deployment; schedules and defaults that people gave it stay."""
     flow: Flow[..., Any] = import_object(declared.entrypoint)
     wanted = RunnerDeployment.from_flow(
         flow,
@@ -247,16 +162,93 @@ def _apply(client: SyncPrefectClient, declared: Declared) -> None:
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     try:
-        there = client.read_deployment_by_name(f"{flow.name}/{wanted.name}")
+        known = client.read_deployment_by_name(f"{flow.name}/{wanted.name}")
     except ObjectNotFound:
         wanted.apply()
         return
-    said = {"description", "entrypoint", "tags", "work_pool_name", "job_variables"}
-    renewed = wanted.model_dump(include=said)
+    ours = {"description", "entrypoint", "tags", "work_pool_name", "job_variables"}
+    renewed = wanted.model_dump(include=ours)
     form = wanted._parameter_openapi_schema.model_dump(exclude_unset=True)
     client.update_deployment(
-        there.id, DeploymentUpdate(**renewed, parameter_openapi_schema=form, pull_steps=[])
+        known.id, DeploymentUpdate(**renewed, parameter_openapi_schema=form, pull_steps=[])
     )
+
+
+def renew_automations(client: SyncPrefectClient, suffix: str) -> None:
+    """Make the automations, or bring what is there up to date.
+
+    What is the same stays as it is: a change would forget which runs are waited for. On a shared database
+    they look at this workspace's runs only.
+    """
+    silent = _automation(
+        f"Crashed when its heartbeat stops{suffix}",
+        suffix,
+        after=HEARTBEAT,
+        expect=(HEARTBEAT, ENDED, *(_event(each) for each in (*_LEFT, *_WAITING))),
+        within=SILENCE,
+        message=f"No heartbeat for {SILENCE.seconds} s: its process or its machine is gone. "
+        "Retry goes on from the last checkpoint.",
+    )
+    stuck = _automation(
+        f"Crashed when it doesn't start{suffix}",
+        suffix,
+        after=_event("Pending"),
+        expect=(HEARTBEAT, ENDED, *(_event(each) for each in ("Running", *_LEFT, *_WAITING))),
+        within=START,
+        message=f"Taken by a worker, and not started within {START.seconds // 60} minutes: the worker is "
+        "gone. Retry.",
+    )
+    for automation in (silent, stuck):
+        known = client.read_automations_by_name(automation.name)
+        if not known:
+            client.create_automation(automation)
+        elif AutomationCore(**known[0].model_dump(exclude={"id"})) != automation:
+            client.update_automation(known[0].id, automation)
+
+
+def _event(state: str) -> str:
+    return f"prefect.flow-run.{state}"
+
+
+def _automation(
+    name: str, suffix: str, *, after: str, expect: tuple[str, ...], within: timedelta, message: str
+) -> AutomationCore:
+    tagged = {"prefect.resource.id": f"prefect.tag.{settings.tag(suffix)}"} if suffix else {}
+    return AutomationCore(
+        name=name,
+        trigger=EventTrigger(
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=tagged,
+            after={after},
+            expect=set(expect),
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=within,
+        ),
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message)],
+    )
+
+
+def end_abandoned_runs(client: SyncPrefectClient, pools: Sequence[str]) -> None:
+    """Bring the runs of pools that no worker serves to an end; what hadn't begun is scheduled again."""
+    if not pools:
+        return
+    held = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+    runs = client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[*held]))
+        ),
+        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[*pools])),
+    )
+    for run in runs:
+        assert run.state
+        state: State[None] = Crashed(message=MESSAGE)
+        if run.state.type == StateType.PENDING:
+            state = Scheduled(scheduled_time=run.expected_start_time)
+        elif run.state.type == StateType.CANCELLING:
+            state = Cancelled()
+        client.set_flow_run_state(run.id, state, force=True)
 
 
 def main() -> None:

@@ -99,12 +99,12 @@ def test_what_a_dead_worker_left_behind_is_brought_to_an_end(
         runs = [left(), left(Pending()), left(Running()), left(Running(), Cancelling())]
         runs.append(client.create_flow_run(build, parameters={"specialist": "templates.demo"}))
         client.set_flow_run_state(runs[-1].id, Running(), force=True)
-        deployments.end(client, ["gpu"])
-        deployments.end(client, [])
+        deployments.end_abandoned_runs(client, ["gpu"])
+        deployments.end_abandoned_runs(client, [])
         assert [client.read_flow_run(run.id).state_type for run in runs[1:3]] == [
             *(StateType.PENDING, StateType.RUNNING)
         ]
-        deployments.end(client, ["cpu"])
+        deployments.end_abandoned_runs(client, ["cpu"])
         assert [client.read_flow_run(run.id).state_type for run in runs] == [
             *(StateType.SCHEDULED, StateType.SCHEDULED, StateType.CRASHED, StateType.CANCELLED),
             StateType.RUNNING,
