@@ -44,13 +44,15 @@ def main() -> None:
     _make(home)
     with api_for(home):
         # Prefect reads its settings when it is imported.
-        from flows.cli.in_process import run_flow
+        from flows.run import run_in_process
 
-        run_flow(order, None, ignore_progress)
+        run_in_process(order, None, ignore_progress)
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         for title, phase in (("everything is there", None), (f"{LAST} is trained anew", LAST)):
             _compare(
-                title, _directly(order, phase), partial(run_flow, order, phase, ignore_progress)
+                title,
+                _directly(order, phase),
+                partial(run_in_process, order, phase, ignore_progress),
             )
 
 

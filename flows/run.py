@@ -1,14 +1,19 @@
 """The curriculum: build, mix and train phase by phase, each from where the phase before it ended."""
 
 from prefect import flow
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
+from curriculum.pipeline.config import RunConfig
 from curriculum.pipeline.execute import Scope, outcome
 from curriculum.store import Artefact
+from flows import artifacts
 from flows.approval import ended, gate_after
 from flows.artifacts import Log
 from flows.dispatch import perform_or_dispatch
 from flows.flow_runs import HOOKS, carry_out, link_report, start
 from flows.parameters import ALL_PHASES, Changes, ChangesOfRun, Onwards, Phase, Specialist
+from schemas.progress import ProgressCallback
 
 
 @flow(name="run", **HOOKS)
@@ -27,3 +32,21 @@ def run(
     link_report(plan)
     Log().info(outcome(plan, phase, runs))
     return ended(runs, gate)
+
+
+def run_in_process(
+    config: RunConfig, phase: str | None, watch: ProgressCallback, *, onwards: bool = False
+) -> tuple[Artefact, ...]:
+    """Run the flow in this very process, for the command line; `watch` gets its progress too."""
+    artifacts.onlooker.set(watch)
+    try:
+        return run(
+            specialist=config.specialist,
+            phase=phase or ALL_PHASES,
+            onwards=onwards,
+            changes=Changes.model_validate(dict(config.changes())),
+        )
+    finally:
+        # What is still to be sent would otherwise be tried for a minute after the server has gone.
+        APILogWorker.drain_all()
+        EventsWorker.drain_all()

@@ -3,7 +3,6 @@
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,36 +84,25 @@ def build(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     """Build the rows of the phases; `dry` only prints what would be made, and why."""
     plan = resolve_plan(config, dry=dry)
     built: dict[str, Built] = {}
-    with _watching(plan) as context:
+    with _context_for(plan) as context:
         for event in execute(plan, here(context), Scope(until="build", phase=phase), context):
             if isinstance(event, PhaseBuilt):
                 built[event.phase] = event.built
     made = [artefact for each in built.values() for artefact in each.artefacts()]
     lacking = [] if dry else [each for each in made if each.planned]
     there = made if dry else [each for each in made if not each.planned]
-    _account(plan.store, there, lacking=bool(lacking))
+    _print_counts(plan.store, there, lacking=bool(lacking))
     for line in shard_lines(config, lacking) if lacking else ():
         out.print(line, soft_wrap=True)
     _warn_unmeasured(plan, built)
     for name, each in built.items():
         if not (dry or each.missing):
-            _tell(name, each)
+            _print_built(name, each)
     if not dry:
-        _show(plan)
+        _update_report(plan)
 
 
-def _show(plan: RunPlan) -> None:
-    """Write a specialist's report and the workspace's status anew."""
-    rewritten(plan, resources(), warn)
-    record_status(plan.store.root, resources(), warn)
-
-
-def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
-    for line in unmeasured([plan.phase(name) for name in names]):
-        warn(line)
-
-
-def _tell(phase: str, built: Built) -> None:
+def _print_built(phase: str, built: Built) -> None:
     """Print how full the rows of a phase are, how long their context is, and their domains."""
     out.print()
     out.print(Text(phase, f"bold {ACCENT}"))
@@ -133,8 +121,8 @@ def _tell(phase: str, built: Built) -> None:
             out.print(table(lines))
         if listed is yield_lines:
             out.print(Text(YIELD_NOTE, MUTED))
-    for said in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
-        for line in said(built):
+    for warnings in (graph_warnings, context_warnings, conversation_warnings, domain_warnings):
+        for line in warnings(built):
             warn(f"{phase}: {line}")
 
 
@@ -149,7 +137,7 @@ def sample(config: RunConfig, phase: str | None, number: int) -> None:
         )
     plan = resolve_plan(config)
     made: dict[str, Artefact] = {}
-    with _working() as context:
+    with _context_for(plan) as context:
         for event in execute(
             plan, here(context), Scope(until="sample", phase=phase, sample=number), context
         ):
@@ -173,7 +161,7 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
     if not dry:
         _require_sources(plan)
         write_command_snapshot(plan)
-    with _watching(plan) as context:
+    with _context_for(plan) as context:
         made = [
             each
             for event in execute(plan, here(context), scope, context)
@@ -190,10 +178,51 @@ def mix(config: RunConfig, phase: str | None, *, dry: bool) -> None:
             for line in report.warnings:
                 warn(f"{title}: {line}")
     if not dry:
-        _show(plan)
+        _update_report(plan)
     _warn_unmeasured(plan, phases)
     _print_origin(plan, made)
-    _account(plan.store, made)
+    _print_counts(plan.store, made)
+
+
+def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
+    """Build, mix and train what isn't trained yet, without Prefect; return whether all gates are open."""
+    require_machine()
+    plan = resolve_plan(config, dry=dry)
+    scope = Scope(phase=phase)
+    phases = selected(plan, scope)
+    if not dry:
+        trust.permitted(plan)
+        _require_sources(plan)
+        write_command_snapshot(plan)
+    made: list[Artefact] = []
+    gate: Verdict | None = None
+    with _context_for(plan) as context:
+        for event in execute(plan, here(context), scope, context):
+            made += _artefacts_of(event)
+            if isinstance(event, PhaseTrained) and event.gate is not None:
+                gate = event.gate
+                if not (dry or shows(plan, event.run)):
+                    rewritten(plan, resources(), warn)
+    _warn_unmeasured(plan, phases)
+    _print_origin(plan, made)
+    _print_counts(plan.store, made)
+    if not dry:
+        _update_report(plan)
+    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
+    out.print(table(run_line(report_of(run)) for run in runs))
+    return _is_open(gate)
+
+
+def _artefacts_of(event: Event) -> Sequence[Artefact]:
+    """The artefacts of a step that is done."""
+    match event:
+        case PhaseBuilt():
+            return event.built.artefacts()
+        case PhaseMixed():
+            return [event.mixture]
+        case PhaseTrained():
+            return [event.run]
+    return []
 
 
 def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
@@ -215,119 +244,16 @@ def _print_origin(plan: RunPlan, made: Sequence[Artefact]) -> None:
             )
 
 
-def _artefacts_of(event: Event) -> Sequence[Artefact]:
-    """The artefacts of a step that is done."""
-    match event:
-        case PhaseBuilt():
-            return event.built.artefacts()
-        case PhaseMixed():
-            return [event.mixture]
-        case PhaseTrained():
-            return [event.run]
-    return []
-
-
-def train(config: RunConfig, phase: str | None, *, dry: bool) -> bool:
-    """Build, mix and train what isn't trained yet, without Prefect; return whether all gates are open."""
-    require_machine()
-    plan = resolve_plan(config, dry=dry)
-    scope = Scope(phase=phase)
-    phases = selected(plan, scope)
-    if not dry:
-        trust.permitted(plan)
-        _require_sources(plan)
-        write_command_snapshot(plan)
-    made: list[Artefact] = []
-    gate: Verdict | None = None
-    with _watching(plan) as context:
-        for event in execute(plan, here(context), scope, context):
-            made += _artefacts_of(event)
-            if isinstance(event, PhaseTrained) and event.gate is not None:
-                gate = event.gate
-                if not (dry or shows(plan, event.run)):
-                    rewritten(plan, resources(), warn)
-    _warn_unmeasured(plan, phases)
-    _print_origin(plan, made)
-    _account(plan.store, made)
-    if not dry:
-        _show(plan)
-    runs = [each for each in made if each.manifest.stage == "runs" and not each.planned]
-    out.print(table(run_line(report_of(run)) for run in runs))
-    return _is_open(gate)
-
-
-def require_machine() -> None:
-    """Raise what settings of the machine are wrong: training reads them, hours later."""
-    settings.gpu_slots()
-    if (options := settings.sbatch_options()) is not None:
-        asked(options)
-
-
-def _watching(plan: RunPlan) -> AbstractContextManager[Context]:
-    """Return the context of a plan; a dry one takes a second and shows no progress."""
-    return _looking(plan) if plan.store.dry else _working()
-
-
-@contextlib.contextmanager
-def _looking(plan: RunPlan) -> Iterator[Context]:
-    with looked_up(plan.store.root) as sources:
-        yield replace(context_of(warn=warn), sources=sources)
-
-
-@contextlib.contextmanager
-def _working() -> Iterator[Context]:
-    with watching() as watch:
-        yield context_of(watch, warn=warn)
-
-
-def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
-    """Print what `run` would make, and why: a phase that is named is trained anew."""
-    plan = resolve_plan(config, dry=True)
-    scope = Scope(phase=phase, onwards=onwards, retrain=True)
-    with _looking(plan) as context:
-        made = [
-            each
-            for event in execute(plan, here(context), scope, context)
-            for each in _artefacts_of(event)
-        ]
-    _print_origin(plan, made)
-    _account(plan.store, made)
-
-
 def _is_open(gate: Verdict | None) -> bool:
-    """Return True for the last gate of a walk, or none; else print what to do."""
+    """Return True for an open gate or none; else print what to do."""
     if gate is None or gate.is_open:
         return True
     warn(gate.why)
     return False
 
 
-def _account(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
-    """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
-    distinct: dict[tuple[str, Path], Artefact] = {}
-    for each in made:
-        distinct.setdefault((each.manifest.stage, each.path), each)
-    fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
-    there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
-    for stage in dict.fromkeys(stage for stage, _ in distinct):
-        out.print(
-            Text(f"{stage:<12}", "bold"),
-            Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
-            Text(f"{there[stage]:>4} there", MUTED),
-        )
-    if not (fresh or lacking):
-        out.print("Nothing to do: everything is there.")
-    if store.dry:
-        planned = [each for each in store.steps if each.outcome == "planned"]
-        for reason in explain_steps(store, planned):
-            note = "  first version" if reason.is_first else ""
-            out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
-            for line in reason.differences:
-                out.print(Text(f"  {line}", MUTED), soft_wrap=True)
-
-
 def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
-    """Run the flow in this process and say what came of it; whether all gates are open."""
+    """Run the flow in this process, print its runs, and return whether all gates are open."""
     plan = resolve_plan(config, dry=True)
     runs = flow(config, phase, onwards=onwards)
     out.print(table(run_line(report_of(run)) for run in runs))
@@ -337,10 +263,10 @@ def run(config: RunConfig, phase: str | None, *, onwards: bool = False) -> bool:
 
 
 def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tuple[Artefact, ...]:
-    """The runs that the Prefect flow leaves, run in this process with its progress in the terminal.
+    """Run the Prefect flow in this process with its progress in the terminal, and return its runs.
 
     Raises:
-        CurriculumError: for a mistake in the order, before anything is written.
+        CurriculumError: for a mistake in the config, before anything is written.
     """
     require_machine()
     plan = resolve_plan(config, dry=True)
@@ -349,67 +275,51 @@ def flow(config: RunConfig, phase: str | None, *, onwards: bool = False) -> tupl
     with api_for(config.workspace):
         # Prefect reads its settings when it is imported.
         with prefect_variables.unset(config.workspace):
-            from flows.cli.in_process import run_flow
+            from flows.run import run_in_process
 
         with watching() as watch:
-            runs = run_flow(config, phase, watch, onwards=onwards)
+            runs = run_in_process(config, phase, watch, onwards=onwards)
     if not any(each.made for each in runs):
         out.print("Nothing to do: everything is there.")
     return runs
 
 
-def _require_sources(plan: RunPlan) -> None:
-    """Check that everything that a plan reads is there, before anything of it is written.
-
-    Raises:
-        CorpusError: for the first repository or file of conversations that can't be read.
-    """
-    served = {serving.family for phase in plan.phases for serving in phase.servings}
-    sources = Sources.of(plan.store.root)
-    require_sources(plan.corpus, sources, chat=CHAT_FAMILY in served)
-
-
-def tokenizer(config: RunConfig) -> None:
-    """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
-    plan = resolve_plan(config)
-    listed = repositories(plan.corpus, Sources.of(config.workspace))
-    with plan.store.leased(), watching() as watch:
-        workers = Workers(processes=config.corpus.workers or 1)
-        coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
-        documents = coordinator.make(Documents(), listed)
-        (kept,) = coordinator.make(Kept(corpus=plan.corpus), documents)
-        wanted = Tokenizing(
-            vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
-        )
-        inputs = KeptDocuments(documents=documents, kept=kept)
-        (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
-        mark_current(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
-    out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)
+def explain_run(config: RunConfig, phase: str | None, *, onwards: bool) -> None:
+    """Print what `run` would make, and why: a phase that is named is trained anew."""
+    plan = resolve_plan(config, dry=True)
+    scope = Scope(phase=phase, onwards=onwards, retrain=True)
+    with _context_for(plan) as context:
+        made = [
+            each
+            for event in execute(plan, here(context), scope, context)
+            for each in _artefacts_of(event)
+        ]
+    _print_origin(plan, made)
+    _print_counts(plan.store, made)
 
 
-def forecasted(
+def print_forecast(
     config: RunConfig,
     phase: str | None,
     *,
     until: Until,
-    anew: str | None = None,
+    retrain: bool = False,
     onwards: bool = False,
 ) -> None:
-    """Print what a command would ask for.
+    """Print what a command would make, on how many tokens and how long: `--dry-run`.
 
     Raises:
-        CurriculumError: for a mistake in the order, as the command itself would.
+        CurriculumError: for a mistake in the config, as the command itself would.
     """
     plan = resolve_plan(config, dry=True)
-    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=anew is not None, gates=False)
-    with looked_up(plan.store.root) as sources:
-        found = forecast(plan, scope, replace(context_of(warn=warn), sources=sources))
-    show(found, until=until)
+    scope = Scope(until=until, phase=phase, onwards=onwards, retrain=retrain, gates=False)
+    with _context_for(plan) as context:
+        show_forecast(forecast(plan, scope, context), until=until)
 
 
-def show(found: Forecast, *, until: Until) -> None:
+def show_forecast(found: Forecast, *, until: Until) -> None:
     """Print a forecast: a line a phase, then what they come to."""
-    out.print(table(_lines(found, until=until)))
+    out.print(table(_forecast_lines(found, until=until)))
     if until != "train":
         out.print(Text("how long building takes isn't measured", MUTED))
         return
@@ -423,7 +333,7 @@ def show(found: Forecast, *, until: Until) -> None:
         out.print(f"{money(found.cost)} at {found.price:g} for a GPU hour")
 
 
-def _lines(found: Forecast, *, until: Until) -> Iterator[Line]:
+def _forecast_lines(found: Forecast, *, until: Until) -> Iterator[Line]:
     for each in found.phases:
         line = {"phase": each.phase, "to make": _stages(each.to_make)}
         if until == "train":
@@ -446,3 +356,85 @@ def _stages(to_make: Mapping[str, int]) -> str:
     ('rows 2, mixtures 1', 'nothing')
     """
     return ", ".join(f"{stage} {made}" for stage, made in to_make.items()) or "nothing"
+
+
+def tokenizer(config: RunConfig) -> None:
+    """Train the tokenizer of a diet on its corpus; rows that are built later use it."""
+    plan = resolve_plan(config)
+    listed = repositories(plan.corpus, Sources.of(config.workspace))
+    with plan.store.leased(), watching() as watch:
+        workers = Workers(processes=config.corpus.workers or 1)
+        coordinator = Coordinator(store=plan.store, workers=workers, watch=watch)
+        documents = coordinator.make(Documents(), listed)
+        (kept,) = coordinator.make(Kept(corpus=plan.corpus), documents)
+        wanted = Tokenizing(
+            vocab_size=plan.diet.vocab_size, document_tokens=plan.diet.document_tokens
+        )
+        inputs = KeptDocuments(documents=documents, kept=kept)
+        (trained,) = coordinator.make(Tokenizers(tokenizing=wanted), inputs)
+        mark_current(plan.store, f"tokenizer-{plan.corpus.name}", [trained])
+    out.print(f"{trained.path / TOKENIZER_NAME}", soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _context_for(plan: RunPlan) -> Iterator[Context]:
+    """Yield the context of a plan; a dry one takes a second and shows no progress."""
+    if plan.store.dry:
+        with looked_up(plan.store.root) as sources:
+            yield replace(context_of(warn=warn), sources=sources)
+    else:
+        with watching() as watch:
+            yield context_of(watch, warn=warn)
+
+
+def require_machine() -> None:
+    """Raise a SettingError for a wrong setting of the machine: training reads them, hours later."""
+    settings.gpu_slots()
+    if (options := settings.sbatch_options()) is not None:
+        asked(options)
+
+
+def _require_sources(plan: RunPlan) -> None:
+    """Check that everything that a plan reads is there, before anything of it is written.
+
+    Raises:
+        CorpusError: for the first repository or file of conversations that can't be read.
+    """
+    served = {serving.family for phase in plan.phases for serving in phase.servings}
+    sources = Sources.of(plan.store.root)
+    require_sources(plan.corpus, sources, chat=CHAT_FAMILY in served)
+
+
+def _update_report(plan: RunPlan) -> None:
+    """Write a specialist's report and the workspace's status anew."""
+    rewritten(plan, resources(), warn)
+    record_status(plan.store.root, resources(), warn)
+
+
+def _warn_unmeasured(plan: RunPlan, names: Iterable[str]) -> None:
+    for line in unmeasured([plan.phase(name) for name in names]):
+        warn(line)
+
+
+def _print_counts(store: Store, made: Sequence[Artefact], *, lacking: bool = False) -> None:
+    """Print how many artefacts were there and were made, stage by stage; of a dry plan also why."""
+    distinct: dict[tuple[str, Path], Artefact] = {}
+    for each in made:
+        distinct.setdefault((each.manifest.stage, each.path), each)
+    fresh = Counter(stage for (stage, _), each in distinct.items() if each.made)
+    there = Counter(stage for (stage, _), each in distinct.items() if not each.made)
+    for stage in dict.fromkeys(stage for stage, _ in distinct):
+        out.print(
+            Text(f"{stage:<12}", "bold"),
+            Text(f"{fresh[stage]:>4} {'to make' if store.dry else 'made'}", ACCENT),
+            Text(f"{there[stage]:>4} there", MUTED),
+        )
+    if not (fresh or lacking):
+        out.print("Nothing to do: everything is there.")
+    if store.dry:
+        planned = [each for each in store.steps if each.outcome == "planned"]
+        for reason in explain_steps(store, planned):
+            note = "  first version" if reason.is_first else ""
+            out.print(Text.assemble((reason.title, "bold"), (note, MUTED)), soft_wrap=True)
+            for line in reason.differences:
+                out.print(Text(f"  {line}", MUTED), soft_wrap=True)

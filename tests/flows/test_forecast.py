@@ -71,7 +71,7 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
     printed: Console,
 ) -> None:
     found = foreseen(7_200_000, 0, speed=speed(devices=2), price=2.5)
-    phases.show(found, until="train")
+    phases.show_forecast(found, until="train")
     said = printed.export_text()
     for part in (
         "7.2M",
@@ -85,12 +85,12 @@ def test_what_is_printed_names_tokens_time_price_and_the_run_that_measured(
 
 
 def test_a_missing_price_is_asked_for(printed: Console) -> None:
-    phases.show(foreseen(1000, speed=speed(), price=None), until="train")
+    phases.show_forecast(foreseen(1000, speed=speed(), price=None), until="train")
     assert "$CURRICULUM_GPU_PRICE" in printed.export_text()
 
 
 def test_nothing_to_train_is_said(printed: Console) -> None:
-    phases.show(foreseen(0, 0, speed=speed(), price=2.5), until="train")
+    phases.show_forecast(foreseen(0, 0, speed=speed(), price=2.5), until="train")
     assert "Nothing to train: every run is there." in printed.export_text()
 
 

@@ -51,7 +51,7 @@ def build(
 
     config = config.model_copy(update={"shard": shard})
     if dry_run:
-        phases.forecasted(config, phase, until="build")
+        phases.print_forecast(config, phase, until="build")
     if dry_run and not explain:
         return
     if sample is None:
@@ -69,7 +69,7 @@ def mix(
     from flows.cli import phases
 
     if dry_run:
-        phases.forecasted(config, phase, until="mix")
+        phases.print_forecast(config, phase, until="mix")
     if explain or not dry_run:
         phases.mix(config, phase, dry=explain)
 
@@ -86,7 +86,7 @@ def train(
     from flows.cli import phases
 
     if dry_run:
-        phases.forecasted(config, phase, until="train")
+        phases.print_forecast(config, phase, until="train")
     if explain:
         phases.train(config, phase, dry=True)
     elif not dry_run and not phases.train(config, phase, dry=False):
@@ -117,7 +117,9 @@ def run(
         )
     named, onwards = from_phase or phase, from_phase is not None
     if dry_run:
-        phases.forecasted(config, named, until="train", anew=named, onwards=onwards)
+        phases.print_forecast(
+            config, named, until="train", retrain=named is not None, onwards=onwards
+        )
     if explain:
         phases.explain_run(config, named, onwards=onwards)
     elif not dry_run and not phases.run(config, named, onwards=onwards):
