@@ -1,6 +1,5 @@
 """Progress of a stage, and events to notify a person of who is away from the screen."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -26,16 +25,6 @@ class Event(Strict):
     """Its directory, relative to the workspace."""
     when: str
     """ISO 8601, UTC."""
-
-
-def is_url(target: str) -> bool:
-    """Return True for a target that is a URL; any other is a command."""
-    return re.match(r"[a-z][a-z0-9+.-]*://", target, re.IGNORECASE) is not None
-
-
-def takes_json(target: str) -> bool:
-    """Return True for a URL that an event is posted to as JSON; apprise sends to any other."""
-    return target.lower().startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

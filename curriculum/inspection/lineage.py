@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curriculum import parquet
-from curriculum.catalog import open_catalog
 from curriculum.store import Artefact, Store
 from schemas.errors import CurriculumError
 
@@ -135,6 +134,9 @@ class LineageCatalog:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        # It brings DuckDB, which nobody needs who asks for origins only.
+        from curriculum.catalog import open_catalog
+
         self.connection = open_catalog(store.root)
 
     def ask(self, sql: str, *values: object) -> list[dict[str, Any]]:

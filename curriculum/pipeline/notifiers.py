@@ -8,6 +8,7 @@ import datetime
 import http.client
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -26,7 +27,7 @@ from pydantic import ValidationError
 
 from curriculum.pipeline.plan import RunPlan
 from curriculum.store import Store
-from schemas.progress import Event, EventKind, is_url, takes_json
+from schemas.progress import Event, EventKind
 
 POST_S = 10.0
 """Limit of one try at a URL, from the name's look-up to the answer."""
@@ -38,6 +39,16 @@ COMMAND_S = 30.0
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
 Log = Callable[[str], None]
+
+
+def is_url(target: str) -> bool:
+    """Return True for a target that is a URL; any other is a command."""
+    return re.match(r"[a-z][a-z0-9+.-]*://", target, re.IGNORECASE) is not None
+
+
+def takes_json(target: str) -> bool:
+    """Return True for a URL that an event is posted to as JSON; apprise sends to any other."""
+    return target.lower().startswith(("http://", "https://"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

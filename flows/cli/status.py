@@ -27,7 +27,6 @@ from curriculum.pipeline.recorded_config import newest_plan
 from curriculum.pipeline.status import PhaseStatus, StatusInputs, replaced_runs, write_status
 from curriculum.store import Artefact, Store, garbage
 from curriculum.store.artefact import KEY_DIGITS
-from dashboards.report.write import write
 from flows import settings
 from flows.cli.console import MUTED, out, print_json, table, warn
 from flows.settings import prefect_variables
@@ -194,6 +193,9 @@ def _written(plan: RunPlan) -> Path:
         raise StoreError(
             str(plan.store.root), cause="there is no workspace", cure="Begin with: curriculum demo"
         )
+    # It brings DuckDB, which a status never needs.
+    from dashboards.report.write import write
+
     try:
         return write(plan, resources(), warn)
     except OSError as failed:

@@ -14,7 +14,6 @@ import filelock
 from dashboards.guard import authorization, secret_of, split_login
 from dashboards.workspace import Server
 from schemas.errors import CurriculumError
-from schemas.progress import is_url
 
 Number = TypeVar("Number", int, float)
 
@@ -132,6 +131,9 @@ def rooted() -> dict[str, str]:
 
 def _rooted(target: str) -> str:
     """Make a program that is named by a path absolute; a URL stays, and so does what is no command."""
+    # Help must be there at once, and what runs need is slow to import.
+    from curriculum.pipeline.notifiers import is_url
+
     try:
         program, *arguments = [] if is_url(target) else shlex.split(target)
     except ValueError:

@@ -15,11 +15,11 @@ import psutil
 import pytest
 
 from curriculum.pipeline import notifiers as notifying
-from curriculum.pipeline.notifiers import EventSource
+from curriculum.pipeline.notifiers import EventSource, is_url, takes_json
 from curriculum.store import Store
 from curriculum.store.store import WorkspaceFile
 from flows.settings.contexts import context_of
-from schemas.progress import Event, is_url, takes_json
+from schemas.progress import Event
 
 VARIABLE = "CURRICULUM_NOTIFY"
 
