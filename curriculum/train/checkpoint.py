@@ -7,19 +7,19 @@ for the same values. Each phase ends in it. What several ranks write on their wa
 the two files of tensors, each rank its own part (sharded.py). Any number of ranks reads either form.
 """
 
-import os
 import re
 import shutil
-from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
+from curriculum.store import no_room, refusal
+from curriculum.train import sharded
 from curriculum.train.checkpoint_files import (
     MOMENTS,
+    SHARDS,
     SPEC,
     STATE,
     WEIGHTS,
@@ -34,14 +34,14 @@ from curriculum.train.checkpoint_files import (
 from curriculum.train.metrics import log
 from curriculum.train.optimizer import TrainState, generators, is_moment, tensors, whole
 from curriculum.train.run_directory import flush, write_text
+from curriculum.train.sharded import write_tensors
+from schemas.errors import CurriculumError, JobError
 from schemas.job import Figure, Job, ModelSpec, TokenCounts
 from schemas.manifest import MANIFEST_NAME
 from schemas.text import Strict
 
 KEPT = 2
 _NAME = re.compile(r"step=(\d+)")
-_NUMBER = re.compile(r"(?:os error |code: )(\d+)")
-"""Pattern of an operating system's error number in a message of safetensors."""
 
 
 class CheckpointState(Strict):
@@ -104,23 +104,6 @@ def write(folder: Path, taken: Snapshot) -> Path:
     write_tensors(taken.weights, path / WEIGHTS)
     write_tensors(taken.moments, path / MOMENTS)
     return publish(folder, taken.spec, taken.state)
-
-
-def write_tensors(
-    tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
-) -> None:
-    """Write tensors, and words about them, as safetensors.
-
-    Raises:
-        OSError: with its number, for a full disk too, which safetensors tells by an error of its own.
-    """
-    try:
-        save_file(tensors, file, dict(about) if about else None)
-    except SafetensorError as failed:
-        told = _NUMBER.search(str(failed))
-        if told is None:
-            raise
-        raise OSError(int(told[1]), os.strerror(int(told[1])), str(file)) from failed
 
 
 def new_draft(folder: Path, step: int) -> Path:
@@ -187,3 +170,82 @@ def _numbered(folder: Path) -> list[Path]:
         (int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))
     ]
     return [path for _, path in sorted(found, reverse=True)]
+
+
+class Saver:
+    """Writes the checkpoints of a run; every rank makes the same calls."""
+
+    def __init__(self, folder: Path, train_state: TrainState, last: Path | None = None) -> None:
+        self.folder, self.train_state = folder, train_state
+        self.last = last
+        """The newest whole checkpoint."""
+        self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._pending: Future[Path | None] | None = None
+
+    def save(self, state: CheckpointState, *, portable: bool = False) -> None:
+        """Copy what a checkpoint holds, and write it from a thread.
+
+        One rank writes the portable form; several write their shards, or are gathered where it must be
+        portable.
+
+        Raises:
+            JobError: on every rank, where the checkpoint before could not be written.
+        """
+        self.wait()
+        if portable or self.train_state.ranks.size == 1:
+            taken = snapshot(self.train_state, state)
+            if self.train_state.ranks.leads:
+                self._pending = self._threads.submit(write, self.folder, taken)
+        else:
+            self._pending = self._shards(state)
+
+    def wait(self) -> Path | None:
+        """The newest whole checkpoint, once nothing is being written any more.
+
+        Raises:
+            JobError: on every rank, where it could not be written; the one before stays.
+        """
+        written = self.train_state.ranks.together(self._written)[0]
+        self.last = written or self.last
+        return self.last
+
+    def close(self) -> None:
+        """Let what is being written be finished; for a run that failed otherwise."""
+        try:
+            self._written()
+        except CurriculumError as failed:
+            log(str(failed))
+        self._threads.shutdown()
+
+    def _shards(self, state: CheckpointState) -> "Future[Path | None]":
+        ranks = self.train_state.ranks
+        draft = ranks.from_first(lambda: new_draft(self.folder, state.step))
+        shards = sharded.start(draft / SHARDS, self.train_state)
+        spec = self.train_state.model.spec
+
+        def finish() -> Path | None:
+            shards.result()
+            return publish(self.folder, spec, state) if ranks.leads else None
+
+        return self._threads.submit(finish)
+
+    def _written(self) -> Path | None:
+        """Wait for what this rank is writing."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return None
+        failed = pending.exception()
+        if failed is None:
+            return pending.result()
+        root = sharded.root_of(failed)
+        if not isinstance(root, OSError):
+            raise failed
+        last = self.last.name if self.last else "its start"
+        named = refusal(root, self.folder)
+        cure = "Make room" if no_room(root) else named.cure if named else "See what it says"
+        raise JobError(
+            str(self.folder),
+            root.strerror or str(root),
+            cause="a checkpoint could not be written, so the run ended",
+            cure=f"{cure}; the same command goes on from {last}",
+        ) from failed

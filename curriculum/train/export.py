@@ -13,10 +13,12 @@ from typing import Literal, get_args
 from pydantic import JsonValue
 from torch import Tensor
 
-from curriculum.train.checkpoint import read_state, write_tensors
+from curriculum.train.checkpoint import read_state
 from curriculum.train.checkpoint_files import content_of
-from curriculum.train.restore import backend_for_one, job_of, longest_row, model_in
+from curriculum.train.restore import job_of, model_in
 from curriculum.train.run_directory import flush
+from curriculum.train.sample import backend_for_one, longest_row
+from curriculum.train.sharded import write_tensors
 from schemas.errors import JobError
 from schemas.job import Job, ModelSpec
 

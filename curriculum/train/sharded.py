@@ -7,9 +7,10 @@ read; this one holds tensors and JSON only, as the portable form does.
 """
 
 import itertools
+import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -33,7 +35,6 @@ from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future as TorchFuture
 
-from curriculum.train.checkpoint import write_tensors
 from curriculum.train.checkpoint_files import INDEX, damaged, read_part
 from curriculum.train.distributed import Ranks
 from curriculum.train.optimizer import TrainState, generators, tensors
@@ -44,6 +45,8 @@ Size = Annotated[int, Field(ge=0)]
 Kind = Literal["float32", "bfloat16", "float16", "float64", "uint8"]
 _FILE = re.compile(r"rank-\d{5}\.safetensors")
 _RAISED = "torch.distributed is disabled"
+_NUMBER = re.compile(r"(?:os error |code: )(\d+)")
+"""Pattern of an operating system's error number in a message of safetensors."""
 
 
 class Chunk(Strict):
@@ -78,11 +81,11 @@ def start(folder: Path, train_state: TrainState) -> "Future[object]":
     parts = dict(tensors(train_state)) | generators(train_state)
     # Tensors on a GPU are copied to the host anyway; those of the host must not change under the writer.
     taken = {name: each if each.is_cuda else each.detach().clone() for name, each in parts.items()}
-    begun = async_save(
+    writing = async_save(
         taken, storage_writer=_Writer(folder), process_group=train_state.ranks.saving
     )
-    assert isinstance(begun, Future)
-    return begun
+    assert isinstance(writing, Future)
+    return writing
 
 
 def tensors_in(folder: Path) -> dict[str, ShardedTensor]:
@@ -316,6 +319,23 @@ def _head_of_rank(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:
     if not _FILE.fullmatch(file.name):
         raise damaged(file.with_name(INDEX), f"{file.name!r} is no file of a rank")
     return head(file)
+
+
+def write_tensors(
+    tensors: dict[str, Tensor], file: Path, about: Mapping[str, str] | None = None
+) -> None:
+    """Write tensors, and words about them, as safetensors.
+
+    Raises:
+        OSError: with its number, for a full disk too, which safetensors raises as an error of its own.
+    """
+    try:
+        save_file(tensors, file, dict(about) if about else None)
+    except SafetensorError as failed:
+        number = _NUMBER.search(str(failed))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(file)) from failed
 
 
 def head(file: Path) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -13,7 +13,7 @@ import torch
 
 from curriculum.store import Store
 from curriculum.train import checkpoint, restore
-from curriculum.train.checkpoint import CheckpointState
+from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.dataloader import Batch, PlannedRows, steps_of
 from curriculum.train.device import enough_memory, prepare
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
@@ -37,7 +37,6 @@ from curriculum.train.processes import failure_of
 from curriculum.train.proof import proven
 from curriculum.train.report import HeartbeatWriter, Outcome, report_of, write_end
 from curriculum.train.run_directory import REPORT, claimed, read_job, read_report, write_text
-from curriculum.train.saver import Saver
 from curriculum.train.step import cut_for, optimizer_step
 from curriculum.train.validate import require_fitting
 from schemas.errors import CurriculumError

@@ -43,7 +43,8 @@ def sample(home: Path, what: str, prompt: Prompt, sampling: Sampling, *, tokens:
     # torch takes seconds to import; a wrong name is told before.
     checkpoint = checkpoint_of(home, what)
     settings.wait_passively()
-    from curriculum.train.restore import complete, job_of
+    from curriculum.train.restore import job_of
+    from curriculum.train.sample import complete
 
     job = job_of(checkpoint)
     store = Store.containing(checkpoint)

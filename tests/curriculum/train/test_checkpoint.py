@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from curriculum.train import checkpoint, restore
+from curriculum.train import checkpoint, restore, sharded
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.optimizer import TrainState, new_train_state
 from schemas.errors import JobError
@@ -100,9 +100,9 @@ def test_a_disk_that_takes_no_more_is_the_systems_error_and_names_the_file(tmp_p
     resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, hard))
     try:
         with pytest.raises(OSError, match=r"wide\.safetensors") as failed:
-            checkpoint.write_tensors(tensors, file)
+            sharded.write_tensors(tensors, file)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert failed.value.errno == errno.EFBIG
-    checkpoint.write_tensors(tensors, file, {"format": "pt"})
+    sharded.write_tensors(tensors, file, {"format": "pt"})
     assert torch.equal(load_file(file)["wide"], tensors["wide"])

@@ -19,14 +19,13 @@ from torch.distributed.tensor import DTensor
 
 from curriculum.train import __main__ as process
 from curriculum.train import checkpoint, restore, sharded
-from curriculum.train.checkpoint import CheckpointState
+from curriculum.train.checkpoint import CheckpointState, Saver
 from curriculum.train.checkpoint_files import SHARDS, damage
 from curriculum.train.dataloader import Batch, PlannedRows, blank, steps_of
 from curriculum.train.distributed import ALONE, ProcessRank, Ranks, joined
 from curriculum.train.metrics import counts_of_step
 from curriculum.train.optimizer import TrainState, new_train_state, whole, whole_model
 from curriculum.train.processes import KILLED, start_ranks
-from curriculum.train.saver import Saver
 from curriculum.train.step import cut_for, gradients
 from schemas.errors import JobError
 from schemas.job import EngramSpec, ModelSpec

@@ -20,7 +20,8 @@ from curriculum.train import checkpoint
 from curriculum.train.checkpoint import CheckpointState
 from curriculum.train.export import FORMATS, LOAD, Vocabulary, export, require_counterpart
 from curriculum.train.optimizer import new_train_state
-from curriculum.train.restore import longest_row, model_in, trained_model
+from curriculum.train.restore import model_in
+from curriculum.train.sample import longest_row, trained_model
 from flows.cli.exchange import vocabulary_of
 from schemas.errors import JobError
 from schemas.job import ModelSpec

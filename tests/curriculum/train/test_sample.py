@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curriculum.model.decoder import Decoder, initialise
-from curriculum.model.generate import continuation, sample_token
 from curriculum.model.masks import Boundaries
 from curriculum.model.sampling import Sampling
+from curriculum.train.sample import continuation, sample_token
 from schemas.errors import JobError
 from schemas.job import ModelSpec
 

@@ -1,0 +1,126 @@
+"""Sampling from a checkpoint: a document is continued token by token.
+
+Every token is a forward pass over all that is before it: no family of layers needs a cache to be right, and
+the price is a pass over the whole prefix each time.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from curriculum.model.decoder import Decoder
+from curriculum.model.masks import Boundaries
+from curriculum.model.sampling import Sampling
+from curriculum.train.restore import job_of, model_in
+from schemas.errors import JobError
+from schemas.job import Backend, Job, ModelSpec
+
+
+def trained_model(checkpoint: Path, device: torch.device) -> Decoder:
+    """The model of a checkpoint under the rope base of its job, for one document at a time."""
+    spec, weights = model_in(checkpoint)
+    model = Decoder(spec, backend_for_one(spec))
+    model.load_state_dict(weights)
+    model.rope_base = job_of(checkpoint).rope_base
+    return model.to(device).eval()
+
+
+def backend_for_one(spec: ModelSpec) -> Backend:
+    """Return the backend for one document alone, on any device: no mask, but for a softcap or structure."""
+    return "math" if spec.structure or spec.softcap is not None else "documents"
+
+
+def longest_row(job: Job) -> int:
+    """Tokens of the longest rows that a run and those before it were trained on."""
+    evaluated = (
+        stratum.rows.row_length
+        for evaluation in job.evaluations
+        if evaluation.kind == "phase"
+        for stratum in evaluation.strata
+    )
+    return max(*(rows.row_length for rows in job.rows), *evaluated)
+
+
+def complete(
+    checkpoint: Path, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
+) -> Iterator[int]:
+    """The tokens that a checkpoint's model puts behind `ids`, to `end` or a row's length at most.
+
+    Raises:
+        JobError: for no ids, for more than the longest row that was trained, and for a damaged
+            checkpoint.
+    """
+    longest = longest_row(job_of(checkpoint))
+    if not ids:
+        raise JobError(
+            "the prompt", "no token", cause="this tokenizer has no BOS to begin with",
+            cure="Give --prompt or --file",
+        )  # fmt: skip
+    if len(ids) >= longest:
+        raise JobError(
+            "the prompt",
+            f"{len(ids):,} tokens",
+            cause=f"this model was trained on rows of at most {longest:,}",
+            cure=f"Shorten it to {longest - 1:,}, or take a checkpoint of a phase with longer rows",
+        )
+    model = trained_model(checkpoint, _device())
+    return continuation(model, ids, sampling, tokens=min(tokens, longest - len(ids)), end=end)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def continuation(
+    model: Decoder, ids: Sequence[int], sampling: Sampling, *, tokens: int, end: int | None
+) -> Iterator[int]:
+    """Yield at most `tokens` ids that follow `ids`, as one document; stop after `end`, if that comes.
+
+    The same ids and sampling give the same tokens. Costs a forward pass over the whole prefix a token.
+    """
+    generator = torch.Generator().manual_seed(sampling.seed)
+    document = list(ids)
+    for _ in range(tokens):
+        chosen = sample_token(next_logits(model, document), sampling, generator)
+        yield chosen
+        if chosen == end:
+            return
+        document.append(chosen)
+
+
+@torch.no_grad()
+def next_logits(model: Decoder, ids: Sequence[int]) -> Tensor:
+    """logits_V of the token behind one document's first ids.
+
+    Raises:
+        JobError: where they aren't numbers.
+    """
+    ids_BT = torch.tensor([list(ids)], dtype=torch.int32, device=model.head.weight.device)
+    boundaries = Boundaries.of(torch.zeros_like(ids_BT))
+    logits_V: Tensor = model.head(model.hidden(ids_BT, boundaries)[0, -1])
+    if not bool(logits_V.isfinite().all()):
+        raise JobError(
+            f"model {model.spec.name}",
+            cause="what it expects isn't a number, so its weights are broken",
+            cure="Take an earlier checkpoint",
+        )
+    return logits_V
+
+
+def sample_token(logits_V: Tensor, sampling: Sampling, generator: torch.Generator) -> int:
+    """One id; computed in float64 on the CPU, where equal seeds draw equally.
+
+    Of several that are equally likely the smallest id goes first.
+    """
+    logits_V = logits_V.double().cpu()
+    if sampling.temperature == 0:
+        return int(logits_V.argmax())
+    sorted_V, order_V = (logits_V / sampling.temperature).sort(descending=True, stable=True)
+    chances_V = sorted_V[: sampling.top_k].softmax(-1)
+    before_V = chances_V.cumsum(-1) - chances_V
+    kept_V = chances_V * (before_V < sampling.top_p)
+    reached_V = kept_V.cumsum(-1)
+    point = torch.rand((), dtype=torch.float64, generator=generator) * reached_V[-1]
+    return int(order_V[(reached_V > point).nonzero()[0, 0]])
